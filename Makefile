@@ -1,5 +1,6 @@
 # `make` alone lists the targets. Every target sets up .venv first, so a fresh machine needs
-# only python3 (3.11 or newer), make and a package index.
+# only python3 (3.11 or newer), make and a package index. demo and tour install what Penstock
+# needs to run; all other targets also install the tools and the servers for the tests.
 
 PYTHON  ?= python3
 # Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time.
@@ -7,8 +8,10 @@ WORKERS ?= 4
 ARGS    ?=
 
 PY := .venv/bin/python
-# The name depends on where the checkout is, so that a copied or moved one is installed again.
-STAMP := .venv/.installed-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
+# The names depend on where the checkout is, so that a copied or moved one is installed again.
+PLACE := $(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
+RUNS  := .venv/.runs-$(PLACE)
+STAMP := .venv/.installed-$(PLACE)
 CODE := $(wildcard src tests scripts bench examples)
 
 # An activated environment of the caller must not leak into ours.
@@ -23,22 +26,40 @@ help: ## Show this list
 setup: $(STAMP) ## Create .venv with Penstock and the development tools
 	@echo "Ready: .venv/bin/penstock"
 
-$(STAMP): pyproject.toml constraints.txt
+define ENVIRONMENT
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Penstock needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "Creating .venv"; $(PYTHON) -m venv --clear .venv; }
-	@echo "Installing Penstock and its tools into .venv"
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,redis,servers]'
-	@# As pip does with an installed package: a command that compiles its modules takes twice the time.
-	@$(PY) -m compileall -q src
-	@rm -f .venv/.installed-* && touch $@
+endef
 
-demo: $(STAMP) ## Index the documentation (or DIR=...) and search it
-	@$(PY) examples/demo_documents.py $(DIR)
+# Build tools first: Penstock is then built with the pinned ones.
+INSTALL := $(PY) scripts/install.py -c constraints.txt
+# As pip does with an installed package: a command that compiles its modules takes twice the time.
+COMPILED = @$(PY) -m compileall -q src
 
-tour: $(STAMP) ## Watch the queue retry, recover and finish
+$(RUNS): pyproject.toml constraints.txt
+	$(ENVIRONMENT)
+	@echo "Installing Penstock into .venv (once)"
+	@$(INSTALL) hatchling editables
+	@$(INSTALL) --no-build-isolation -e .
+	$(COMPILED)
+	@rm -f .venv/.runs-* && touch $@
+
+$(STAMP): pyproject.toml constraints.txt
+	$(ENVIRONMENT)
+	@echo "Installing Penstock, its tools and the servers for its tests into .venv (once)"
+	@$(INSTALL) hatchling editables
+	@$(INSTALL) --no-build-isolation -e '.[dev,redis,servers]'
+	$(COMPILED)
+	@rm -f .venv/.installed-* .venv/.runs-* && touch $@ $(RUNS)
+
+# In the environment, so that a folder may have spaces and quotes in its name.
+demo: export DIR := $(DIR)
+demo: $(RUNS) ## Index the documentation (or DIR=...) and search it
+	@$(PY) examples/demo_documents.py "$$DIR"
+
+tour: $(RUNS) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
@@ -62,11 +83,11 @@ type: $(STAMP) ## Check types
 	@$(PY) -m mypy $(CODE)
 
 bench: $(STAMP) ## Measure against hand-written floors
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
+	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
 
 peers: $(STAMP) ## Measure beside the queues people use today
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
+	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench.peers $(ARGS)
 
 chaos: $(STAMP) ## Run the long crash tests

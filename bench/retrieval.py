@@ -54,8 +54,8 @@ def measured(corpus: Path, below: Path) -> tuple[dict[str, float], float]:
         with app.worker_thread():
             app.wait(app.index(folder).job_id)
         seconds = time.monotonic() - began
-        queries = {line["_id"]: line["text"] for line in _lines(corpus / "queries.jsonl")}
-        wanted = _judgments(corpus / "qrels" / "test.tsv")
+        queries = {line["_id"]: line["text"] for line in lines(corpus / "queries.jsonl")}
+        wanted = judgments(corpus / "qrels" / "test.tsv")
         scores = {
             mode: sum(_ndcg(_ranked(app, queries[each], mode), good) for each, good in wanted.items())
             / len(wanted)
@@ -74,14 +74,15 @@ def unpack(corpus: Path, folder: Path) -> None:
                 if data is not None:
                     (folder / Path(member.name).name).write_bytes(data.read())
         return
-    for line in _lines(corpus / "corpus.jsonl.gz"):
+    for line in lines(corpus / "corpus.jsonl.gz"):
         (folder / f"{line['_id']}.txt").write_text(f"{line.get('title', '')}\n\n{line['text']}\n")
 
 
 def _ranked(app: Penstock, query: str, mode: str) -> list[str]:
-    """Documents by their best chunk."""
+    """Documents by their best chunk; copies of a text follow each other."""
     hits = app.search(query, mode=mode, limit=DEPTH * 5, per_source=1)
-    return list(dict.fromkeys(Path(hit.path).stem for hit in hits))[:DEPTH]
+    paths = [path for hit in hits for path in (hit.path, *(other.path for other in hit.also_in))]
+    return list(dict.fromkeys(Path(path).stem for path in paths))[:DEPTH]
 
 
 def _ndcg(ranked: list[str], wanted: dict[str, int]) -> float:
@@ -91,7 +92,7 @@ def _ndcg(ranked: list[str], wanted: dict[str, int]) -> float:
     return got / ideal if ideal else 0.0
 
 
-def _judgments(path: Path) -> dict[str, dict[str, int]]:
+def judgments(path: Path) -> dict[str, dict[str, int]]:
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for line in path.read_text().splitlines()[1:]:
         query, document, gain = line.split("\t")
@@ -100,7 +101,7 @@ def _judgments(path: Path) -> dict[str, dict[str, int]]:
     return dict(found)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def lines(path: Path) -> Iterator[dict[str, Any]]:
     data = path.read_bytes()
     for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
         if line.strip():

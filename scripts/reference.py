@@ -182,14 +182,23 @@ def former_spellings(module: ModuleType) -> list[list[str]]:
 
 
 def exit_codes_page(module: ModuleType) -> str:
-    rows = [[str(code), meaning] for code, meaning in module.EXIT_CODES.items()]
+    by_code: dict[int, set[str]] = {code: set() for code in module.EXIT_CODES}
+    for error_class in error_classes(importlib.import_module("penstock.errors")):
+        by_code[module.exit_code_of(error_class)].add(f"`{error_class.code}`")
+    by_code[module.REFUSED] = {"all others"}
+    rows = [
+        [str(code), meaning, ", ".join(sorted(by_code[code]))] for code, meaning in module.EXIT_CODES.items()
+    ]
     return page(
         "Exit codes",
         "What `penstock` answers to the shell. An error is one line on standard error,\n"
         "`error: message (CODE). remedy`; with `--json` it is an object on standard output,\n"
         '`{"error": {"code": …, "message": …, "remedy": …}}`. A command that takes several ids goes\n'
         "on after a refusal and exits with the code of the first.",
-        table(["code", "meaning"], rows),
+        table(["code", "meaning", "[errors](errors.md)"], rows),
+        "A signal that a command does not handle ends it with 128 plus the number of the signal, as for any\n"
+        "program: 143 for SIGTERM, 137 for SIGKILL. `penstock worker` and `penstock redis gateway` stop in\n"
+        "order at SIGTERM and end with 0; `penstock index` stops in order and ends with 130.",
     )
 
 

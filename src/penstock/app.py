@@ -20,7 +20,7 @@ from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents, IndexOptions
-    from penstock.service.search import Hit
+    from penstock.service.hits import Hit
     from penstock.service.verification import Verifier
 
 

@@ -165,11 +165,11 @@ class Assembly:
 
         return Rebuilder(self.catalog, self.jobs, self._pipeline())
 
-    def wait(self, job_id: str) -> None:
-        """Return once the job has ended."""
+    def wait(self, job_id: str, timeout: float | None = None) -> None:
+        """Return once the job has ended, or after ``timeout`` seconds."""
         from penstock.queue.wait import wait_for
 
-        wait_for(self.queue, lambda: self.jobs.job(job_id).ended, None)
+        wait_for(self.queue, lambda: self.jobs.job(job_id).ended, timeout)
 
     # Workers.
 

@@ -43,6 +43,15 @@ APPLICATIONS_ONLY: frozenset[str] = frozenset({"library"})
 OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
 
 
+NOTES = "note:"
+"""Prefix of the paths of notes. No path of a file begins like this."""
+
+
+def note_path(text: str) -> str:
+    """The path of the note with this text: equal texts are one note."""
+    return NOTES + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def validate_pair(item_type: str, op: str) -> None:
     """Refuse an unknown item type, operation or pair of both."""
     if item_type not in ITEM_TYPES:

@@ -345,6 +345,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 MISSED_HEARTBEATS = 2
+WORKER_ENDED = "ended"
 """Heartbeats until a silent worker counts as dead. Its jobs are taken back when their leases end."""
 DOCUMENT_FILE: Mapping[str, str] = MappingProxyType({"documents": "in a file"})
 """Part of the info of a worker whose documents are in a file of its host."""
@@ -370,8 +371,13 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
         """True for a worker with documents in a file of its host."""
         return DOCUMENT_FILE.items() <= self.info.items()
 
+    @property
+    def takes_jobs(self) -> bool:
+        """False for a worker without processes: ``queue_enabled`` is false."""
+        return bool(self.info.get("processes", 1))
+
     def alive(self, now: datetime, heartbeat_s: float) -> bool:
-        """Tell whether the worker reported within the last two heartbeats."""
-        if self.seen_at is None:
+        """Tell whether the worker reported within the last two heartbeats, and not its end."""
+        if self.seen_at is None or self.info.get(WORKER_ENDED):
             return False
         return now - self.seen_at < timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s)

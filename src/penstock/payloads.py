@@ -77,7 +77,7 @@ class Chunked(Payload, frozen=True, kw_only=True):
 
 
 class ContentPayload(Chunked, frozen=True, kw_only=True):
-    """A note, by text or by the id of an earlier note."""
+    """A note, by text or by the id of an earlier note. An update without a tag keeps the note's tags."""
 
     content: str | None = None
     # The specification's three, and `api` for programs. The door is in the job's submitted_by, not here.
@@ -85,6 +85,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
     main_tag: Text | None = None
     full_tag: Annotated[str, Meta(pattern=r"^[^/]+(/[^/]+)*\Z")] | None = None
     document_id: Text | None = None
+    drop_tags: bool = False
 
     @property
     def identifier(self) -> str:
@@ -95,16 +96,16 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
         return self.identifier
 
     def check(self, op: str) -> None:
-        if op == "delete":
-            if not (self.document_id or self.content):
-                raise InvalidPayload("a delete needs field 'document_id', or the identical text in 'content'")
-            return
-        if self.content is None or not self.content.strip():
+        if op == "delete" and not self.identifier:
+            raise InvalidPayload("a delete needs field 'document_id', or the identical text in 'content'")
+        if op != "delete" and not (self.content or "").strip():
             raise InvalidPayload("missing required field 'content', or it is blank")
         if op == "update" and self.document_id is None:
             raise InvalidPayload("missing required field 'document_id': which note to replace")
         if op == "ingest" and self.document_id is not None:
             raise InvalidPayload("field 'document_id': a new note has none; use op 'update' to replace one")
+        if self.drop_tags and op != "update":
+            raise InvalidPayload("field 'drop_tags': only an update removes tags")
 
 
 class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,11 +134,7 @@ class Walked(Chunked, frozen=True, kw_only=True):
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
         *Chunked.OPTIONS,
-        "recursive",
-        "recursive_depth",
-        "patterns",
-        "ignore_patterns",
-        "include_code",
+        *("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code"),
     )
     recursive: bool = True
     # No default depth: a limit would silently leave out deep files.

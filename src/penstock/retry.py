@@ -167,6 +167,14 @@ def classify(error: BaseException) -> Classification:
     return Classification("transient", "ERR_UNKNOWN")
 
 
+def error_summary(error: BaseException) -> str:
+    """The text of an error for people. An error of Penstock has a code, so its class is not named."""
+    text = str(error)
+    if isinstance(error, errors.PenstockError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """The error and its causes, from ``raise … from`` and URLError's ``reason``."""
     seen: set[int] = set()

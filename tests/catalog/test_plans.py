@@ -26,7 +26,7 @@ WHOLE_TABLES = re.compile(r"audit_|miscounted_|wordless$|stray_|forget_stray|vec
 READ_IN_FULL = {
     *("statistics", "tenants", "all_spaces", "count_pending_graphrag"),  # sums over all documents
     "source_columns+sources_where",  # the sources of a tenant, in order
-    "source_columns+sources_or_failures_where",
+    *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
 }
@@ -39,6 +39,7 @@ JOINED = [
     ("source_columns", "find_all_where"),
     ("source_columns", "get_where"),
     ("source_columns", "sources_where"),
+    ("source_columns", "newest_sources_where"),
     ("source_columns", "sources_or_failures_where"),
     ("document_columns", "document_where"),
     ("document_columns", "generations_where"),

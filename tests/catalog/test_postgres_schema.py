@@ -13,10 +13,10 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
+from penstock.catalog.rules.query_terms import searchable, terms
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
-from penstock.catalog.sql.tsquery import searchable, terms
 from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable

@@ -287,3 +287,20 @@ def test_sources_are_listed_by_id(catalog: Catalog):
         assert first[0] == snapshot.get(first[0].source_id) == snapshot.find(DOCS, first[0].path)
 
     assert {f"/{n}.md" for n in range(5)} == {source.path for source in first + rest}
+
+
+def test_the_words_of_a_query_in_a_chunk_are_compared_as_keyword_search_does(catalog: Catalog):
+    put(catalog, "/a.md", page("The wheels of a water mill turn slowly"))
+    put(catalog, "/b.md", page("Grain is turned into flour"))
+    put(catalog, "/c.md", page("nothing of that kind"))
+
+    with catalog.snapshot() as snapshot:
+        hits = snapshot.keyword("wheel turning kind", ACME)
+        views = snapshot.hydrate([hit.content_id for hit in hits])
+        paths = {view.content_id: view.path for view in views if view}
+        query = 'how is the Wheel turning "water mill" "mill water" tide wheel'
+        words = {paths[number]: words for number, words in snapshot.words_in(query, list(paths)).items()}
+        none = snapshot.words_in("???", list(paths)), snapshot.words_in("wheel", [])
+
+    assert {"/a.md": ("water mill", "wheel", "turning"), "/b.md": ("turning",)} == words
+    assert ({}, {}) == none

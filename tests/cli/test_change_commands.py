@@ -93,9 +93,40 @@ def test_a_repair_is_queued_whole_however_small_the_queue(
 def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: Path):
     (folder / "deep").rename(folder / "far")
 
-    assert "done\n" == run("rename", str(folder / "deep"), str(folder / "far")).stdout
+    assert "renamed: 1 document\n" == run("rename", str(folder / "deep"), str(folder / "far")).stdout
 
     assert ["far/gate.md", "mill.md", "oven.md"] == paths(ask, folder)
+
+
+def test_a_rename_of_a_path_that_is_not_in_the_index_is_refused(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    before = ask("jobs")
+    known, unknown, new = str(folder / "mill.md"), str(folder / "nobody.md"), str(folder / "wheel.md")
+
+    refused = run("rename", unknown, new, code=4).stderr
+    assert f"{unknown} cannot be renamed: no such file" in refused
+    refused = run("rename", known, new, "--collection", "other", code=4).stderr
+    assert (
+        "not in collection other, but in default (ERR_UNKNOWN_DOCUMENT). Add --collection default." in refused
+    )
+    assert "ERR_UNKNOWN_DOCUMENT" in run("rename", known, new, "--tenant", "acme", code=4).stderr
+    assert before == ask("jobs")
+    assert "nothing was renamed" in run("rename", known, new).stdout
+
+
+def test_why_names_the_collections_that_have_the_path(ask: Callable[..., Any], folder: Path):
+    for path in (folder, folder / "mill.md"):
+        reason = ask("why", str(path), "--collection", "other")
+        assert ("unknown", "not in collection other, but in default", "Add --collection default.") == (
+            reason["verdict"],
+            reason["cause"],
+            reason["remedy"],
+        )
+    # Documents of other tenants are not told of.
+    assert "never seen by any job" == ask("why", str(folder / "mill.md"), "--tenant", "acme")["cause"]
+    missing = ask("why", str(folder / "nobody.md"))
+    assert ("unknown", "Check the path.") == (missing["verdict"], missing["remedy"])
 
 
 def test_a_rename_to_where_no_walk_looks_says_why_the_document_goes(
@@ -162,7 +193,10 @@ def test_an_empty_path_is_not_the_current_directory(
 
 
 def test_a_tenant_is_forgotten_only_after_a_yes(run: Run, ask: Callable[..., Any], folder: Path):
-    run("delete-tenant", "default", stdin="n\n", code=130)
+    # Without a terminal there is no question, whatever there is to read.
+    refused = run("delete-tenant", "default", stdin="y\n", code=1)
+    assert ("", 1) == (refused.stdout, refused.stderr.count("\n"))
+    assert "Add --yes." in refused.stderr
     assert 3 == len(paths(ask, folder))
 
     run("delete-tenant", "default", "--yes")
@@ -179,7 +213,7 @@ def test_no_name_speaks_to_the_terminal(run: Run, tmp_path: Path, folder: Path):
         run("index", str(evil), code=1).output,
         run("documents", "tree", str(evil / "good.md")).output,
         run("delete", str(evil / "nobody"), code=1).output,
-        run("delete-tenant", evil.name, stdin="n\n", code=130).output,
+        run("delete-tenant", evil.name, "--yes", code=1).output,
     ]
 
     assert ["\\x1b[31m" in text and "\x1b[31m" not in text for text in told] == [True] * 4

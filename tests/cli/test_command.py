@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pty
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from penstock.cli import exit_codes
 from penstock.cli.exit_codes import EXIT_CODES
 from tests.cli.conftest import Run, add, fail
 from tests.signals import hear
@@ -67,9 +69,28 @@ def test_exit_codes(run: Run, arguments: list[str], code: int):
 def test_every_exit_code_is_documented_as_it_is():
     page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "exit-codes.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    documented = [line.strip("| ").replace("\\|", "¦").split(" | ") for line in rows[2:]]
+    documented = [line[2:].replace("\\|", "¦").split(" | ")[:2] for line in rows[2:]]
 
     assert [[str(code), told.replace("|", "¦")] for code, told in EXIT_CODES.items()] == documented
+
+
+def test_every_exit_code_that_the_code_gives_is_in_the_table():
+    codes = {name: value for name, value in vars(exit_codes).items() if isinstance(value, int)}
+    assert set(codes.values()) <= EXIT_CODES.keys()
+    given = set()
+    for path in Path(exit_codes.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and re.search(r"\b(SystemExit|exit|Exit)$", ast.unparse(call.func)):
+                given |= {node for argument in call.args for node in ast.walk(argument)}
+    assert not [node for node in given if isinstance(node, ast.Constant) and node.value not in EXIT_CODES]
+    assert {"REFUSED", "INTERRUPTED"} <= {node.id for node in given if isinstance(node, ast.Name)}
+
+
+def test_the_help_names_every_exit_code_and_the_page(run: Run):
+    named = " ".join(run("--help").stdout.split()).partition("Exit codes: ")[2].partition(".md")[0]
+
+    assert list(EXIT_CODES) == [int(number) for number in re.findall(r"\b\d+\b", named)]
+    assert named.endswith("docs/reference/exit-codes")
 
 
 def test_a_full_queue_exits_with_6(run: Run, monkeypatch: pytest.MonkeyPatch):

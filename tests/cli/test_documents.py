@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from penstock import clock
+from penstock import Penstock, clock
+from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear
@@ -71,7 +72,7 @@ def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
         hit["snippet"].splitlines()[-1],
     )
     assert "Nothing found.\n" == run("search", "zebra", "--mode", "keyword").stdout
-    assert {"hits": [], "notes": []} == ask("search", "zebra", "--mode", "keyword")
+    assert {"hits": [], "words": ["zebra"], "notes": []} == ask("search", "zebra", "--mode", "keyword")
 
 
 def test_the_second_time_and_what_changed_meanwhile(run: Run, folder: Path):
@@ -177,41 +178,45 @@ def test_documents_listed_shown_and_taken_apart(
     assert re.search(r"2 +0 +failed +skipped +skipped +ERR_NO_TEXT", run("documents", "tree", paper).stdout)
     tree = ask("documents", "tree", paper)
     assert ["completed", "failed", "completed"] == [page["phases"]["ocr"]["status"] for page in tree["pages"]]
-    assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=1)["error"]["code"]
+    assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=4)["error"]["code"]
 
 
-def test_jobs_and_status(run: Run, ask: Ask, troubled: Path):
+def test_jobs_and_status(run: Run, ask: Ask, app: Penstock, troubled: Path):
     result = ask("index", str(troubled), "--wait", code=1)
 
     assert [result["job_id"]] == [job["job_id"] for job in ask("jobs")["jobs"]]
     assert f"folder ingest {troubled}" in run("jobs").stdout
     assert result["job_id"] in run("jobs", result["job_id"], "--watch").stdout
     status = ask("status")
+    # The worker of the command has ended, and left no report.
+    assert [] == status["queue"]["workers"]
+    assert [] == app.queue.workers()
     (counts,) = status["documents"]["tenants"]
     assert (3, 1, 1) == tuple(counts[name] for name in ("sources", "partial", "failed"))
     assert re.search(r"default +default +main +3 +4 +1 +1\n", run("status").stdout)
 
 
 def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
-    assert ": indexed\n" in run("note", "The gate sticks when it freezes.", "--tag", "mill/gate").stdout
+    run("note", "The gate sticks when it freezes.", "--tag", "mill/gate")
     assert "done" == ask("note", "The oven smokes.")["status"]
 
     shown = run("search", "freezes", "--mode", "keyword").stdout
     assert " 1. note: The gate sticks when it freezes. (mill/gate)\n" in shown
     assert "note:" not in run("documents", "list").stdout
     assert 1 == len(ask("search", "smokes", "--mode", "keyword")["hits"])
-    assert ": removed\n" in run("note", "The oven smokes.", "--delete").stdout
+    assert "Note removed.\n" == run("note", "The oven smokes.", "--delete").stdout
     assert "ERR_UNKNOWN_DOCUMENT" in run("note", "Never kept.", "--delete", code=1).stdout
 
     (note,) = ask("documents", "list")["documents"]
-    assert ": indexed\n" in run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    replaced = run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    assert f"Note replaced: {note['source_id']}\n" == replaced
     assert "no note nobody in collection" in run("note", "More.", "--update", "nobody", code=1).stdout
     assert ["indexed", "renamed", "updated"] == [
         entry["what"] for entry in ask("documents", "history", note["source_id"])["history"]
     ]
-    assert ": removed\n" in run("note", note["source_id"], "--delete").stdout
+    assert "Note removed: " in run("note", note["source_id"], "--delete").stdout
     assert "removed" in run("documents", "history", note["source_id"]).stdout
-    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=1).stderr
+    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=4).stderr
 
 
 def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
@@ -231,12 +236,20 @@ def test_what_cannot_be_indexed_says_so(run: Run, ask: Ask, folder: Path, tmp_pa
     assert "ERR_PATH_NOT_FOUND" == ask("index", "/dev/null", code=1)["error"]["code"]
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "(ERR_NOTHING_TO_INDEX) in" in run("index", str(empty), code=1).stdout
+    refused = run("index", str(empty), code=1).stdout
+    assert "the folder holds nothing to index (0 skipped) (ERR_NOTHING_TO_INDEX) in" in refused
+    assert "NothingToIndex" not in refused
     run("index", str(empty), "--allow-empty")
     assert "is empty (ERR_INVALID_REQUEST)" in run("search", " ", code=1).stderr
     run("index", str(folder), "--depth", "0", code=2)
-    for sizes in (["--chunk-size", "8193"], ["--chunk-size", "15"], ["--chunk-overlap", "257"]):
-        assert "ERR_INVALID_PAYLOAD" == ask("index", str(folder), *sizes, code=1)["error"]["code"]
+    before = ask("jobs")
+    for size in (SMALLEST_CHUNK - 1, LARGEST_CHUNK + 1, 3):
+        refused = run("index", str(folder), "--chunk-size", str(size), code=2).stderr
+        assert f"'--chunk-size': {size} is not in the range 16<=x<=8192" in refused
+    for sizes in (["257"], ["9", "--chunk-size", "16"]):
+        refused = run("index", str(folder), "--chunk-overlap", *sizes, code=2).stderr
+        assert f"--chunk-overlap {sizes[0]} is more than half of --chunk-size" in refused
+    assert before == ask("jobs")
 
 
 def test_a_preview_writes_nothing(run: Run, ask: Ask, troubled: Path):

@@ -178,7 +178,7 @@ def test_show_tells_the_reason_and_the_history(run: Run, app: Penstock):
     app.retry(job_id)
     told = run("queue", "show", job_id[:-1]).stdout
 
-    assert "next in line; no worker has reported" in told
+    assert "next in line; no worker is running" in told
     assert "ERR_PARSE: torn page" in told
     assert ["submitted", "started", "failed", "requeued"] == [
         word for word in told.split() if word in {"submitted", "started", "failed", "requeued"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,22 @@ def test_what_asks_and_gets_no_answer_says_how_to_go_on(tmp_path: Path):
     code, _, err = shell(tmp_path, "PENSTOCK delete-tenant mill <&-")
 
     assert 1 == code
-    assert err.endswith("standard input is closed or at its end (ERR_INVALID_REQUEST). Add --yes.\n")
+    refused = "confirmation is required, but standard input is not a terminal (ERR_INVALID_REQUEST)"
+    assert f"error: {refused}. Add --yes.\n" == err
+
+
+def test_a_no_on_the_terminal_changes_nothing(tmp_path: Path):
+    controller, terminal = pty.openpty()
+    os.write(controller, b"n\n")
+
+    command = [sys.executable, "-m", "penstock", "--state", str(tmp_path), "delete-tenant", "mill"]
+    asked = subprocess.run(command, stdin=terminal, capture_output=True, text=True)
+    os.close(terminal)
+    os.close(controller)
+
+    assert (1, "Nothing was removed.\n") == (asked.returncode, asked.stdout)
+    assert asked.stderr.startswith("Remove all documents and jobs of tenant mill? [y/N]: ")
+    assert not (tmp_path / "queue.db").exists()
 
 
 def test_a_store_never_gets_the_number_of_a_closed_stream(tmp_path: Path):

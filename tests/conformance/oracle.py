@@ -324,6 +324,7 @@ class Oracle(RuleBasedStateMachine):
         self.both("get", queue_id, timed=False)
         self.both("position", queue_id, timed=False)
         self.both("report", WorkerReport(worker_id=f"w{pick}", host="here", pid=7, started_at=START))
+        self.both("forget_workers", self.reference.workers()[: pick // 3], timed=False)
         self.both("workers", timed=False)
 
     # After every call.

@@ -32,7 +32,9 @@ def lived_in(queue):
     held = claim_all(queue, limit=2)[0]
     queue.renew([Beat(held.queue_id, held.claim_number, LEASE, '{"page":7}')], now=at(1))
     put(queue, new(queue.get(held.queue_id).idempotency_key, payload_json='{"v":2}'), now=at(2))
-    queue.report(WorkerReport(worker_id="w1", host="mill", pid=7, started_at=T0), now=at(3))
+    for name in ("gone", "w1"):
+        queue.report(WorkerReport(worker_id=name, host="mill", pid=7, started_at=T0), now=at(3))
+    queue.forget_workers(queue.workers()[:1])
 
 
 def test_everything_is_there_after_reopening(queue, reopen):

@@ -31,6 +31,28 @@ def test_workers_are_listed_in_the_order_of_their_ids(queue):
     assert ["w1", "w10", "w2"] == [worker.worker_id for worker in queue.workers()]
 
 
+def test_forgotten_reports_are_gone_and_the_others_stay(queue):
+    for name in ("w1", "w2", "w3"):
+        queue.report(msgspec.structs.replace(REPORT, worker_id=name), now=at(1))
+    reports = queue.workers()
+
+    assert 2 == queue.forget_workers([reports[0], reports[2]])
+
+    assert reports[1:2] == queue.workers()
+    assert 0 == queue.forget_workers([reports[0], reports[2]])
+    assert 0 == queue.forget_workers([])
+    assert reports[1:2] == queue.workers()
+
+
+def test_a_worker_that_reported_again_is_not_forgotten(queue):
+    queue.report(REPORT, now=at(1))
+    silent = queue.workers()
+    queue.report(REPORT, now=at(2))
+
+    assert 0 == queue.forget_workers(silent)
+    assert [msgspec.structs.replace(REPORT, seen_at=at(2))] == queue.workers()
+
+
 def test_a_check_answers_with_what_a_person_should_read(queue):
     warnings = queue.check()
     assert warnings == [warning for warning in warnings if isinstance(warning, str) and warning]

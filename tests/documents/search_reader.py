@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from penstock import Penstock, config
-from penstock.service.search import Hit
+from penstock.service.hits import Hit
 from tests.documents.worker_commands import loaded
 from tests.worker.worker_processes import ROOT
 

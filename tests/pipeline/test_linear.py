@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import path_glob
-from penstock.catalog.sql.tsquery import terms
+from penstock.catalog.rules.query_terms import terms
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.walk.protocol import WalkRules
 from penstock.pipeline.walk.walker import walk
-from penstock.service.search import _snippet
+from penstock.service.hits import make_snippet
 from tests.pipeline.hostile_inputs import FILES, IGNORES, QUERIES
 
 STEP = 4
@@ -115,7 +115,7 @@ def test_asking_grows_with_the_query(name: str):
         return lambda: (
             terms(query),
             path_glob.posix_expression(query),
-            _snippet(text, query + "x", ("<", ">")),
+            make_snippet(text, query + "x", ("<", ">")),
         )
 
     check_growth(asked(QUERIES[name](4 * N)), asked(QUERIES[name](STEP * 4 * N)))

@@ -67,5 +67,5 @@ def test_bombs_are_not_unpacked():
 def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "kreuzberg", None)
 
-    with pytest.raises(ComponentMissing, match=r"pip install 'penstock\[office\]'"):
+    with pytest.raises(ComponentMissing, match=r"kreuzberg: pip install 'kreuzberg[<>=.,\d]+'"):
         read(docx(paragraph("words")))

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock import clock
 from penstock.cli.main import cli
+from penstock.job import WorkerReport
 from penstock.process_start import JobLogFormatter
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
@@ -256,24 +258,48 @@ def test_the_health_of_the_lists(town: Town, run: Run):
 
     alone = run("queue", "status").stdout
     assert re.search(r"^Queue length +3$", alone, re.MULTILINE)
-    assert re.search(r"^Worker connected +no \(no heartbeat\)$", alone, re.MULTILINE)
+    assert re.search(r"^Gateway connected +no \(no heartbeat\)$", alone, re.MULTILINE)
+    assert re.search(r"^Worker connected +unknown \(no gateway is connected\)$", alone, re.MULTILINE)
     assert "No gateway serves the lists." in alone
 
     gateway = town.gateway()
     gateway.run_round()
     gateway.beat()
     health = json.loads(run("queue", "status", "--json").stdout)
-    assert ("rag:ingest:queue", 0, 0, 2, 1, True) == (
+    assert ("rag:ingest:queue", 0, 0, 2, 1, True, False) == (
         health["queue_name"],
         health["queue_length"],
         health["processing"],
         health["accepted"],
         health["dead_letters"],
+        health["gateway_connected"],
         health["worker_connected"],
     )
     shown = run("queue", "status").stdout
-    assert re.search(r"^Worker connected +yes \(last heartbeat \d s ago\)$", shown, re.MULTILINE)
+    assert re.search(r"^Gateway connected +yes \(last heartbeat \d s ago\)$", shown, re.MULTILINE)
+    assert re.search(r"^Worker connected +no$", shown, re.MULTILINE)
     assert "No worker is running behind the gateway." in shown
+
+
+@pytest.mark.parametrize(
+    ("info", "workers", "connected"),
+    [('{"processes":2}', 1, True), ('{"processes":0}', 0, False), ('{"processes":2,"ended":true}', 0, False)],
+)
+def test_a_worker_is_connected_if_one_takes_jobs_behind_a_gateway(
+    town: Town, run: Run, info: str, workers: int, connected: bool
+):
+    report = WorkerReport(worker_id="w1", host="mill", pid=7, started_at=clock.now(), info_json=info)
+    town.app.queue.report(report)
+    gateway = town.gateway()
+    gateway.run_round()
+    gateway.beat()
+
+    health = json.loads(run("queue", "status", "--json").stdout)
+
+    assert (True, connected) == (health["gateway_connected"], health["worker_connected"])
+    assert [workers] == [one["workers"] for one in health["gateways"]]
+    shown = run("queue", "status").stdout
+    assert re.search(rf"^Worker connected +{'yes .1 worker.' if connected else 'no'}$", shown, re.MULTILINE)
 
 
 def test_a_foreign_consumer_can_serve_what_submit_produced(town: Town, run: Run, submit: Callable[..., Any]):
@@ -306,10 +332,10 @@ def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
         job_id = town.push(town.message(town.put("a.md", "Water.")))
         with town.app.worker_thread():
             until(lambda: town.hash(job_id).get("status") == "done")
-        assert json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
+        assert json.loads(run("queue", "status", "--json").stdout)["gateway_connected"]
         gateway.send_signal(signal.SIGTERM)
         assert 0 == gateway.wait(30)
-    assert not json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
+    assert not json.loads(run("queue", "status", "--json").stdout)["gateway_connected"]
     assert NOTHING_LEFT == town.left_over()
 
 

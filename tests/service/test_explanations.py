@@ -17,7 +17,7 @@ def reason(app: Jobs, receipt: Receipt) -> str | None:
 def test_the_reason_of_a_job_in_line(app: Penstock):
     first, second, third = (note(app, text) for text in ("one", "two", "three"))
 
-    assert "next in line; no worker has reported" == reason(app, first)
+    assert "next in line; no worker is running" == reason(app, first)
     app.queue.report(WorkerReport(worker_id="w1", host="mill", pid=1, started_at=clock.now()))
     assert ["next in line", "1 job is ahead", "2 jobs are ahead"] == [
         reason(app, receipt) for receipt in (first, second, third)

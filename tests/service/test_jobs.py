@@ -229,6 +229,15 @@ def test_stats_count_where_jobs_stand(app: Penstock):
     assert ["w1"] == [worker.worker_id for worker in stats.workers]
 
 
+def test_stats_name_living_workers_only(app: Penstock):
+    now = app.queue.now()
+    for name, ago_s, info in (("lives", 50, "{}"), ("silent", 70, "{}"), ("ended", 0, '{"ended":true}')):
+        report = WorkerReport(worker_id=name, host="mill", pid=1, started_at=now, info_json=info)
+        app.queue.report(report, now=now - timedelta(seconds=ago_s))
+
+    assert ["lives"] == [worker.worker_id for worker in app.stats().workers]
+
+
 def test_stats_of_an_empty_queue(app: Penstock):
     stats = app.stats()
 

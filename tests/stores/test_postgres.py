@@ -6,7 +6,10 @@ import os
 import re
 import resource
 import threading
+import zlib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 
 import psycopg
@@ -17,7 +20,7 @@ from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import SQL, PostgresRows
 from penstock.queue.postgres.transaction import transact
-from tests.servers import postgres
+from tests.servers import postgres, run
 from tests.stores.conftest import Opener, Own
 from tests.stores.new_jobs import T0, new
 
@@ -117,16 +120,11 @@ def test_function_jobs_can_be_read_as_a_task_queue(queue: PostgresQueue, own: Ow
 @pytest.mark.parametrize("backlog", [1_000, 100_000])
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", ["candidates", "take_plain"])
-def test_a_claim_reads_the_claim_index_in_its_own_order(
-    queue: PostgresQueue, own: Own, backlog: int, plans: str, name: str
-) -> None:
-    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
-    _backlog(own, backlog)
-    with queue._connections.borrowed() as connection:
+def test_a_claim_reads_the_claim_index_in_its_own_order(backlog: int, plans: str, name: str) -> None:
+    with _planned(backlog) as connection:
         connection.execute(f"SET plan_cache_mode = {plans}".encode())
         connection.prepare_threshold = 0
         found = _plan(connection, name, **HOT["take_plain"])
-        connection.close()
 
     assert "Index Scan using idx_unified_queue_dequeue" in found
     assert "Sort" not in found
@@ -161,14 +159,8 @@ HOT: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", HOT)
 @pytest.mark.parametrize("backlog", [0, 20_000])
-def test_no_statement_of_the_hot_path_scans_the_table(
-    queue: PostgresQueue, own: Own, name: str, backlog: int
-) -> None:
-    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
-    _backlog(own, backlog)
-    if not backlog:
-        own.execute("VACUUM unified_queue")
-    with queue._connections.borrowed() as connection:
+def test_no_statement_of_the_hot_path_scans_the_table(name: str, backlog: int) -> None:
+    with _planned(backlog, *([] if backlog else ["VACUUM unified_queue"])) as connection:
         found = _plan(connection, name, **HOT[name])
 
     assert "Seq Scan on unified_queue" not in found
@@ -177,15 +169,10 @@ def test_no_statement_of_the_hot_path_scans_the_table(
 @pytest.mark.parametrize("backlog", [0, 20_000])
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("name", ["take", "first_parked", "finish_and_wake", "wake", "wake_one"])
-def test_the_line_of_a_lock_is_read_from_its_index(
-    queue: PostgresQueue, own: Own, backlog: int, plans: str, name: str
-) -> None:
-    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
-    _backlog(own, backlog)
-    with queue._connections.borrowed() as connection:
+def test_the_line_of_a_lock_is_read_from_its_index(backlog: int, plans: str, name: str) -> None:
+    with _planned(backlog) as connection:
         connection.execute(f"SET plan_cache_mode = {plans}".encode())
         found = _plan(connection, name, **HOT[name])
-        connection.close()
 
     assert "using idx_unified_queue_line" in found
     assert "Sort" not in found
@@ -193,16 +180,40 @@ def test_the_line_of_a_lock_is_read_from_its_index(
 
 
 @pytest.mark.parametrize("name", ["finish", "finish_and_wake", "renew", "take", "take_plain", "update"])
-def test_what_a_worker_holds_is_looked_up_by_its_id(queue: PostgresQueue, own: Own, name: str) -> None:
-    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
-    _backlog(own, 5_000)
-    own.execute("UPDATE unified_queue SET status = 'in_progress', worker_id = 'w', lease_until = now()")
+def test_what_a_worker_holds_is_looked_up_by_its_id(name: str) -> None:
+    held = "UPDATE unified_queue SET status = 'in_progress', worker_id = 'w', lease_until = now()"
     values = HOT.get(name) or dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL[name]))
-    with queue._connections.borrowed() as connection:
+    with _planned(5_000, held) as connection:
         found = _plan(connection, name, **values)
 
     assert "Index Scan using unified_queue_pkey on unified_queue q" in found
     assert "Join Filter" not in found
+
+
+@contextmanager
+def _planned(backlog: int, *then: str) -> Iterator[Own]:
+    """Yield a queue's session on a filled table. It is filled once a run: plans change nothing."""
+    note = run.place() / f"plans-{backlog}-{zlib.crc32(repr(then).encode())}"
+    with run.alone("plans"):
+        if not note.exists():
+            note.write_text(_filled(backlog, then))
+    queue = PostgresQueue(note.read_text())
+    with queue._connections.borrowed() as connection:
+        yield connection
+        # A session with settings of this test.
+        connection.close()
+    queue.close()
+
+
+def _filled(backlog: int, then: Sequence[str]) -> str:
+    url = postgres.fresh_store()
+    PostgresQueue(url).close()
+    with psycopg.connect(url, autocommit=True) as own:
+        own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
+        _backlog(own, backlog)
+        for statement in then:
+            own.execute(statement.encode())
+    return url
 
 
 def _backlog(own: Own, count: int) -> None:

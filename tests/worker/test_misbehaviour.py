@@ -17,7 +17,7 @@ FAILING = {
     "catastrophe": ("ERR_UNKNOWN", "Catastrophe: not an Exception"),
     "interrupt": ("ERR_UNKNOWN", "KeyboardInterrupt"),
     "unspeakable": ("ERR_UNKNOWN", "Unspeakable: (its text cannot be shown)"),
-    "surrogates": ("ERR_PERMANENT", r"PermanentFailure: bad \ud800 text \x00 here"),
+    "surrogates": ("ERR_PERMANENT", r"bad \ud800 text \x00 here"),
     "garbage": ("ERR_BAD_RESULT", "cannot be stored as JSON"),
     "hostile": ("ERR_BAD_RESULT", "cannot be stored as JSON"),
     "no_text": ("ERR_BAD_RESULT", "cannot be stored as JSON"),

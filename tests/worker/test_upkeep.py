@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock import clock, lifecycle
-from penstock.job import Claim, ClaimRequest, Scope, Status
+from penstock.job import Claim, ClaimRequest, Scope, Status, WorkerReport
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.worker.worker_processes import WorkerHost
 
@@ -89,6 +89,18 @@ def test_each_status_is_kept_for_its_own_time(host: WorkerHost):
 
     assert [failed.queue_id] == [job.queue_id for job in host.jobs()]
     assert not Pruner(host.queue, {}).run()
+
+
+def test_reports_of_workers_silent_for_an_hour_are_forgotten(host: WorkerHost):
+    now = host.queue.now()
+    for name, minutes in (("dead", 61), ("silent", 59), ("living", 0)):
+        report = WorkerReport(worker_id=name, host="mill", pid=1, started_at=now)
+        host.queue.report(report, now=now - timedelta(minutes=minutes))
+
+    Pruner(host.queue, {}).run()
+    assert ["living", "silent"] == [worker.worker_id for worker in host.queue.workers()]
+    Pruner(host.queue, {}, heartbeat_s=3600.0).run()
+    assert ["living", "silent"] == [worker.worker_id for worker in host.queue.workers()]
 
 
 def test_a_job_without_progress_is_warned_of_once(host: WorkerHost, caplog: pytest.LogCaptureFixture):

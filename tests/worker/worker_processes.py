@@ -56,18 +56,12 @@ def children_of(pid: int) -> list[int]:
 
 
 def within(limit: float, took: float) -> bool:
-    """True if the time is within the limit, with an allowance on a busy machine.
+    """True if the time is within the limit, which grows with the processes that want a core.
 
-    Most of the time goes into starting interpreters, so on a busy machine their delay is added to the limit.
+    Most of the time goes into starting interpreters, and each gets a share of a core.
     """
-    if took < limit:
-        return True
-    began = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", "import penstock.worker.launch, penstock.worker.supervisor"], check=True
-    )
-    delay = time.monotonic() - began - 0.2
-    return took < limit + 6 * delay
+    wanting = max(os.getloadavg()[:2]) / (os.cpu_count() or 1)
+    return took < limit * max(1.0, 2 * wanting)
 
 
 def _stat(pid: int) -> str:

@@ -92,10 +92,16 @@ class CatalogSnapshot(Protocol):
     def get(self, source_id: str) -> Source | None: ...
 
     def sources(
-        self, filters: Filters, *, after: str = "", limit: int = 50, failed: bool = False
+        self,
+        filters: Filters,
+        *,
+        after: str = "",
+        limit: int = 50,
+        failed: bool = False,
+        newest_first: bool = False,
     ) -> list[Source]:
-        """Sources with a published generation, ordered by id, from the first id greater than ``after``.
-        ``failed``: also those that have none because their content failed for good."""
+        """Sources with a published generation, ordered by id, beginning after the id ``after``.
+        ``failed``: also those that have none because their content failed for good; oldest first only."""
 
     def document(self, document_id: int) -> Document | None: ...
 
@@ -176,6 +182,15 @@ class CatalogSnapshot(Protocol):
         """Best published chunks for words in ``query`` (any of them; "quoted words" as a phrase), best first.
         Nothing in the query is an operator; a query without a word finds nothing. Only the first
         ``snippets`` (None: all) get one: making it costs more than finding the chunk."""
+
+    def snippets(
+        self, query: str, content_ids: Sequence[int], marks: tuple[str, str] = ("", "")
+    ) -> dict[int, str]:
+        """Snippets as in ``keyword``, of those of these chunks that hold a word of ``query``."""
+
+    def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """The words and quoted phrases of ``query`` that each of these chunks holds, compared as ``keyword``
+        does; chunks that hold none are left out."""
 
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""

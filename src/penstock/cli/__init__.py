@@ -7,7 +7,8 @@
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
 ``index_summary``, ``index_failures``: report of an index job, and its failed files
-``document_commands``, ``change_commands``, ``rebuild``, ``search``: documents
+``document_commands``, ``note_commands``, ``change_commands``, ``rebuild``, ``search``: documents
+``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
 ``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract
 ``config_commands``, ``completion``: settings, completion in shells

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from penstock.errors import InvalidPayload, RelativePath
+from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -27,6 +27,15 @@ def duration(context: click.Context, param: click.Parameter, value: str | None) 
         )
     # The service refuses absurd durations; here they must only not overflow.
     return timedelta(seconds=min(float(match[1]) * _UNITS[match[2]], 1e11))
+
+
+def agreed(question: str) -> bool:
+    """Ask for confirmation. Without a terminal the request is refused: there is no one to ask."""
+    if not sys.stdin.isatty():
+        raise InvalidRequest(
+            "confirmation is required, but standard input is not a terminal", remedy="Add --yes."
+        )
+    return click.confirm(question, err=True)
 
 
 def all_words(given: Sequence[str]) -> list[str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli import index_failures
+from penstock.cli.arguments import agreed
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
-from penstock.cli.session import Session
-from penstock.errors import InvalidRequest
-from penstock.service import paths
+from penstock.cli.session import QUEUE_DISABLED, Session
+from penstock.service.renames import renaming
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.job import Job
     from penstock.service.requests import Submission
     from penstock.service.responses import Receipt
     from penstock.service.verification import Difference
@@ -36,10 +35,9 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 
     Move the file yourself, before or after. The job compares both paths with the disk when it runs.
     """
-    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
-    moved = {"old_path": paths.shown(old), "new_path": paths.real(new)}
-    folder = Path(new).is_dir() or Path(old).is_dir()
-    _submit(session, _submission("rename", "update", moved | {"is_folder": folder}, where))
+    documents = session.assembly.documents
+    place = documents.notes.place_of(where["tenant"], where["collection"])
+    _submit(session, renaming(documents, old, new, place))
 
 
 @click.command()
@@ -61,41 +59,23 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 @click.pass_obj
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Remove all documents and jobs of a tenant. Files are not touched."""
-    if not yes:
-        _confirm(f"Remove all documents and jobs of tenant {printable(name)}?")
-    _submit(session, _submission("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
-
-
-def _confirm(question: str) -> None:
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        raise InvalidRequest(
-            "confirmation is required, but standard input is closed or at its end", remedy="Add --yes."
-        ) from None
-    if not agreed:
-        raise click.Abort
-
-
-def _submission(item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]) -> Submission:
-    return {
-        "item_type": item_type,
-        "op": op,
-        "payload": payload,
-        "tenant_id": where.get("tenant"),
-        "collection": where.get("collection"),
-    }
+    if not yes and not agreed(f"Remove all documents and jobs of tenant {printable(name)}?"):
+        emit("Nothing was removed.")
+        raise SystemExit(REFUSED)
+    payload = {"tenant_id_to_delete": name}
+    _submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
 
 
 def _submit(session: Session, submission: Submission) -> None:
     alive = session.assembly.worker_alive()
-    if not alive and submission["item_type"] == "rename":
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    if not alive and not disabled and submission["item_type"] == "rename":
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.jobs.submit(**submission)
-    if alive:
+    if alive or disabled:
         _print_queued(session, receipt)
+        if disabled and not session.as_json:
+            session.hint(QUEUE_DISABLED)
         return
     session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)
@@ -104,13 +84,25 @@ def _submit(session: Session, submission: Submission) -> None:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
     elif job.status == "done":
-        removed, because = result.get("removed"), result.get("note")
-        what = f": {how_many(removed, 'document')}" if removed is not None else ""
-        session.confirm_done(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
+        renamed = job.item_type == "rename" and job.result is None
+        session.confirm_done(_renamed(job) if renamed else _removed(result))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
         raise SystemExit(REFUSED)
+
+
+def _removed(result: dict[str, Any]) -> str:
+    removed, because = result.get("removed"), result.get("note")
+    what = f": {how_many(removed, 'document')}" if removed is not None else ""
+    return f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else "")
+
+
+def _renamed(job: Job) -> str:
+    number = (job.progress or {}).get("counts", {}).get("renamed")
+    if number:
+        return f"renamed: {how_many(number, 'document')}"
+    return "nothing was renamed; both paths were compared with the disk"
 
 
 def _print_queued(session: Session, receipt: Receipt) -> None:

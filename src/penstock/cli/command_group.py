@@ -13,7 +13,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Index and search": {
         "index": "index",
         "search": "search",
-        "note": "document_commands",
+        "note": "note_commands",
         "documents": "document_commands",
         "why": "document_commands",
         "rename": "change_commands",

@@ -1,21 +1,35 @@
-"""``penstock documents``, ``why`` and ``note``."""
+"""``penstock documents`` and ``why``."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.command_group import CommandGroup
-from penstock.cli.exit_codes import REFUSED
-from penstock.cli.job_views import spoken
-from penstock.cli.output import age, emit, emit_json, fields, printable, table
+from penstock.cli.output import (
+    age,
+    emit,
+    emit_json,
+    fields,
+    printable,
+    shortened,
+    table,
+    terminal_width,
+)
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
+
+MISSING_NAMED = 10
+"""Failed pages and chunks named by ``why``."""
+
+
+WIDTH_FOR_IDS = 110
+"""Columns of a terminal from which `documents list` shows ids beside the paths."""
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
@@ -61,17 +75,21 @@ def list_documents(
     if session.as_json:
         emit_json({"documents": page, "next": following})
         return
-    rows = [
+    header = ["path", "pages", "chunks", "indexed", "id"]
+    rows: list[tuple[object, ...]] = [
         (
-            source.source_id,
+            _name(source),
             source.page_count,
             source.chunk_count,
             age(source.published_at) if source.published_id is not None else "failed",
-            _name(source),
+            source.source_id,
         )
         for source in page
     ]
-    emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
+    if terminal_width() < WIDTH_FOR_IDS:
+        # A path names a document as well; --json prints the ids.
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    emit(table(header, rows, paths=0) if rows else "No documents.")
     if following:
         session.hint(f"More documents follow: add --after {following}")
 
@@ -220,59 +238,13 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
         ("Remedy", reason.remedy),
         ("Job", reason.job_id),
     ]
-    facts += [("Missing", part) for part in reason.missing]
+    facts += [("Missing", part) for part in reason.missing[:MISSING_NAMED]]
+    if len(reason.missing) > MISSING_NAMED:
+        facts.append(("Missing", f"and {len(reason.missing) - MISSING_NAMED:,} more; --json lists them"))
     emit(fields(facts))
     if reason.below:
         rows = [
-            (one.verdict, _shortened(os.path.relpath(one.path, reason.path)), one.cause)
+            (one.verdict, shortened(os.path.relpath(one.path, reason.path)), one.cause)
             for one in reason.below
         ]
         emit("\n" + table(["state", "path", "reason"], rows))
-
-
-def _shortened(path: str, longest: int = 80) -> str:
-    """The start and the end of a long path, so that the cause beside it stays in sight."""
-    half = longest // 2
-    return path if len(path) <= longest else f"{path[:half]}…{path[-half:]}"
-
-
-@click.command()
-@click.argument("text")
-@click.option("--tag", metavar="TAG", help="Tag of the note, such as mill/water.")
-@click.option("--collection", metavar="NAME", help="Collection of the note.")
-@click.option("--tenant", metavar="NAME", help="Tenant who owns the note.")
-@click.option("--update", metavar="ID", help="Replace the note with this id.")
-@click.option("--delete", is_flag=True, help="Remove the note with this text or id.")
-@click.pass_obj
-def note(session: Session, /, text: str, **given: Any) -> None:
-    """Add a note to the index.
-
-    \b
-    penstock note "The gate sticks when it freezes." --tag mill/gate
-    """
-    if given["delete"] and given["update"] is not None:
-        raise click.UsageError("--update and --delete: give one of them.")
-    alive = session.assembly.worker_alive()
-    if not alive and not given["delete"]:
-        session.assembly.documents.refuse_another_model()
-    receipt = session.assembly.documents.note(
-        text,
-        tag=given["tag"],
-        collection=given["collection"],
-        tenant_id=given["tenant"],
-        update=given["update"],
-        delete=given["delete"],
-    )
-    if not alive:
-        session.run_here(receipt.job_id)
-    job = session.assembly.jobs.job(receipt.job_id)
-    if session.as_json:
-        answer = {"job_id": receipt.job_id, "status": spoken(job.status), "dedupe_hit": receipt.dedupe_hit}
-        emit_json(answer | {"result": job.result, "error": job.error_message})
-    elif job.ended:
-        failed = f"{job.error_message} ({job.error_code})" if job.error_code else spoken(job.status)
-        emit(f"{receipt.job_id}: {printable((job.result or {}).get('outcome', failed))}")
-    else:
-        emit(f"Job queued: {receipt.job_id}")
-    if job.ended and job.status != "done":
-        raise SystemExit(REFUSED)

@@ -19,8 +19,8 @@ EXIT_CODES: dict[int, str] = {
     "a folder, failed in this run.",
     USAGE: "The command line is wrong; for `ingest submit`: Redis did not accept the job.",
     3: "The configuration cannot be used.",
-    4: "No job has this id, or several ids begin with it.",
-    5: "The status of the job does not allow this.",
+    4: "No job or document has this id or path, or several ids begin with it.",
+    5: "The status of the job, or the model of the catalog, does not allow this.",
     6: "The queue is full. Try again later.",
     7: "The store cannot be reached, written or read, or is damaged.",
     UNREADABLE: "The one file to index failed before, is unchanged since, and was not read again.",
@@ -32,6 +32,7 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
     (errors.ConfigError, 3),
     (errors.JobNotFound, 4),
     (errors.AmbiguousId, 4),
+    (errors.UnknownDocument, 4),
     (errors.Conflict, 5),
     (errors.QueueFull, 6),
     (errors.StoreError, 7),
@@ -39,4 +40,8 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
 
 
 def exit_code(error: errors.PenstockError) -> int:
-    return next((code for error_class, code in _BY_ERROR if isinstance(error, error_class)), REFUSED)
+    return exit_code_of(type(error))
+
+
+def exit_code_of(error_class: type[errors.PenstockError]) -> int:
+    return next((code for known, code in _BY_ERROR if issubclass(error_class, known)), REFUSED)

@@ -14,7 +14,7 @@ from penstock.cli.index_summary import IndexRequest
 from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import emit, emit_json, wrapped
-from penstock.cli.session import Session
+from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -41,10 +41,15 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
-@click.option("--chunk-size", type=int, metavar="TOKENS", help="Chunk size in tokens, about: 16 to 8,192.")
+@click.option(
+    "--chunk-size",
+    type=click.IntRange(16, 8192),
+    metavar="TOKENS",
+    help="Chunk size in tokens, about: 16 to 8,192.",
+)
 @click.option(
     "--chunk-overlap",
-    type=int,
+    type=click.IntRange(0),
     metavar="TOKENS",
     help="Tokens repeated at the start of a chunk: at most half of --chunk-size.",
 )
@@ -89,21 +94,26 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
 
 def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
+    _refuse_overlap(given["chunk_size"], given["chunk_overlap"])
     if given["dry_run"]:
         _preview(session, path, options)
         return
     alive = session.assembly.worker_alive()
-    if not alive and given["wait"] is not False:
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    may_run_here = given["wait"] is not False and not alive and not disabled
+    if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.documents.index(path, **options)
     request = IndexRequest(
         _begun_before(session, receipt), session.assembly.documents.why_code(path, **options)
     )
-    here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
+    here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json and not session.quiet:
-        watches = "here" if here else "there" if given["wait"] else None
+        watches = "here" if here else "there" if given["wait"] and not disabled else None
         _print_queued(receipt, request, alive=alive, watches=watches)
-    if not here and not given["wait"]:
+    if disabled and not session.as_json:
+        session.hint(QUEUE_DISABLED)
+    if disabled or (not here and not given["wait"]):
         if session.as_json:
             emit_json(receipt_as_json(receipt))
         return
@@ -124,6 +134,16 @@ def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
         return None
     job = session.assembly.jobs.job(receipt.job_id)
     return report_of(job) if job.started_at is not None or job.run > 1 else None
+
+
+def _refuse_overlap(size: int | None, overlap: int | None) -> None:
+    if overlap is not None:
+        from penstock.payloads import USUAL_CHUNK
+
+        if 2 * overlap > (size or USUAL_CHUNK):
+            raise click.UsageError(
+                f"--chunk-overlap {overlap} is more than half of --chunk-size {size or USUAL_CHUNK}."
+            )
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:

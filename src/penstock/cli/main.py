@@ -53,7 +53,8 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     Without --url and --state the queue is an SQLite file in the state directory; `penstock config show`
     prints its path. Global options may also follow the command.
 
-    Exit codes: 0 done, 1 refused, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full, 7 store.
+    Exit codes: 0 done, 1 refused or failed, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full,
+    7 store, 8 unreadable as before, 130 interrupted, 141 output closed; see docs/reference/exit-codes.md.
     """
     session = Session()
     session.overrides.update(url=url, state_dir=state)

@@ -18,13 +18,14 @@ from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 from penstock.process_start import escape_control
 
+SHORTEST_PATH = 20
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
     try:
-        click.echo(text)
+        click.echo(text, color=text_grid.Screen.of(sys.stdout).coloured)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
@@ -88,8 +89,19 @@ def wrapped(line: str, margin: str = "") -> str:
     return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
-    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    fold: bool = False,
+    paths: int | None = None,
+) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured.
+
+    ``paths``: a column of paths, which is shortened before the last one is cut.
+    """
+    if paths is not None:
+        rows = _with_short_paths(header, rows, paths)
     found = []
     for number, title in enumerate(header):
         values = [row[number] for row in rows]
@@ -105,6 +117,42 @@ def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         return sys.maxsize
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
     return max(width - sum(widths), 8)
+
+
+def _with_short_paths(
+    header: Sequence[str], rows: Sequence[Sequence[object]], column: int
+) -> list[Sequence[object]]:
+    """Shorten the paths of a column so far that the other columns fit the terminal beside it."""
+    others = [[printable(cell) for number, cell in enumerate(row) if number != column] for row in rows]
+    titles = [title for number, title in enumerate(header) if number != column]
+    room = max(space_left(titles, others), SHORTEST_PATH)
+    shorter = [shortened(printable(row[column]), room) for row in rows]
+    return [(*row[:column], short, *row[column + 1 :]) for row, short in zip(rows, shorter, strict=True)]
+
+
+def shortened(path: str, longest: int = 80) -> str:
+    """The start and the longer end of a long path, where the name of the file is."""
+    if text_grid.cells_wide(path) <= longest:
+        return path
+    start = longest // 3
+    head = _beginning(path, start)
+    return f"{head}…{_beginning(path[::-1], longest - start - 1)[::-1]}"
+
+
+def _beginning(text: str, cells: int) -> str:
+    """The first characters that fit into so many cells."""
+    taken = 0
+    for number, character in enumerate(text):
+        taken += text_grid.cells_wide(character)
+        if taken > cells:
+            return text[:number]
+    return text
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; very many where the output is not one."""
+    width = text_grid.Screen.of_output().width
+    return sys.maxsize if width is None else width
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

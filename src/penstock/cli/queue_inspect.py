@@ -211,7 +211,7 @@ def print_stats(found: Stats) -> None:
     ]
     rows.append(["total", *found.by_status.values()])
     emit(table(["", *(spoken(status) for status in statuses)], rows))
-    facts = list(_circumstances(found))
+    facts = [fact for fact in _circumstances(found) if fact[1]]
     if facts:
         emit("\n" + fields(facts))
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from penstock.cli.arguments import all_words, duration
+from penstock.cli.arguments import agreed, all_words, duration
 from penstock.cli.command_group import RenamedOption
 from penstock.cli.exit_codes import REFUSED, exit_code
 from penstock.cli.job_views import spoken
 from penstock.cli.output import emit, emit_error, emit_json, span
 from penstock.cli.session import Command, Session
-from penstock.errors import InvalidRequest, PenstockError
+from penstock.errors import PenstockError
 from penstock.vocabulary import how_many
 
 
@@ -152,12 +151,8 @@ def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes:
 
 
 def _agreed(words: list[str], older_than: timedelta) -> bool:
-    if not sys.stdin.isatty():
-        raise InvalidRequest(
-            "confirmation is required, but standard input is not a terminal", remedy="Add --yes."
-        )
     since = f" that ended more than {span(older_than.total_seconds())} ago" if older_than else ""
-    return click.confirm(f"Remove all {' and '.join(words)} jobs{since} for good?", err=True)
+    return agreed(f"Remove all {' and '.join(words)} jobs{since} for good?")
 
 
 def _scope_options(command: Command) -> Command:

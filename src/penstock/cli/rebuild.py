@@ -10,7 +10,7 @@ import click
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_progress import shown_live
 from penstock.cli.output import emit, emit_json, table
-from penstock.cli.session import Session
+from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
@@ -51,13 +51,19 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
         if session.as_json:
             emit_json({"plan": plan, "queued": []})
         return
-    if plan.total.documents and sys.stdin.isatty() and not given["yes"]:
-        click.confirm("Re-index these documents now?", abort=True, err=True)
+    asks = plan.total.documents and sys.stdin.isatty() and not given["yes"]
+    if asks and not click.confirm("Re-index these documents now?", err=True):
+        emit("Nothing was re-indexed.")
+        raise SystemExit(REFUSED)
     receipts = session.assembly.rebuilder.start(plan)
     alive = session.assembly.worker_alive()
-    if given["wait"] and not alive:
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    here = given["wait"] and not alive and not disabled
+    if here:
         _work_here(session, receipts)
-    _print_result(session, plan, receipts, done=given["wait"] and not alive)
+    _print_result(session, plan, receipts, done=here)
+    if disabled and receipts and not session.as_json:
+        session.hint(QUEUE_DISABLED)
 
 
 def _show(plan: Plan, narrowed: bool) -> None:

@@ -121,7 +121,7 @@ def submit(
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     contract = session.assembly.producer
     prepared = contract.prepare(rag_id, path, SubmitRequest(**given))
-    connected = None
+    health = None
     if not dry_run:
         try:
             contract.submit(prepared)
@@ -129,14 +129,17 @@ def submit(
             emit_error(error, as_json=session.as_json)
             raise SystemExit(NOT_SUBMITTED) from None
         with suppress(StoreError):  # the job is sent; whether a gateway runs is only a hint
-            connected = contract.health().worker_connected
+            health = contract.health()
     if session.as_json:
         sent = {"job_id": prepared.message["job_id"], "list": prepared.key, "message": prepared.message}
+        connected = None if health is None else health.worker_connected
         emit_json(sent | {"submitted": not dry_run, "worker_connected": connected})
         return
     emit(_summary(prepared, dry_run=dry_run))
-    if connected is False:
+    if health is not None and not health.gateway_connected:
         session.hint("No gateway is connected; the job waits. Start one with: penstock redis gateway")
+    elif health is not None and not health.worker_connected:
+        session.hint("No worker is connected; the job waits. Start one with: penstock worker")
 
 
 def _summary(prepared: PreparedMessage, *, dry_run: bool) -> str:
@@ -262,6 +265,14 @@ def queue_status(session: Session, watch: bool, redis_url: str | None, rag_confi
         time.sleep(WATCH_S)
 
 
+def _workers(health: Health) -> str:
+    """The workers behind the gateways. Several gateways may see the same ones."""
+    if not health.gateway_connected:
+        return "unknown (no gateway is connected)"
+    seen = max(one.workers for one in health.gateways if one.connected)
+    return f"yes ({how_many(seen, 'worker')})" if seen else "no"
+
+
 def _print_health(health: Health) -> None:
     age = health.heartbeat_age_s
     beat = "no heartbeat" if age is None else f"last heartbeat {span(age)} ago"
@@ -274,7 +285,8 @@ def _print_health(health: Health) -> None:
                 ("Processing", f"{health.processing:,}"),
                 ("Queued", f"{health.queued:,}"),
                 ("Accepted", f"{health.accepted:,} waiting for a worker" if health.accepted else None),
-                ("Worker connected", f"{'yes' if health.worker_connected else 'no'} ({beat})"),
+                ("Gateway connected", f"{'yes' if health.gateway_connected else 'no'} ({beat})"),
+                ("Worker connected", _workers(health)),
                 ("Dead letters", f"{health.dead_letters:,}"),
             ]
         )

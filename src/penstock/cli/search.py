@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.output import emit, emit_json, printable
+from penstock.cli.hit_page import HitPage
+from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.service.search import Hit
+    from penstock.service.hits import Hit
 
 MARKS = ("\x02", "\x03")
-"""Marks around the query's words, replaced by colours or asterisks when printed."""
+"""Marks around the query's words, replaced by styles or asterisks when printed."""
 
 
 @click.command()
@@ -43,8 +43,10 @@ MARKS = ("\x02", "\x03")
     "--type", "file_type", metavar="SUFFIX", help="Search only files with this suffix, such as pdf."
 )
 @click.option("--tag", metavar="TAG", help="Search only this tag and tags below it.")
+@click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
+@click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
-def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
+def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: bool, **given: Any) -> None:
     """Search indexed documents.
 
     \b
@@ -54,47 +56,13 @@ def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     given["tenant_id"] = given.pop("tenant")
     answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
-        emit_json({"hits": [_as_json(hit) for hit in answer.hits], "notes": answer.notes})
+        hits = [_as_json(hit) for hit in answer.hits]
+        emit_json({"hits": hits, "words": answer.words, "notes": answer.notes})
         return
-    if not answer.hits:
-        emit("Nothing found.")
-    for number, hit in enumerate(answer.hits, 1):
-        emit(_shown(number, hit))
+    page = HitPage(answer, MARKS, explain=explain)
+    emit(page.shown(weak=weak))
     for note in answer.notes:
         session.hint(f"Note: {note}")
-
-
-def _shown(number: int, hit: Hit) -> str:
-    where = printable(hit.path)
-    if hit.path.startswith("note:"):
-        tags = f" ({', '.join(hit.tags)})" if hit.tags else ""
-        where = f"note: {printable(hit.title)}{printable(tags)}"
-    elif hit.first_line is not None:
-        where += f":{hit.first_line}"
-    elif hit.page is not None:
-        where += f", page {hit.page}"
-    about = " > ".join(part for part in (printable(hit.heading), printable(hit.symbols)) if part)
-    lines = [f"{number:2}. {click.style(where, bold=True)}"]
-    if about:
-        lines.append(f"    {click.style(about, dim=True)}")
-    lines.append(f"    {_highlighted(hit.snippet)}")
-    return "\n".join(lines) + "\n"
-
-
-def _highlighted(snippet: str) -> str:
-    text = " ".join(snippet.split())
-    start, end = MARKS
-    if not sys.stdout.isatty():
-        return printable(text.replace(start, "").replace(end, ""))
-    parts = []
-    for piece in text.split(start):
-        word, mark, rest = piece.partition(end)
-        parts.append(
-            click.style(printable(word), fg="yellow", bold=True) + printable(rest)
-            if mark
-            else printable(piece)
-        )
-    return "".join(parts)
 
 
 def _as_json(hit: Hit) -> dict[str, Any]:

@@ -27,6 +27,12 @@ GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
 
 
+QUEUE_DISABLED = (
+    "No job runs while queue_enabled is false (TASK_QUEUE_ENABLED). The job waits for a worker with "
+    "queue_enabled = true: penstock worker"
+)
+
+
 class Session:
     """The object that ``@click.pass_obj`` gives to every command. Settings are read at their first use."""
 
@@ -46,6 +52,10 @@ class Session:
         from penstock.assembly import Assembly
 
         return Assembly(config.load(**self.overrides), door="cli")
+
+    def waits_for_enabling(self, *, worker_alive: bool) -> bool:
+        """Tell whether a new job waits: no worker is running, and this command may not run jobs itself."""
+        return not worker_alive and not self.settings.queue_enabled
 
     def run_here(self, job_id: str, *, processes: int = 1) -> None:
         """Run a job inside this command until it has ended; only errors are logged.

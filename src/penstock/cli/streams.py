@@ -46,6 +46,9 @@ def print_error(error: PenstockError | OSError | ImportError, *, as_json: bool) 
     known = _known(error)
     if known is None:
         return None
+    if isinstance(known, TooManyFiles):
+        # Printing may import modules, which takes a descriptor; nothing reads standard input any more.
+        os.close(0)
     try:
         emit_error(known, as_json=as_json)
     except OutputFailed as failure:

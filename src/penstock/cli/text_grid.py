@@ -114,13 +114,14 @@ def _fitted(widths: list[int], most: int | None) -> list[int]:
 
 def cells_wide(text: str) -> int:
     """Width on a terminal: Chinese, Japanese and Korean characters take two cells, accents none."""
-    return len(text) if text.isascii() else sum(map(_cell_width, text))
+    return len(text) if text.isascii() and text.isprintable() else sum(map(cell_width, text))
 
 
-def _cell_width(character: str) -> int:
+def cell_width(character: str) -> int:
+    """Width of one character; control characters have none."""
     from unicodedata import category, east_asian_width
 
-    if category(character) in ("Mn", "Me", "Cf"):
+    if category(character) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
 
@@ -135,7 +136,7 @@ def folded(text: str, width: int | None) -> Iterator[str]:
     while width is not None and cells_wide(text) > width:
         end, taken = 0, 0
         for character in text:
-            taken += _cell_width(character)
+            taken += cell_width(character)
             if taken > width:
                 break
             end += 1

@@ -106,7 +106,7 @@ class DriverMissing(ConfigError):
     """The driver for the store URL is not installed."""
 
     code = "ERR_DRIVER_MISSING"
-    default_remedy = "Install the extra named in the message."
+    default_remedy = "Install the package named in the message."
 
 
 class DocumentsElsewhere(ConfigError):

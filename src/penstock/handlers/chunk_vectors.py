@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage
 from penstock.pipeline.pipeline import Pipeline
+from penstock.vocabulary import how_many
 
 MAX_TEXTS = 256
 """Texts embedded between two writes: the most that a crash costs. Larger documents are built by tasks."""
@@ -66,7 +67,10 @@ def _embed_new(pipeline: Pipeline, unknown: dict[str, str]) -> dict[str, bytes]:
         return dict(zip(unknown, pipeline.embed(list(unknown.values())), strict=True))
     except Exception as error:  # noqa: BLE001 - one bad text, or a passing failure: the tasks find out
         log.warning(
-            "embedding failed, %d texts are left to tasks: %s: %s", len(unknown), type(error).__name__, error
+            "embedding failed, %s left to tasks: %s: %s",
+            how_many(len(unknown), "text is", "texts are"),
+            type(error).__name__,
+            error,
         )
         return {}
 

@@ -22,6 +22,7 @@ from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.pipeline.walk.protocol import BINDING, Skipped
+from penstock.vocabulary import how_many
 
 
 class Moves:
@@ -161,7 +162,8 @@ class Moves:
             with self._catalog.snapshot() as snapshot:
                 sequence = snapshot.changes(removal.tenant_id).sequence
             self._vector_copies.remove_tenant(removal.tenant_id, sequence)
-        context.log.info("tenant %s deleted: %d documents, %d jobs", removal.tenant_id, removed, purged.jobs)
+        deleted = (how_many(removed, "document"), how_many(purged.jobs, "job"))
+        context.log.info("tenant %s deleted: %s, %s", removal.tenant_id, *deleted)
         return {"outcome": "removed", "removed": removed, "jobs": purged.jobs}
 
     def _purge(self, tenant_id: str, context: Context) -> Purged:

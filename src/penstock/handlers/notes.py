@@ -18,8 +18,8 @@ from penstock.handlers.context import Context
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.registry import Later
-from penstock.handlers.reindex import NOTES
 from penstock.handlers.removal import remove_all
+from penstock.items import NOTES, note_path
 from penstock.payloads import ContentPayload
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.extract.protocol import Content
@@ -27,10 +27,6 @@ from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _TYPE = "md"
 RETRY_DELAY = timedelta(seconds=2)
-
-
-def note_path(text: str) -> str:
-    return NOTES + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Notes:
@@ -68,7 +64,7 @@ class Notes:
         return answers
 
     def update(self, context: Context) -> Any:
-        """Replace the text of a note, given by id. The history continues."""
+        """Replace the text of a note, given by id. History and, without new ones, tags stay."""
         self._model.check()
         payload = _payload(context)
         place = context.place
@@ -78,7 +74,7 @@ class Notes:
             asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
         batch = GenerationBatch(self._catalog, self._pipeline)
-        batch.add(self._draft(context))
+        batch.add(self._draft(context, former_tags=() if payload.drop_tags else source.tags))
         (answer,) = batch.write()
         if isinstance(answer, Exception):
             raise answer
@@ -98,13 +94,13 @@ class Notes:
             else:
                 found = snapshot.find(place, note_path(payload.content or ""))
         if found is None or not found.live or found.place != place or not found.path.startswith(NOTES):
-            what = payload.document_id or "this text"
+            what = payload.document_id or "with this text"
             raise UnknownDocument(
                 f"no note {what} in collection {place.collection} of tenant {place.tenant_id}"
             )
         return found
 
-    def _draft(self, context: Context) -> DraftedGeneration:
+    def _draft(self, context: Context, former_tags: tuple[str, ...] = ()) -> DraftedGeneration:
         payload = _payload(context)
         text = payload.content or ""
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
@@ -123,7 +119,7 @@ class Notes:
             size=len(text.encode()),
             file_type=_TYPE,
             title=draft.title or _first_line(text),
-            tags=(tag,) if tag else (),
+            tags=(tag,) if tag else former_tags,
             metadata=msgspec.json.encode({"source_type": payload.source_type}).decode(),
             job_id=context.job_id,
             priority=context.claim.priority,

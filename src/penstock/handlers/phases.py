@@ -227,5 +227,5 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
 
 
 def _failed(task: Task, error: Exception) -> TaskOutcome:
-    message = f"{type(error).__name__}: {str(error)[:1000]}"[:1000]
+    message = retry.error_summary(error)[:1000]
     return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))

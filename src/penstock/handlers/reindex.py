@@ -16,6 +16,7 @@ from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
 from penstock.handlers.walk_counts import WalkCounts
+from penstock.items import NOTES
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
 from penstock.pipeline.fingerprints import outdated, sizes_of
@@ -23,8 +24,6 @@ from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
 """In a job's metadata: repeat only the outdated work, whatever the state of the disk."""
-NOTES = "note:"
-"""Prefix of the paths of notes. No path of a file begins like this."""
 
 
 def from_catalog(

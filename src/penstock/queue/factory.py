@@ -19,6 +19,7 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownScheme,
 )
+from penstock.extras import install_remedy
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 
@@ -98,7 +99,7 @@ def postgres_driver() -> Iterator[None]:
             raise
         raise DriverMissing(
             f"postgresql:// needs the package psycopg, which cannot be imported ({error})",
-            remedy="Install it with `pip install 'penstock[postgres]'`.",
+            remedy=install_remedy("postgres"),
         ) from error
 
 
@@ -108,9 +109,7 @@ def _redis(settings: Settings) -> Queue:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "redis":
             raise
-        raise DriverMissing(
-            "redis:// needs the redis package", remedy="pip install 'penstock[redis]'"
-        ) from error
+        raise DriverMissing("redis:// needs the redis package", remedy=install_remedy("redis")) from error
     return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
 
 

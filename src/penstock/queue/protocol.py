@@ -196,9 +196,13 @@ class Queue(Protocol):
         """
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
-        """Record a live worker, for status pages; no decision depends on the record."""
+        """Record a live worker, for status pages and the check for live workers on other hosts."""
 
-    def workers(self) -> list[WorkerReport]: ...
+    def workers(self) -> list[WorkerReport]:
+        """List the reports by worker, also those of dead workers until they are forgotten."""
+
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        """Remove reports, except of workers that reported again (another ``seen_at``). Returns the number."""
 
     def now(self) -> datetime:
         """Return the time of the store: of the server if there is one, which all hosts share."""

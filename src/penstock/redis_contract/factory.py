@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config import Settings
 from penstock.errors import DriverMissing, InvalidSetting
+from penstock.extras import install_remedy
 from penstock.redis_contract import rags as configuration
 from penstock.redis_contract.contract import Contract
 from penstock.redis_contract.rags import Rags
@@ -70,6 +71,6 @@ def _server(settings: Settings, rags: Rags | None) -> Server:
         if error.name is None or error.name.partition(".")[0] != "redis":
             raise
         raise DriverMissing(
-            "the Redis contract needs the redis package", remedy="pip install 'penstock[redis]'"
+            "the Redis contract needs the redis package", remedy=install_remedy("redis")
         ) from error
     return Server(url, timeout_s=min(settings.busy_timeout_s, ANSWER_S), whole=True)

@@ -21,6 +21,7 @@ from penstock.redis_contract.rags import Rags
 from penstock.redis_contract.tenant_erasure import TenantErasure
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
+from penstock.vocabulary import how_many
 
 BEAT_S = 2.0
 POLL_S = 0.2
@@ -138,7 +139,8 @@ class Gateway:
     def _take_over(self, *, adopt: bool) -> None:
         messages, jobs = self._lists.take_over()
         if messages or jobs:
-            log.info("took over %d messages and %d jobs from a dead gateway", messages, jobs)
+            taken = (how_many(messages, "message"), how_many(jobs, "job"))
+            log.info("took over %s and %s from a dead gateway", *taken)
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
@@ -150,12 +152,14 @@ class Gateway:
             self._reconciled = True
         queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
         now = queue.now()
-        self._workers = sum(worker.alive(now, heartbeat_s) for worker in queue.workers())
+        self._workers = sum(
+            worker.takes_jobs and worker.alive(now, heartbeat_s) for worker in queue.workers()
+        )
 
     def _correct(self) -> None:
         expired = self._intake.expire()
         if expired:
-            log.warning("%d messages expired: no gateway served their RAG", expired)
+            log.warning("%s expired: no gateway served the RAG", how_many(expired, "message"))
         corrected = self._lists.recheck()
         if corrected:
             log.info("%d hashes were overwritten by their producers and corrected", corrected)

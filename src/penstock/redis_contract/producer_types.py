@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 CONNECTED_S = 5.0
-"""By the contract, a worker with a heartbeat younger than this is connected."""
+"""By the contract, a gateway with a heartbeat younger than this is connected."""
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The last heartbeat of a gateway. ``beat_age_s`` None: stopped. ``workers``: workers of the queue."""
+    """The last heartbeat of a gateway. ``beat_age_s`` None: stopped. ``workers``: living ones."""
 
     name: str
     host: str
@@ -52,9 +52,10 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Health of the lists and gateways.
 
-    ``queued``: messages in lists. ``accepted``: messages whose jobs have not started. ``waiting``: messages
-    by RAG that only a gateway which serves the RAG can take. ``misplaced``: keys of lists that hold another
-    Redis type, with that type.
+    ``gateway_connected``: a gateway has a fresh heartbeat. ``worker_connected``: it also sees a living worker
+    behind it. ``queued``: messages in lists. ``accepted``: messages whose jobs have not started.
+    ``waiting``: messages by RAG that only a gateway which serves the RAG can take. ``misplaced``: keys of
+    lists that hold another Redis type, with that type.
     """
 
     queue_name: str
@@ -64,6 +65,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     accepted: int
     dead_letters: int
+    gateway_connected: bool
     worker_connected: bool
     heartbeat_age_s: float | None
     lists: dict[str, int]

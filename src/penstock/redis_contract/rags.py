@@ -16,6 +16,7 @@ import msgspec
 
 from penstock import items
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
+from penstock.extras import install_remedy
 from penstock.redis_contract.keys import RESERVED
 from penstock.store_url import StoreUrl
 
@@ -141,7 +142,7 @@ def _parsed(text: str) -> dict[str, Any]:
     except ModuleNotFoundError as error:
         raise DriverMissing(
             "the RAG configuration needs the package PyYAML",
-            remedy="Install it with `pip install 'penstock[redis]'`.",
+            remedy=install_remedy("redis"),
         ) from error
     try:
         found = yaml.safe_load(text)

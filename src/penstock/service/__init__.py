@@ -2,10 +2,11 @@
 
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
-``documents``, ``search``, ``rebuild``, ``verification``: the index
+``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
+``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
-``paths``: paths and files named by users
+``paths``, ``renames``: paths and files named by users, and their moves
 """

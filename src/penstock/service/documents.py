@@ -17,15 +17,17 @@ from penstock.catalog.views import Document, Filters, PageState, Progress, Sourc
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.pipeline.walk.project_files import code_reason
+from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
+from penstock.service.notes import Notebook
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
+from penstock.vocabulary import how_many
 
 
 class IndexOptions(TypedDict, total=False):
@@ -76,6 +78,7 @@ class Documents:
         self.catalog = catalog
         self._jobs = jobs
         self._settings = settings
+        self.notes = Notebook(catalog, jobs, settings)
 
     # Requests.
 
@@ -130,22 +133,19 @@ class Documents:
         tag: str | None = None,
         update: str | None = None,
         delete: bool = False,
+        drop_tags: bool = False,
         **where: Unpack[Where],
     ) -> Receipt:
-        """Add a note, replace the note with the id ``update``, or remove the note with this text or id."""
-        payload: dict[str, Any] = {"content": text}
-        if delete and self._is_id(text):
-            payload = {"document_id": text}
-        if tag is not None:
-            payload |= {"main_tag": tag.partition("/")[0], "full_tag": tag}
+        """Add a note, replace the note with the id ``update``, or remove the note with this text or id.
+
+        A replaced note keeps its tags, unless there is a ``tag`` or ``drop_tags``.
+        """
+        place = self._place(**where)
+        if delete:
+            return self.notes.remove(text, place)
         if update is not None:
-            payload["document_id"] = update
-        op = "delete" if delete else "update" if update is not None else "ingest"
-        submission: Submission = {"item_type": "content", "op": op, "payload": payload}
-        for name in ("tenant_id", "collection", "branch"):
-            if where.get(name) is not None:
-                submission[name] = where[name]
-        return self._jobs.submit(**submission)
+            return self.notes.replace(update, text, place, tag=tag, drop_tags=drop_tags)
+        return self.notes.add(text, place, tag=tag)
 
     def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
         """Build the submission to remove a document or folder, whether or not the files still exist."""
@@ -236,12 +236,13 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
+            elsewhere = reasons.elsewhere(snapshot, place, absolute) if found is None else []
         queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
         if found is not None and queued is not None:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
-        return found or queued or past or reasons.unknown(absolute)
+        return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
         """Find a live job for the path. Jobs have no path column, so up to 1,000 live jobs are read."""
@@ -258,7 +259,7 @@ class Documents:
                 if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
                     what += f", released: {job.history[-1].note}"
                 if job.waiting_for == CHILDREN:
-                    what += f", {job.children_open:,} of its files are pending"
+                    what += f", {how_many(job.children_open, 'file')} pending"
                 return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
         return None
 
@@ -337,11 +338,7 @@ class Documents:
             )
 
     def _place(self, **where: Unpack[Where]) -> Place:
-        return Place(
-            items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
-            where.get("collection") or self._settings.collection,
-            where.get("branch") or "main",
-        )
+        return self.notes.place_of(**where)
 
 
 def _path_of(job: Job) -> str | None:

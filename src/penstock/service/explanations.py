@@ -7,7 +7,7 @@ from datetime import datetime
 
 from penstock.catalog.values import GenerationState, Phase
 from penstock.catalog.views import Document, DocumentEvent, Source
-from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status
+from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.protocol import POSITION_CAP, Queue
 from penstock.service.responses import HistoryEntry
 from penstock.vocabulary import how_many
@@ -16,7 +16,7 @@ ENDINGS = frozenset({"failed", "lost", "cancelled"})
 """Events which end a job; with one of them the end itself needs no entry."""
 
 
-def reason(queue: Queue, job: Job, position: Position | None) -> str | None:
+def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float) -> str | None:
     """The reason why a job is waiting; None when nothing holds it."""
     if job.status is Status.IN_PROGRESS:
         return _running(job)
@@ -29,7 +29,13 @@ def reason(queue: Queue, job: Job, position: Position | None) -> str | None:
     scope = _covering(queue.paused(), job)
     if job.held is Held.PAUSE or scope is not None:
         return _paused(scope)
-    return _queued(queue, position)
+    return _queued(position, idle=not living_workers(queue, heartbeat_s))
+
+
+def living_workers(queue: Queue, heartbeat_s: float) -> list[WorkerReport]:
+    """Workers that reported within the last two heartbeats, and not their end."""
+    now = queue.now()
+    return [worker for worker in queue.workers() if worker.alive(now, heartbeat_s)]
 
 
 def _running(job: Job) -> str | None:
@@ -83,14 +89,14 @@ def _paused(scope: Scope | None) -> str:
     return "paused: " + ", ".join(f"{noun} {name}" for noun, name in named.items() if name != "*")
 
 
-def _queued(queue: Queue, position: Position | None) -> str:
+def _queued(position: Position | None, *, idle: bool) -> str:
     if position is None:
         return "was claimed just now"
-    idle = "" if queue.workers() else "; no worker has reported"
+    unserved = "; no worker is running" if idle else ""
     if position.ahead == 0:
-        return "next in line" + idle
+        return "next in line" + unserved
     least = "" if position.ahead < POSITION_CAP else "at least "
-    return least + how_many(min(position.ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + idle
+    return least + how_many(min(position.ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + unserved
 
 
 def history(job: Job) -> list[HistoryEntry]:

@@ -12,8 +12,8 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import Source
-from penstock.pipeline.walk.project_files import code_reason
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.repository import code_reason
 from penstock.service.requests import Submission
 
 

@@ -183,7 +183,7 @@ class Jobs:
         position = self.queue.position(job.queue_id) if job.status is Status.PENDING else None
         return Details(
             job=job,
-            reason=explanations.reason(self.queue, job, position),
+            reason=explanations.reason(self.queue, job, position, self.settings.heartbeat_s),
             queue_position=position.ahead if position else None,
             queue_length=position.length if position else None,
             history=explanations.history(job),
@@ -279,7 +279,7 @@ class Jobs:
         return sorted(self.queue.paused())
 
     def stats(self) -> Stats:
-        """Job counts by status, age of the oldest pending job, pauses, workers and warnings."""
+        """Job counts by status, age of the oldest pending job, pauses, living workers and warnings."""
         by_status = dict.fromkeys((status.value for status in Status), 0)
         by_held = dict.fromkeys((reason.value for reason in Held), 0)
         by_item_type: dict[str, dict[str, int]] = {}
@@ -299,7 +299,7 @@ class Jobs:
             oldest_pending_at=oldest,
             oldest_pending_age_s=(self.queue.now() - oldest).total_seconds() if oldest else None,
             paused=self.paused(),
-            workers=self.queue.workers(),
+            workers=explanations.living_workers(self.queue, self.settings.heartbeat_s),
             warnings=self._warnings(),
         )
 

@@ -20,6 +20,7 @@ Verdict: TypeAlias = Literal[
 ]
 
 FORMER_VERSION = "; search still finds the former version"
+SEEN_ELSEWHERE = 10
 LISTED = 100
 """Maximum number of paths listed for a folder."""
 
@@ -46,13 +47,39 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     below: tuple[Below, ...] = ()
 
 
-def unknown(path: str) -> Reason:
-    return Reason(
-        path=path,
-        verdict="unknown",
-        cause="never seen by any job",
-        remedy="Run `penstock index` on this path or on a folder above it.",
-    )
+def unknown(path: str, place: Place, elsewhere: list[Place]) -> Reason:
+    """The reason for a path which the place does not know; other collections may have it."""
+    if elsewhere:
+        names = list(dict.fromkeys(other.collection for other in elsewhere))
+        cause = f"not in collection {place.collection}, but in {', '.join(names)}"
+        remedy = f"Add --collection {names[0]}."
+        if names == [place.collection]:
+            branches = ", ".join(other.branch for other in elsewhere)
+            cause = f"not in branch {place.branch} of collection {place.collection}, but in {branches}"
+            remedy = "Index the path in this branch, or name the other branch."
+        return Reason(path=path, verdict="unknown", cause=cause, remedy=remedy)
+    if not os.path.lexists(path):
+        cause, remedy = "no such file, and no job has seen this path", "Check the path."
+    else:
+        cause = "never seen by any job"
+        remedy = "Run `penstock index` on this path or on a folder above it."
+    return Reason(path=path, verdict="unknown", cause=cause, remedy=remedy)
+
+
+def elsewhere(snapshot: CatalogSnapshot, place: Place, path: str) -> list[Place]:
+    """Other collections and branches of the tenant with documents at or below the path."""
+    others = [
+        Place(each.tenant_id, each.collection, each.branch) for each in snapshot.tenants(place.tenant_id)
+    ]
+    return [
+        other
+        for other in others
+        if other != place
+        and any(
+            source.published_id is not None or source.building_id is not None
+            for source in snapshot.known(other, path, limit=SEEN_ELSEWHERE)
+        )
+    ]
 
 
 def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
@@ -163,7 +190,13 @@ def _reason(path: str, known: PathReport) -> Reason | None:
         if source is not None and source.failed and source.published_id is not None:
             cause += FORMER_VERSION
         return Reason(
-            path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
+            path=path,
+            verdict=verdict,
+            cause=cause,
+            remedy=ledger.remedy,
+            job_id=ledger.job_id,
+            source=source,
+            missing=missing if known.building is not None else (),
         )
     if known.building is not None:
         return Reason(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from itertools import islice
-from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import MOST_TERMS
-from penstock.catalog.views import ChunkView, Filters, Space
+from penstock.catalog.rules.query_terms import query_words
+from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors
+from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
@@ -25,36 +24,13 @@ Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 MAX_LIMIT = 1_000
 DEPTH = 100
 """Minimum number of hits taken from each ranking before fusion."""
-RANK_OFFSET = 60
-"""Constant of reciprocal rank fusion; larger values bring the first ranks closer together."""
-WEIGHTS = {"keyword": 1.0, "vector": 0.3}
-"""Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
-SNIPPET = 240
+MAX_DEPTH = 6_400
+WIDER = 8
+"""Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
+MAX_SNIPPET = 1_000
+"""Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
 MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
-_WORD = re.compile(r"\w+")
-
-
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One matching chunk. ``snippet`` has the query's words between ``marks``."""
-
-    score: float
-    path: str
-    title: str
-    snippet: str
-    text: str
-    page: int | None
-    first_line: int | None
-    last_line: int | None
-    heading: str
-    symbols: str
-    tags: tuple[str, ...]
-    file_type: str
-    tenant_id: str
-    collection: str
-    branch: str
-    source_id: str
-    chunk_id: str
 
 
 class SearchFilters(TypedDict, total=False):
@@ -84,10 +60,21 @@ class SearchRequest(TypedDict, total=False):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hits, best first, with notes about vectors that could not be searched."""
+    """Hits, best first, with notes about vectors that could not be searched.
+
+    ``words``: the words and quoted phrases of the query that were looked for in each hit.
+    """
 
     hits: list[Hit]
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+class _Question(NamedTuple):
+    query: str
+    filters: Filters
+    mode: Mode
+    limit: int
 
 
 class Search:
@@ -129,31 +116,53 @@ class Search:
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
-        filters = self._filters(**narrowed)
-        depth = max(DEPTH, limit * 4)
-        notes: list[str] = []
+        asked = _Question(query, self._filters(**narrowed), mode, limit)
         with self._catalog.snapshot() as snapshot:
-            snippets: dict[int, str] = {}
-            rankings: list[tuple[float, list[int]]] = []
-            if mode != "vector":
-                # Hits further down make their snippet when they are shown.
-                hits = snapshot.keyword(query, filters, limit=depth, marks=marks, snippets=limit)
-                snippets = {hit.content_id: hit.snippet for hit in hits[:limit]}
-                rankings.append((WEIGHTS["keyword"], [hit.content_id for hit in hits]))
-            if mode != "keyword":
-                nearest, notes = self._nearest(snapshot, query, filters, depth)
-                rankings += [(WEIGHTS["vector"], ranking) for ranking in nearest]
-            ranked = fused(rankings)
-            views = snapshot.hydrate([content_id for content_id, _ in ranked])
-        found = [
-            (score, view)
-            for (_, score), view in zip(ranked, views, strict=True)
-            # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
-            if view is not None and view.place.tenant_id == filters.tenant_id
-        ]
-        chosen = _spread(found, per_source)[:limit]
-        shown = [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
-        return SearchResult(hits=shown, notes=tuple(notes))
+            rankings, chosen = self._choose(snapshot, asked, per_source)
+            ids = [candidate.view.content_id for candidate in chosen]
+            found = snapshot.words_in(query, ids)
+            snippets = snapshot.snippets(query, list(found), marks)
+        words = query_words(query)
+        match = rankings.matches(found, len(words))
+        hits = []
+        for candidate in chosen:
+            view = candidate.view
+            snippet = snippets.get(view.content_id, "")
+            if not 0 < len(snippet) <= MAX_SNIPPET:
+                snippet = make_snippet(view.text, query, marks)
+            hits.append(build_hit(candidate, match(view.content_id), snippet))
+        return SearchResult(hits=hits, notes=tuple(rankings.notes), words=tuple(words))
+
+    def _choose(
+        self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
+    ) -> tuple[Rankings, list[RankedText]]:
+        """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
+        depth = max(DEPTH, asked.limit * 4)
+        views: dict[int, ChunkView | None] = {}
+        while True:
+            rankings = self._rank(snapshot, asked, depth)
+            ranked = rankings.fused()
+            new = [content_id for content_id, _ in ranked if content_id not in views]
+            views.update(zip(new, snapshot.hydrate(new), strict=True))
+            found = [
+                (score, view)
+                for content_id, score in ranked
+                # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
+                if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
+            ]
+            chosen = spread(collapse(found), per_source)[: asked.limit]
+            if len(chosen) == asked.limit or not rankings.cut or depth >= MAX_DEPTH:
+                return rankings, chosen
+            depth = min(depth * WIDER, MAX_DEPTH)
+
+    def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
+        keyword: list[KeywordHit] = []
+        if asked.mode != "vector":
+            # Snippets are made of the few chunks that are chosen.
+            keyword = snapshot.keyword(asked.query, asked.filters, limit=depth, snippets=0)
+        if asked.mode == "keyword":
+            return Rankings(depth, keyword, [], [])
+        return Rankings(depth, keyword, *self._nearest(snapshot, asked.query, asked.filters, depth))
 
     def _filters(self, **narrowed: Unpack[SearchFilters]) -> Filters:
         for name, value in narrowed.items():
@@ -171,12 +180,12 @@ class Search:
 
     def _nearest(
         self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int
-    ) -> tuple[list[list[int]], list[str]]:
+    ) -> tuple[list[SpaceRanking], list[str]]:
         """Rank the chunks of each vector space separately: scores of two models do not compare.
 
         During a change of model there are two spaces.
         """
-        rankings: list[list[int]] = []
+        rankings: list[SpaceRanking] = []
         notes: list[str] = []
         allowed = snapshot.matching(filters)
         for space in self._spaces(snapshot, filters.tenant_id):
@@ -191,7 +200,7 @@ class Search:
             near = self._vectors.nearest(
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )
-            rankings.append([hit.content_id for hit in near])
+            rankings.append(SpaceRanking(embedder.name, near, depth))
         return rankings, notes
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
@@ -211,15 +220,6 @@ class Search:
         return self._embedders[space]
 
 
-def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:
-    """Merge rankings by reciprocal rank fusion; ties by id."""
-    scores: dict[int, float] = {}
-    for weight, ranking in rankings:
-        for rank, content_id in enumerate(ranking):
-            scores[content_id] = scores.get(content_id, 0.0) + weight / (RANK_OFFSET + 1 + rank)
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-
-
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
     if not isinstance(query, str) or not query.strip():
         raise InvalidRequest("the query is empty", remedy="Give at least one word.")
@@ -229,58 +229,3 @@ def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
         raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {str(limit)[:40]!r}")
     if per_source is not None and per_source < 1:
         raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
-
-
-def _spread(
-    found: Iterable[tuple[float, ChunkView]], per_source: int | None
-) -> list[tuple[float, ChunkView]]:
-    """Limit the number of hits per document."""
-    if per_source is None:
-        return list(found)
-    taken: dict[str, int] = {}
-    chosen = []
-    for score, view in found:
-        taken[view.source_id] = taken.get(view.source_id, 0) + 1
-        if taken[view.source_id] <= per_source:
-            chosen.append((score, view))
-    return chosen
-
-
-def _hit(score: float, view: ChunkView, snippet: str | None, query: str, marks: tuple[str, str]) -> Hit:
-    return Hit(
-        score=round(score, 6),
-        path=view.path,
-        title=view.title,
-        snippet=snippet or _snippet(view.text, query, marks),
-        text=view.text,
-        page=view.page_number if view.page_count > 1 else None,
-        first_line=view.first_line,
-        last_line=view.last_line,
-        heading=view.heading_path,
-        symbols=view.symbols,
-        tags=view.tags,
-        file_type=view.file_type,
-        tenant_id=view.place.tenant_id,
-        collection=view.place.collection,
-        branch=view.place.branch,
-        source_id=view.source_id,
-        chunk_id=view.chunk_id,
-    )
-
-
-@lru_cache(4)
-def _words_of(query: str) -> re.Pattern[str] | None:
-    """A pattern of the query's first words; a pasted page would make matching slow."""
-    words = dict.fromkeys(word for word in _WORD.findall(query) if 2 < len(word) <= SNIPPET)
-    some = "|".join(map(re.escape, islice(words, MOST_TERMS)))
-    return re.compile(rf"\b(?:{some})\b", re.IGNORECASE) if some else None
-
-
-def _snippet(text: str, query: str, marks: tuple[str, str]) -> str:
-    """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
-    pattern = _words_of(query)
-    first = pattern.search(text) if pattern else None
-    start = max(0, first.start() - SNIPPET // 3) if first else 0
-    window = " ".join(text[start : start + SNIPPET].split())
-    shown = ("…" if start else "") + window + ("…" if start + SNIPPET < len(text) else "")
-    return pattern.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", shown) if pattern else shown

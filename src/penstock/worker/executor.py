@@ -19,6 +19,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
+from penstock.vocabulary import how_many
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
 from penstock.worker.log_text import error_text, loggable_error, traceback_text
@@ -143,7 +144,8 @@ def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
     if not isinstance(answers, Sequence) or isinstance(answers, str | bytes):
         raise _bad_result(f"the batch handler returned {type(answers).__name__} instead of a list")
     if len(answers) != len(contexts):
-        raise _bad_result(f"the batch handler returned {len(answers)} results for {len(contexts)} jobs")
+        results, jobs = how_many(len(answers), "result"), how_many(len(contexts), "job")
+        raise _bad_result(f"the batch handler returned {results} for {jobs}")
     return answers
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.job import Claim
+from penstock.vocabulary import how_many
 from penstock.worker.log_text import function_name
 from penstock.worker.process_guard import ProcessGuard
 
@@ -47,7 +48,7 @@ class RecyclePolicy:
     def reason(self, jobs: int) -> str | None:
         """Reason to replace this process after so many jobs; memory is checked once a second."""
         if self._jobs is not None and jobs >= self._jobs:
-            return f"it ran {jobs:,} jobs"
+            return f"it ran {how_many(jobs, 'job')}"
         if time.monotonic() < self._look_at:
             return None
         self._look_at = time.monotonic() + LOOK_EVERY_S

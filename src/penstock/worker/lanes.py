@@ -23,6 +23,7 @@ from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
@@ -191,7 +192,8 @@ class Lanes:
         refused = sum(status is None for status in settled)
         if refused:
             self._state.count_refused(refused)
-            log.warning("%d results came too late: the tasks had been taken from this worker", refused)
+            late = how_many(refused, "result")
+            log.warning("%s came too late: the tasks had been taken from this worker", late)
 
 
 def lane_name(lane: Phase) -> str:

@@ -151,7 +151,7 @@ class Worker:
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
-    """Tell whether a worker is alive: on this host by its lock, on others by its last report."""
+    """Tell whether a worker that takes jobs is alive: here by its lock, on other hosts by its report."""
     from penstock.worker.liveness_lock import any_worker_alive
 
     if any_worker_alive(_own_directory(settings)):
@@ -162,7 +162,10 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
     import socket
 
     here, now = socket.gethostname(), queue.now()
-    return any(worker.host != here and worker.alive(now, settings.heartbeat_s) for worker in workers)
+    return any(
+        worker.host != here and worker.takes_jobs and worker.alive(now, settings.heartbeat_s)
+        for worker in workers
+    )
 
 
 def small_job_options(assembly: Assembly) -> SmallJobOptions | None:

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.vocabulary import how_many
+
 if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.queue.protocol import Queue
@@ -202,7 +204,10 @@ os.register_at_fork(after_in_child=_release_all)
 
 
 def any_worker_alive(directory: Path) -> bool:
-    """True if a supervisor for the store of this directory runs on this host."""
+    """True if a supervisor with children, for the store of this directory, runs on this host.
+
+    Without children (``queue_enabled`` is false) the file is empty, and no job is claimed.
+    """
     for path in directory.glob(f"*{SUFFIX}"):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -211,7 +216,8 @@ def any_worker_alive(directory: Path) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            if os.fstat(fd).st_size:
+                return True
         finally:
             os.close(fd)
     return False
@@ -229,9 +235,11 @@ def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) 
             lines = [line.split() for line in _read(fd).splitlines()]
             for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
                 if left := kill_left_behind(leader):
-                    log.warning("killed %d processes started by functions of a dead worker", left)
+                    killed = how_many(left, "process", "processes")
+                    log.warning("killed %s started by functions of a dead worker", killed)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
+            queue.forget_workers([report for report in queue.workers() if report.worker_id == path.stem])
             path.unlink(missing_ok=True)
         except OSError as error:
             _warn_once(path, error)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock import lifecycle
+from penstock import lifecycle, retry
 from penstock.job import Settlement, Status
 from penstock.lifecycle import Holder, printable
 
@@ -59,8 +59,10 @@ def outcome_text(settlement: Settlement) -> str:
 
 def error_text(error: BaseException) -> str:
     """Format an error as text for any store."""
-    name, message = type(error).__name__[:NAME_LIMIT], _message(error)[:MESSAGE_LIMIT]
-    text = f"{name}: {message}" if message else name
+    try:
+        text = retry.error_summary(error)[: NAME_LIMIT + MESSAGE_LIMIT]
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        text = f"{type(error).__name__[:NAME_LIMIT]}: (its text cannot be shown)"
     return lifecycle.printable(text)[:MESSAGE_LIMIT]
 
 

@@ -30,6 +30,7 @@ from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import log_text
 from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
@@ -140,7 +141,7 @@ def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | N
         settlement = resolve(job)
         if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
             return settlement
-        message = f"{ParserFailed.__name__}: the process that parsed the file crashed ({name})"
+        message = f"the process that parsed the file crashed ({name})"
         failed = lifecycle.failed(job, ParserFailed.code, message)
         return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
 
@@ -267,4 +268,4 @@ class OrphanedClaims:
         reason = "the response to its claim was lost"
         settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])
         if unknown:
-            log.warning("released %d jobs: %s", len(unknown), reason)
+            log.warning("released %s: %s", how_many(len(unknown), "job"), reason)

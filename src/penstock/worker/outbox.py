@@ -11,6 +11,7 @@ from penstock import lifecycle
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
 from penstock.job import Claim, ClaimRequest, Exchange, Settlement, Status
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
@@ -98,7 +99,8 @@ class Outbox:
         refused = sum(status is None for status in statuses)
         if refused:
             self._state.count_refused(refused)
-            log.warning("%d results came too late: the jobs had been taken from this worker", refused)
+            late = how_many(refused, "result")
+            log.warning("%s came too late: the jobs had been taken from this worker", late)
 
 
 def settle_all(queue: Queue, settlements: Sequence[Settlement]) -> list[Status | None]:

@@ -27,6 +27,7 @@ from penstock.handlers.registry import Registry
 from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import child as child_process
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
@@ -246,7 +247,7 @@ class ProcessPool:
             if self._catalog is not None:
                 held += settle_dead_tasks(self._catalog, child.worker_id, lost=child.lost_tasks)
             if held and child.process.exitcode:
-                log.warning("settled %d jobs of a dead process", held)
+                log.warning("settled %s of a dead process", how_many(held, "job"))
             child.state.close(remove=True)
             self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]

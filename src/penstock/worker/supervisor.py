@@ -20,7 +20,8 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
 from penstock.errors import WorkerFailed
-from penstock.job import DOCUMENT_FILE, Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
+from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
@@ -148,7 +149,15 @@ class Supervisor:
         if self._catalog is not None:
             catalog = self._catalog
             skip_on_outage(lambda: clear_outbox(self._queue, catalog))
-        skip_on_outage(self._report)
+        skip_on_outage(self._report_end)
+
+    def _report_end(self) -> None:
+        """Report the end. A worker for one job leaves no report: each command would add one for good."""
+        if self._options.until_job is None:
+            self._report(ended=True)
+        else:
+            own = [report for report in self._queue.workers() if report.worker_id == self._name]
+            self._queue.forget_workers(own)
 
     def _new_schedule(self) -> Schedule:
         schedule = Schedule()
@@ -168,7 +177,8 @@ class Supervisor:
         schedule.add(options.upkeep_s, self._reaper(max(leases)).run, spread=SPREAD)
         schedule.add(options.upkeep_s, Reconciler(queue).run, spread=SPREAD)
         schedule.add(options.upkeep_s, OverdueEnder(queue).run, spread=SPREAD)
-        schedule.add(options.upkeep_s, Pruner(queue, options.retention).run, spread=SPREAD)
+        pruner = Pruner(queue, options.retention, options.heartbeat_s)
+        schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
         schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)
         schedule.add(options.upkeep_s, lambda: record_upkeep(options.directory))
         if self._catalog is not None:
@@ -308,7 +318,7 @@ class Supervisor:
     def _release_dead_workers(self) -> None:
         released = release_dead(self._queue, self._options.directory, self._catalog)
         if released:
-            log.warning("released %d jobs of a worker that died on this host", released)
+            log.warning("released %s of a worker that died on this host", how_many(released, "job"))
 
     def _report_changes(self) -> None:
         if self._info() != self._reported:
@@ -337,8 +347,8 @@ class Supervisor:
                 self._has_documents = bool(snapshot.tenants())
         return dict(DOCUMENT_FILE) if self._has_documents else {}
 
-    def _report(self) -> None:
-        info = self._info()
+    def _report(self, *, ended: bool = False) -> None:
+        info = self._info() | ({WORKER_ENDED: True} if ended else {})
         executed = self._pool.exit_counts.executed + sum(
             child.state.executed for child in self._pool.children
         )

@@ -19,8 +19,9 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
-from penstock.job import Job, JobQuery, Status
+from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.orphans import JobPages
@@ -30,6 +31,8 @@ REAP_AT_ONCE = 100
 DRIFT_S = 5.0
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
 STUCK_AFTER = timedelta(minutes=30)
+REPORTS_KEPT_FOR = timedelta(hours=1)
+"""Least time for which the last report of a worker is kept."""
 AT_ONCE = 100
 CLEARS_PER_RUN = 4
 """Most transactions in one run of the sweeper."""
@@ -136,7 +139,7 @@ class Reaper:
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
-            log.warning("took back %d jobs: their workers did not renew the leases", len(late))
+            log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
@@ -163,7 +166,7 @@ class Reconciler:
     def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
-            log.warning("repaired %d rows", repaired)
+            log.warning("repaired %s", how_many(repaired, "row"))
         return False
 
 
@@ -206,17 +209,21 @@ def _silent(job: Job, timeout_s: int, now: datetime) -> bool:
 
 
 class Pruner:
-    """Removes ended jobs, each status after a retention time."""
+    """Removes ended jobs, each status after a retention time, and reports of workers that ended or died."""
 
-    def __init__(self, queue: Queue, retention: Mapping[str, timedelta]) -> None:
+    def __init__(self, queue: Queue, retention: Mapping[str, timedelta], heartbeat_s: float = 30.0) -> None:
         self._queue = queue
         self._retention = {Status(status): kept for status, kept in retention.items()}
+        self._silence = max(REPORTS_KEPT_FOR, timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s))
 
     def run(self) -> bool:
         """Remove one batch. A status without a retention time is kept for ever."""
+        now = self._queue.now()
+        self._queue.forget_workers(
+            [worker for worker in self._queue.workers() if now - (worker.seen_at or now) > self._silence]
+        )
         if not self._retention:
             return False
-        now = self._queue.now()
         return self._queue.prune({status: now - kept for status, kept in self._retention.items()}) > 0
 
 
@@ -276,7 +283,7 @@ class Sweeper:
         """Take back tasks whose worker did not respond for longer than ``lease``."""
         late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
-            log.warning("took back %d tasks: their workers stopped responding", len(late))
+            log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 

@@ -75,7 +75,7 @@ def _over_budget(seconds: float) -> Resolve:
     error = budget.time_exceeded(seconds)
 
     def resolve(job: Job) -> Settlement:
-        return lifecycle.failed(job, error.code, f"{type(error).__name__}: {error.message}")
+        return lifecycle.failed(job, error.code, error.message)
 
     return resolve
 

@@ -8,7 +8,7 @@ the schemas in ``migrations``.
 ``read_records``      rows returned by statements
 ``written_records``   rows written by statements
 ``row_templates``     columns that new rows of a batch have in common
-``sqlite``, ``postgres``, ``postgres_rows``, ``tsquery``   the two stores
+``sqlite``, ``postgres``, ``postgres_rows``   the two stores
 ``catalog``           ``SqlCatalog``: the protocol's methods, each one transaction
 ``lazy_module``       modules of ``catalog`` that are imported when something is written
 ``snapshot``, ``search``   read-only views

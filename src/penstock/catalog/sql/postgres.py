@@ -10,11 +10,11 @@ from typing import TypeVar
 import psycopg
 
 from penstock.catalog import path_glob
+from penstock.catalog.rules.query_terms import as_term, terms
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements, listed, migrations
-from penstock.catalog.sql.tsquery import terms
 from penstock.catalog.values import HeldTask, Phase, Task
 from penstock.catalog.views import Filters
 from penstock.database import postgres_schema
@@ -67,6 +67,9 @@ class PostgresSnapshot(SqlSnapshot):
     def _match(self, query: str) -> str:
         asked = terms(query)
         return listed(asked) if asked else ""
+
+    def _term(self, phrase: str) -> str:
+        return as_term(phrase)
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         found = self._rows.all("snippets", words, _SNIPPET, listed(ids))

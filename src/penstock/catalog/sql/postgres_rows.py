@@ -16,9 +16,9 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
+from penstock.catalog.rules.query_terms import searchable
 from penstock.catalog.sql.row_types import Row
 from penstock.catalog.sql.statements import load
-from penstock.catalog.sql.tsquery import searchable
 from penstock.clock import format_time
 from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.queue.postgres.values import numbers, texts

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import phrases
+from penstock.catalog.rules.query_terms import phrases, query_words
 from penstock.catalog.sql.read_records import CHUNK_VIEW
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
@@ -33,6 +33,10 @@ class SearchReads:
     def _match(self, query: str) -> str:
         """A person's words for the store's keyword index; nothing in them is an operator."""
         return match_expression(query)
+
+    def _term(self, phrase: str) -> str:
+        """One word or phrase for the store's keyword index; empty if there is no word in it."""
+        return f'"{phrase}"'
 
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
         if filters.path is not None:
@@ -71,11 +75,31 @@ class SearchReads:
             if len(hits) == limit or len(ranked) < looked_at:
                 break
             looked_at *= OVERFETCH
-        texts = self._snippets(words, marks, column(hits[:snippets]))
+        shown = column(hits[:snippets])
+        texts = self._snippets(words, marks, shown) if shown else {}
         return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         return dict(self._rows.all("snippets", words, *marks, listed(ids)))
+
+    def snippets(
+        self, query: str, content_ids: Sequence[int], marks: tuple[str, str] = ("", "")
+    ) -> dict[int, str]:
+        words = self._match(query)
+        return self._snippets(words, marks, list(content_ids)) if words and content_ids else {}
+
+    def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        words = [(word, term) for word in query_words(query) if (term := self._term(word))]
+        if not words or not content_ids:
+            return {}
+        terms = listed([term for _, term in words])
+        found: dict[int, list[int]] = {}
+        for number, content_id in self._rows.all("words_in", terms, listed(content_ids)):
+            found.setdefault(content_id, []).append(number)
+        return {
+            content_id: tuple(words[number][0] for number in sorted(numbers))
+            for content_id, numbers in found.items()
+        }
 
     def matching(self, filters: Filters) -> list[int] | None:
         if self._filters(filters)[1:] == (None,) * 5:

@@ -138,9 +138,16 @@ class SqlSnapshot(SearchReads):
         return found[0] if found else None
 
     def sources(
-        self, filters: Filters, *, after: str = "", limit: int = 50, failed: bool = False
+        self,
+        filters: Filters,
+        *,
+        after: str = "",
+        limit: int = 50,
+        failed: bool = False,
+        newest_first: bool = False,
     ) -> list[Source]:
-        where = "sources_or_failures_where" if failed else "sources_where"
+        where = "newest_sources_where" if newest_first else "sources_where"
+        where = "sources_or_failures_where" if failed else where
         return self._sources(where, *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:

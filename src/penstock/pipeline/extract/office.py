@@ -12,9 +12,11 @@ from penstock.errors import (
     DocumentTooLarge,
     NoText,
 )
+from penstock.extras import install_command
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
+from penstock.vocabulary import how_many
 
 _MAX_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -38,7 +40,7 @@ class OfficeExtractor:
         try:
             import kreuzberg
         except ImportError as error:
-            raise ComponentMissing("Word documents need kreuzberg: pip install 'penstock[office]'") from error
+            raise ComponentMissing(f"Word documents need kreuzberg: {install_command('office')}") from error
         config = kreuzberg.ExtractionConfig(output_format="markdown", use_cache=False)
         try:
             # Never the batch call: it returns the error message of a damaged file as its text.
@@ -65,7 +67,7 @@ def _check_archive(data: bytes, limits: ExtractLimits) -> None:
     unpacked = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS or unpacked > 4 * limits.file_bytes:
         raise DocumentTooLarge(
-            f"the document unpacks to {len(members):,} parts of {unpacked:,} bytes; "
+            f"the document unpacks to {how_many(len(members), 'part')} of {unpacked:,} bytes; "
             f"the limits are {_MAX_MEMBERS:,} and {4 * limits.file_bytes:,}"
         )
     if "word/document.xml" not in {member.filename for member in members}:

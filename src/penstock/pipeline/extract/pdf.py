@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
@@ -43,7 +44,7 @@ class PdfExtractor:
         if count == 0:
             raise DocumentDamaged("the PDF has no pages")
         if count > limits.pages:
-            raise DocumentTooLarge(f"the PDF has {count:,} pages; the limit is {limits.pages:,}")
+            raise DocumentTooLarge(f"the PDF has {how_many(count, 'page')}; the limit is {limits.pages:,}")
         wanted = (
             range(1, count + 1) if pages is None else range(max(1, pages.start), min(count + 1, pages.stop))
         )

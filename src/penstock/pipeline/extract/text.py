@@ -7,6 +7,7 @@ import re
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract.charset import Decoded, clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.vocabulary import how_many
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
 _SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}
@@ -76,7 +77,8 @@ def fence_around(text: str) -> str:
 
 def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
     if decoded.replaced:
-        return (f"{decoded.replaced} characters are not {decoded.encoding} and were replaced",)
+        replaced = how_many(decoded.replaced, "character is", "characters are")
+        return (f"{replaced} not {decoded.encoding}, and replaced",)
     return (f"encoding guessed: {decoded.encoding}",) if decoded.guessed else ()
 
 

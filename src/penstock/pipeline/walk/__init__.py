@@ -6,6 +6,5 @@
 - ``single_path``: the same rules for single paths, without a walk
 - ``ignore_files``: ``.gitignore`` and ``.penstockignore`` files
 - ``patterns``, ``glob``: lists of patterns, and one pattern, as git reads them
-- ``project_files``: source trees, where code is indexed unless the request says otherwise
-- ``repository``: git repositories: branch, remote and tenant
+- ``repository``: git repositories (branch, remote, tenant) and other source trees, where code is indexed
 """

@@ -1,10 +1,11 @@
-"""Git repositories, read from their files: git need not be installed."""
+"""Git repositories, read from their files (git need not be installed), and other source trees."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +13,33 @@ import msgspec
 
 DETACHED = "HEAD"
 """The branch name of a repository with a detached HEAD."""
+
+PROJECT_FILES = (
+    "pyproject.toml",
+    "setup.py",
+    "package.json",
+    "deno.json",
+    "Cargo.toml",
+    "go.mod",
+    "pom.xml",
+    "build.gradle",
+    "build.gradle.kts",
+    "build.sbt",
+    "CMakeLists.txt",
+    "meson.build",
+    "configure.ac",
+    "Gemfile",
+    "composer.json",
+    "mix.exs",
+    "Package.swift",
+    "pubspec.yaml",
+    "dune-project",
+    "stack.yaml",
+    "*.cabal",
+    "*.csproj",
+    "*.sln",
+)
+"""Names of files in the top folder of a source tree. No Makefile: folders of documents have one, too."""
 
 _MAX_BYTES = 1_000_000
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
@@ -72,6 +100,19 @@ def tenant_of(path: str) -> str:
         normalised_remote(remote) if remote else os.path.realpath(repository.root if repository else path)
     )
     return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def code_reason(folder: str) -> str | None:
+    """The reason to index source code below a folder; None where the folder is no source tree."""
+    if find_repository(folder) is not None:
+        return "the folder is in a git repository"
+    try:
+        names = sorted(path.name for path in Path(folder).iterdir() if path.is_file())
+    except OSError:
+        return None
+    found = (name for pattern in PROJECT_FILES for name in names if fnmatchcase(name, pattern))
+    name = next(found, None)
+    return None if name is None else f"the folder has a {name}"
 
 
 def _at(directory: Path) -> GitRepository | None:

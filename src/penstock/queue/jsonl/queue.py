@@ -5,7 +5,7 @@ Each call takes the file lock, applies the lines of other processes, runs, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from penstock.queue.jsonl.snapshot import JournalState, damaged
 from penstock.queue.memory.queue import FREEING, MemoryQueue
 from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
+from penstock.vocabulary import how_many
 
 COMPACT_AFTER = 100
 """Records before the journal is compacted, or the number of rows if larger: a snapshot writes all rows."""
@@ -97,6 +98,7 @@ class JsonlQueue(MemoryQueue):
         self._table.forget()
         self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
+        self._forgotten: list[str] = []
 
     def _replay(self, tail: Tail) -> None:
         # After a crash the journal may begin with records of the snapshot.
@@ -116,6 +118,8 @@ class JsonlQueue(MemoryQueue):
                 self._table.adopt_pauses(record.paused)
             if record.worker is not None:
                 self._workers[record.worker.worker_id] = record.worker
+            for worker_id in record.forgotten:
+                self._workers.pop(worker_id, None)
             self._count_record(record)
         self._paused_before = self._table.pauses()
 
@@ -127,7 +131,8 @@ class JsonlQueue(MemoryQueue):
     def _unwritten(self) -> bool:
         table = self._table
         touched = bool(table.new or table.changed or table.gone)
-        return touched or table.pauses() != self._paused_before or self._reported is not None
+        reports_changed = self._reported is not None or bool(self._forgotten)
+        return touched or table.pauses() != self._paused_before or reports_changed
 
     def _commit(self, what: str) -> None:
         if not self._unwritten():
@@ -141,6 +146,7 @@ class JsonlQueue(MemoryQueue):
             gone=self._table.gone,
             paused=self._changed_pauses(),
             worker=self._reported,
+            forgotten=self._forgotten,
         )
         self._journal.append(records.encode_record(record))
         self._count_record(record)
@@ -175,6 +181,13 @@ class JsonlQueue(MemoryQueue):
         with self._writing("report"):
             self._workers[worker.worker_id] = self._reported = seen
 
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        with self._writing("forget_workers"):
+            self._forgotten = gone = self._still_stored(reports)
+            for worker_id in gone:
+                del self._workers[worker_id]
+        return len(gone)
+
     def wait(self, timeout: float) -> bool:
         return self._has_unfinished_work() or self._watch.wait(timeout)
 
@@ -194,7 +207,9 @@ class JsonlQueue(MemoryQueue):
         if live > MADE_FOR:
             warnings.append(f"{live:,} live jobs: more than {MADE_FOR:,} are better kept in sqlite:///")
         if records_kept > 2 * patience:
-            warnings.append(f"{self._journal.path} has {records_kept:,} records that could not be compacted")
+            warnings.append(
+                f"{self._journal.path} has {how_many(records_kept, 'record')} that could not be compacted"
+            )
         return warnings
 
     def migrate(self) -> None:

@@ -32,6 +32,8 @@ class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     gone: list[str] = []
     paused: list[Pause] | None = None
     worker: WorkerReport | None = None
+    forgotten: list[str] = []
+    """Workers whose reports were removed."""
 
 
 class RecordedTable(Table):

@@ -220,6 +220,20 @@ class MemoryQueue(Engine[Table]):
         with self._reading():
             return sorted(self._workers.values(), key=lambda worker: worker.worker_id)
 
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        with self._writing("forget_workers"):
+            gone = self._still_stored(reports)
+            for worker_id in gone:
+                del self._workers[worker_id]
+        return len(gone)
+
+    def _still_stored(self, reports: Sequence[WorkerReport]) -> list[str]:
+        """Workers whose stored report is one of these, and not a later one."""
+        seen = {report.worker_id: report.seen_at for report in reports}
+        return [
+            name for name, at in seen.items() if name in self._workers and self._workers[name].seen_at == at
+        ]
+
     def wait(self, timeout: float) -> bool:
         if self._has_unfinished_work():
             return True

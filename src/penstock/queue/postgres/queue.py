@@ -321,6 +321,16 @@ class PostgresQueue(Engine[PostgresRows]):
         names = "worker_id host pid started_at seen_at info_json".split()
         return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
 
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        def forget(rows: PostgresRows) -> int:
+            gone = (
+                rows.fetch("forget_worker", worker_id=each.worker_id, seen_at=each.seen_at)
+                for each in reports
+            )
+            return sum(map(len, gone))
+
+        return self._write("forget_workers", forget)
+
     def wait(self, timeout: float) -> bool:
         if self._has_unfinished_work():
             return True

@@ -292,6 +292,19 @@ class RedisQueue:
         found = [msgspec.json.decode(report, type=WorkerReport) for report in reports]
         return sorted(found, key=lambda worker: worker.worker_id)
 
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        if not reports:
+            return 0
+        names = [report.worker_id for report in reports]
+        stored = self._server.call("HMGET", self._server.key("workers"), *names)
+        unchanged = [
+            (report.worker_id, text.decode())
+            for report, text in zip(reports, stored, strict=True)
+            if text is not None and msgspec.json.decode(text, type=WorkerReport).seen_at == report.seen_at
+        ]
+        gone: int = self._run("forget_workers", unchanged) if unchanged else 0
+        return gone
+
     def wait(self, timeout: float) -> bool:
         again, self._unfinished = self._unfinished, False
         return again or self._subscriptions.wait(timeout)

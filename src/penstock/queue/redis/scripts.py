@@ -54,6 +54,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "busy": ("rows", "pauses"),
     "position": ("rows", "ranks"),
     "commands": (),
+    "forget_workers": (),
 }
 """Parts of each script, after keys.lua and before the script itself."""
 

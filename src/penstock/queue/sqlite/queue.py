@@ -225,6 +225,11 @@ class SqliteQueue(Engine[SqliteRows]):
             for worker_id, host, pid, started, seen, info in found
         ]
 
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        seen = [(each.worker_id, format_time(each.seen_at)) for each in reports if each.seen_at is not None]
+        with self._writing("forget_workers") as rows:
+            return sum(len(rows.cursor.execute(SQL["forget_worker"], values).fetchall()) for values in seen)
+
     def wait(self, timeout: float) -> bool:
         if self._has_unfinished_work():
             return True

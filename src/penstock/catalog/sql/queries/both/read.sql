@@ -29,6 +29,9 @@ s.published_id IS NOT NULL AND {filters}
 -- name: sources_where
 WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
 
+-- name: newest_sources_where
+WHERE {filtered} AND ($7 = '' OR s.id < $7) ORDER BY s.id DESC LIMIT $8
+
 -- name: sources_or_failures_where
 WHERE {filters} AND s.id > $7 AND (s.published_id IS NOT NULL OR s.building_id IS NOT NULL AND EXISTS (
     SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}))

@@ -213,3 +213,10 @@ SELECT id, ts_headline('catalog_english', text,
     to_tsquery('catalog_english', (SELECT string_agg('(' || term || ')', ' | ')
                                    FROM json_array_elements_text($1::json) AS j(term))), $2), text
 FROM catalog_content WHERE id = ANY(numbers($3))
+
+-- The texts first: the list of a frequent word in the index is longer.
+-- name: words_in
+SELECT w.number - 1, k.content_id
+FROM (SELECT content_id, words FROM catalog_keyword WHERE content_id = ANY(numbers($2)) OFFSET 0) AS k
+JOIN (SELECT number, to_tsquery('catalog_english', term) AS query
+      FROM json_array_elements_text($1::json) WITH ORDINALITY AS j(term, number) OFFSET 0) AS w ON k.words @@ w.query

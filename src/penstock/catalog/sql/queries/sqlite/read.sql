@@ -179,3 +179,8 @@ WHERE {filtered}
 -- name: snippets
 SELECT rowid, snippet(catalog_keyword, 0, $2, $3, '…', 24)
 FROM catalog_keyword WHERE catalog_keyword MATCH $1 AND rowid IN (SELECT value FROM json_each($4))
+
+-- One lookup for each pair of word and text: the list of a frequent word is not read.
+-- name: words_in
+SELECT w.key, k.rowid FROM json_each($1) w CROSS JOIN json_each($2) j
+CROSS JOIN catalog_keyword k ON k.catalog_keyword MATCH w.value AND k.rowid = j.value

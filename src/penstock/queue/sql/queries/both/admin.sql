@@ -102,5 +102,8 @@ VALUES (:worker_id, :host, :pid, :started_at, :seen_at, :info_json)
 ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
     started_at = excluded.started_at, seen_at = excluded.seen_at, info_json = excluded.info_json
 
+-- name: forget_worker
+DELETE FROM queue_worker WHERE worker_id = :worker_id AND seen_at = :seen_at RETURNING worker_id
+
 -- name: workers
 SELECT worker_id, host, pid, started_at, seen_at, info_json FROM queue_worker ORDER BY worker_id

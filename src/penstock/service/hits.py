@@ -1,0 +1,169 @@
+"""Hits of a search: identical chunks as one hit, few per document, each with a snippet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.catalog.rules.query_terms import query_words
+from penstock.catalog.views import ChunkView
+
+SNIPPET = 240
+_CUT_WORD = re.compile(r"\A\S+\s")
+
+
+class HitLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """Another place of a hit's text."""
+
+    path: str
+    page: int | None
+    first_line: int | None
+    collection: str
+    branch: str
+    source_id: str
+    chunk_id: str
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One matching chunk. ``snippet`` has the query's words between ``marks``.
+
+    ``weak``: it shares few words with the query and is far from it in meaning. ``words``: the words of the
+    query that it holds. ``similarity``: the cosine, None if the chunk is not among the nearest or vectors
+    were not searched. ``keyword_rank`` and ``vector_rank``: its places in the two rankings, from 1.
+    ``also_in``: other places of the same text.
+    """
+
+    score: float
+    weak: bool
+    path: str
+    title: str
+    snippet: str
+    text: str
+    page: int | None
+    first_line: int | None
+    last_line: int | None
+    heading: str
+    symbols: str
+    tags: tuple[str, ...]
+    file_type: str
+    tenant_id: str
+    collection: str
+    branch: str
+    source_id: str
+    chunk_id: str
+    also_in: tuple[HitLocation, ...]
+    words: tuple[str, ...]
+    similarity: float | None
+    keyword_rank: int | None
+    vector_rank: int | None
+
+
+class RankedText(NamedTuple):
+    """A text with its score, its best place and all others."""
+
+    score: float
+    view: ChunkView
+    others: list[ChunkView]
+
+
+class Match(NamedTuple):
+    """Facts about how a chunk matches a query; see ``Hit``."""
+
+    weak: bool
+    words: tuple[str, ...]
+    similarity: float | None
+    keyword_rank: int | None
+    vector_rank: int | None
+
+
+def collapse(found: Iterable[tuple[float, ChunkView]]) -> list[RankedText]:
+    """Collapse chunks of the same text, apart from white space around it, to the first of them."""
+    by_text: dict[str, RankedText] = {}
+    for score, view in found:
+        known = by_text.setdefault(view.text.strip(), RankedText(score, view, []))
+        if known.view is not view:
+            known.others.append(view)
+    return list(by_text.values())
+
+
+def spread(candidates: Sequence[RankedText], per_source: int | None) -> list[RankedText]:
+    """Limit the number of hits per document."""
+    if per_source is None:
+        return list(candidates)
+    taken: dict[str, int] = {}
+    chosen = []
+    for candidate in candidates:
+        source_id = candidate.view.source_id
+        taken[source_id] = taken.get(source_id, 0) + 1
+        if taken[source_id] <= per_source:
+            chosen.append(candidate)
+    return chosen
+
+
+def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
+    view = candidate.view
+    return Hit(
+        score=round(candidate.score, 6),
+        weak=match.weak,
+        path=view.path,
+        title=view.title,
+        snippet=snippet,
+        text=view.text,
+        page=_page(view),
+        first_line=view.first_line,
+        last_line=view.last_line,
+        heading=view.heading_path,
+        symbols=view.symbols,
+        tags=view.tags,
+        file_type=view.file_type,
+        tenant_id=view.place.tenant_id,
+        collection=view.place.collection,
+        branch=view.place.branch,
+        source_id=view.source_id,
+        chunk_id=view.chunk_id,
+        also_in=tuple(map(_location, candidate.others)),
+        words=match.words,
+        similarity=None if match.similarity is None else round(match.similarity, 4),
+        keyword_rank=match.keyword_rank,
+        vector_rank=match.vector_rank,
+    )
+
+
+def _location(view: ChunkView) -> HitLocation:
+    return HitLocation(
+        path=view.path,
+        page=_page(view),
+        first_line=view.first_line,
+        collection=view.place.collection,
+        branch=view.place.branch,
+        source_id=view.source_id,
+        chunk_id=view.chunk_id,
+    )
+
+
+def _page(view: ChunkView) -> int | None:
+    return view.page_number if view.page_count > 1 else None
+
+
+@lru_cache(4)
+def _words_of(query: str) -> re.Pattern[str] | None:
+    """A pattern of the query's first words; a pasted page would make matching slow."""
+    words = [word for word in query_words(query) if 2 < len(word) <= SNIPPET]
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE) if words else None
+
+
+def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:
+    """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
+    pattern = _words_of(query)
+    first = pattern.search(text) if pattern else None
+    start = max(0, first.start() - SNIPPET // 3) if first else 0
+    window = text[start : start + SNIPPET]
+    if start and first:
+        # From the next word on, unless there is none before the word found.
+        window = _CUT_WORD.sub("", window[: first.start() - start]) + window[first.start() - start :]
+    shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + SNIPPET < len(text) else "")
+    return pattern.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", shown) if pattern else shown

@@ -1,0 +1,49 @@
+"""Submission of a rename: refused where the index has nothing at the old path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import UnknownDocument
+from penstock.service import paths
+
+if TYPE_CHECKING:
+    from penstock.catalog.values import Place
+    from penstock.service.documents import Documents
+    from penstock.service.requests import Submission
+
+ABSENT = ("unknown", "removed", "moved")
+
+
+def renaming(documents: Documents, old: str, new: str, place: Place) -> Submission:
+    """Build the submission to record that a file or folder was moved; nothing is submitted."""
+    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
+    old_path, new_path = paths.shown(old), paths.real(new)
+    with documents.catalog.snapshot() as snapshot:
+        known = bool(snapshot.known(place, old_path, limit=1))
+        recorded = bool(snapshot.known(place, new_path, limit=1))
+    if not known:
+        _refuse_absent(documents, old, place, recorded=recorded)
+    return {
+        "item_type": "rename",
+        "op": "update",
+        "payload": {
+            "old_path": old_path,
+            "new_path": new_path,
+            "is_folder": Path(new).is_dir() or Path(old).is_dir(),
+        },
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+    }
+
+
+def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
+    """Refuse a path that no document has. A pending job may add one, and a move may be recorded already."""
+    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection)
+    if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
+        return
+    raise UnknownDocument(
+        f"{reason.path} cannot be renamed: {reason.cause}",
+        remedy=reason.remedy or "Check the path and the collection.",
+    )

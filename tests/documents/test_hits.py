@@ -1,0 +1,115 @@
+"""Facts about hits: weak ones, copies of one text, words and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Penstock, config
+from tests.documents.conftest import IndexedFolder
+
+OTHER = "One wheel among very many words about the river, the gate and the house of the miller."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[IndexedFolder]:
+    """A folder indexed by the model of a plain installation, in SQLite."""
+    settings = config.load({}, state_dir=tmp_path / "state", sqlite_synchronous="NORMAL")
+    (tmp_path / "files").mkdir()
+    with Penstock(settings=settings) as app:
+        yield IndexedFolder(app, tmp_path / "files")
+
+
+def test_hits_of_another_field_are_weak_and_others_are_not(folder: IndexedFolder):
+    folder.put("mill.md", "# The mill\n\nWater from the river drives the wheel of the mill.\n")
+    folder.put("bread.md", "# Bread\n\nKnead the dough, let it rise and bake it in the oven.\n")
+    folder.put("tax.md", "# Taxes\n\nThe form is due in May; interest is charged on late payments.\n")
+    folder.index()
+
+    hits = {query: folder.app.search(query) for query in ("mill wheel", "baking bread", "football results")}
+
+    assert {"mill wheel": "mill.md", "baking bread": "bread.md"} == {
+        query: Path(found[0].path).name for query, found in hits.items() if not found[0].weak
+    }
+    assert {True} == {hit.weak for hit in hits["football results"]}
+    assert {True} == {hit.weak for hit in hits["mill wheel"][1:]}
+
+
+def test_words_alone_make_no_hit_weak(folder: IndexedFolder):
+    folder.put("mill.md", "Water from the river drives the wheel of the mill.")
+    folder.index()
+
+    (hit,) = folder.app.search("football results of the river league", mode="keyword")
+
+    assert (False, ("river",), None, None, 1) == (
+        hit.weak,
+        hit.words,
+        hit.similarity,
+        hit.vector_rank,
+        hit.keyword_rank,
+    )
+
+
+def test_hits_tell_their_words_similarity_and_ranks(docs: IndexedFolder):
+    docs.put("mill.md", "The wheels of the mill turn in the river.")
+    docs.put("gate.md", "The gate of the mill is shut.")
+    docs.index()
+
+    answer = docs.app._assembly.search.ask("Why do mill wheels turn?")
+    best, other = answer.hits
+
+    assert ("mill", "wheels", "turn") == answer.words == best.words
+    assert (("mill",), 2, 2) == (other.words, other.keyword_rank, other.vector_rank)
+    assert (1, 1) == (best.keyword_rank, best.vector_rank)
+    assert (best.similarity or 0) > (other.similarity or 0) > 0
+
+
+def test_copies_of_a_text_are_one_hit_that_names_the_others(docs: IndexedFolder):
+    for name in ("a.md", "b/a.md", "c.txt"):
+        docs.put(name, "The licence of the mill.\n")
+    docs.put("d.md", "The licence of the gate.\n")
+    docs.index()
+    docs.index(docs.folder / "b", collection="other")
+
+    hits = docs.app.search("licence mill", mode="keyword")
+
+    assert ["a.md", "d.md"] == sorted(Path(hit.path).name for hit in hits)
+    (copied,) = [hit for hit in hits if hit.also_in]
+    places = [(copied.path, copied.collection), *((each.path, each.collection) for each in copied.also_in)]
+    assert 4 == len(places)
+    assert {
+        (str(docs.folder / "a.md"), "default"),
+        (str(docs.folder / "b/a.md"), "default"),
+        (str(docs.folder / "c.txt"), "default"),
+        (str(docs.folder / "b/a.md"), "other"),
+    } == set(places)
+    assert all(each.first_line == 1 and each.source_id and each.chunk_id for each in copied.also_in)
+
+
+def test_many_copies_do_not_hide_other_texts(folder: IndexedFolder):
+    for number in range(120):
+        folder.put(f"copy{number}.md", "wheel wheel wheel")
+    folder.put(
+        "other.md", "One wheel among very many words about the river, the gate and the miller's house."
+    )
+    folder.index()
+
+    hits = folder.app.search("wheel", mode="keyword", limit=2)
+
+    assert ["wheel wheel wheel", "other.md"] == [hits[0].text, Path(hits[1].path).name]
+    assert 119 == len(hits[0].also_in)
+
+
+def test_a_long_document_does_not_hide_others(folder: IndexedFolder):
+    folder.put("long.md", "\n\n".join(f"# Part {n}\n\n" + "wheel " * 150 + f"part{n}" for n in range(120)))
+    folder.put(
+        "other.md", "One wheel among very many words about the river, the gate and the miller's house."
+    )
+    folder.index()
+
+    hits = folder.app.search("wheel", mode="keyword", limit=4)
+
+    assert 4 == len(hits)
+    assert "other.md" == Path(hits[3].path).name
