@@ -151,7 +151,7 @@ def _beginning(text: str, cells: int) -> str:
 
 def terminal_width() -> int:
     """Columns of the terminal; very many where the output is not one."""
-    width = text_grid.Screen.of_output().width
+    width = text_grid.Screen.of(sys.stdout).width
     return sys.maxsize if width is None else width
 
 
