@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-import shlex
 import sys
 
 _REQUIREMENT = re.compile(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
@@ -16,6 +14,10 @@ def install_command(extra: str) -> str:
     It names the packages: ``pip install 'penstock[extra]'`` works only where an index has Penstock, and
     ``pip install '.[extra]'`` only in a clone.
     """
+    # Imported for the message: every command that opens a store loads this module.
+    import importlib.metadata
+    import shlex
+
     try:
         listed = importlib.metadata.requires("penstock") or ()
     except importlib.metadata.PackageNotFoundError:
