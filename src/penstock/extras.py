@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 
 _REQUIREMENT = re.compile(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
@@ -15,12 +14,13 @@ def install_command(extra: str) -> str:
     It names the packages: ``pip install 'penstock[extra]'`` works only where an index has Penstock, and
     ``pip install '.[extra]'`` only in a clone.
     """
-    # Imported here: loading it takes a tenth of what a short command does.
-    from importlib.metadata import PackageNotFoundError, requires
+    # Imported for the message: every command that opens a store loads this module.
+    import importlib.metadata
+    import shlex
 
     try:
-        listed = requires("penstock") or ()
-    except PackageNotFoundError:
+        listed = importlib.metadata.requires("penstock") or ()
+    except importlib.metadata.PackageNotFoundError:
         listed = ()
     found = map(_REQUIREMENT.fullmatch, listed)
     needed = [match["needed"].strip() for match in found if match and match["extra"] == extra]

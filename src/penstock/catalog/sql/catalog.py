@@ -7,24 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock import clock
 from penstock.catalog.protocol import BATCH, SWEPT
 from penstock.catalog.rules.portions import Portions, Slice
-from penstock.catalog.sql import (
-    generation_store,
-    generations,
-    ledger,
-    outbox,
-    removals,
-    repair,
-    task_claims,
-    task_outcomes,
-    tombstones,
-)
-from penstock.catalog.sql.large_generations import Written, write_part
-from penstock.catalog.sql.retry import restart
+from penstock.catalog.sql.lazy_module import LazyModule
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
 from penstock.catalog.values import (
@@ -50,6 +38,35 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.clock import format_time
+
+if TYPE_CHECKING:
+    from penstock.catalog.sql import (
+        generation_store,
+        generations,
+        large_generations,
+        ledger,
+        outbox,
+        removals,
+        repair,
+        retry,
+        task_claims,
+        task_outcomes,
+        tombstones,
+    )
+    from penstock.catalog.sql.large_generations import Written
+else:
+    # All that writes. A search or a status only reads.
+    generation_store = LazyModule("generation_store")
+    generations = LazyModule("generations")
+    large_generations = LazyModule("large_generations")
+    ledger = LazyModule("ledger")
+    outbox = LazyModule("outbox")
+    removals = LazyModule("removals")
+    repair = LazyModule("repair")
+    retry = LazyModule("retry")
+    task_claims = LazyModule("task_claims")
+    task_outcomes = LazyModule("task_outcomes")
+    tombstones = LazyModule("tombstones")
 
 T = TypeVar("T")
 
@@ -115,7 +132,9 @@ class SqlCatalog(ABC):
         *,
         synced: bool = True,
     ) -> Written:
-        return self._write(lambda rows, at: write_part(rows, new, part, so_far, at), now, synced=synced)
+        return self._write(
+            lambda rows, at: large_generations.write_part(rows, new, part, so_far, at), now, synced=synced
+        )
 
     def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
         before = format_time((now or self._now()) - silent)
@@ -127,7 +146,7 @@ class SqlCatalog(ABC):
             at = format_time(moment)
             if not generations.adopt(rows, adoption, at):
                 return False
-            restarted = restart(rows, adoption.document_id, at)
+            restarted = retry.restart(rows, adoption.document_id, at)
             return restarted > 0 or generations.building(rows, adoption.document_id)
 
         return self._write(work, now)
@@ -162,7 +181,7 @@ class SqlCatalog(ABC):
             return snapshot.claims("held", worker_id)
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: restart(rows, document_id, format_time(at)), now)
+        return self._write(lambda rows, at: retry.restart(rows, document_id, format_time(at)), now)
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
         return self._write(lambda rows, _: ledger.touch(rows, touches))

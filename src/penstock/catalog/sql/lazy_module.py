@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LazyModule:
-    """Stands for a module of this package. Importing one is idempotent and safe between threads."""
+    """Stands for a module of this package. Threads may share one."""
 
     def __init__(self, name: str) -> None:
         self._name = f"{__package__}.{name}"

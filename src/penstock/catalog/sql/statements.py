@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -156,15 +157,14 @@ _NUMBERED = re.compile(r"\$(\d+)")
 
 
 @cache
-def _row_types() -> dict[str, RowType[Any]]:
-    from penstock.catalog.sql import read_records, written_records
+def _row_types(module: str) -> dict[str, RowType[Any]]:
+    kept = vars(import_module(f"{__package__}.{module}")).values()
+    return {each.name: each for each in kept if isinstance(each, RowType)}
 
-    return {
-        kept.name: kept
-        for module in (read_records, written_records)
-        for kept in vars(module).values()
-        if isinstance(kept, RowType)
-    }
+
+def _row_type(name: str) -> RowType[Any]:
+    """The record class of this name. Statements that only read do not load those that are written."""
+    return _row_types("read_records").get(name) or _row_types("written_records")[name]
 
 
 def _expanded(statement: str, header: str | None, dialect: str) -> str:
@@ -185,7 +185,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
         return f"v.{name}" if many else f"${list(parameters).index(name) + 1}"
 
     def columns(found: re.Match[str]) -> str:
-        row, form, sources = _row_types()[found[1]], found[2].strip(), _sources(found[3])
+        row, form, sources = _row_type(found[1]), found[2].strip(), _sources(found[3])
         if form == "values":
             return ", ".join(mark(column) for column in row.columns)
         if form == "set":
@@ -222,7 +222,7 @@ def _parameters(header: str) -> Iterator[tuple[str, str]]:
         if kind:
             yield name, kind
         else:
-            row = _row_types()[name]
+            row = _row_type(name)
             yield from ((column, row.sql_type(column)) for column in row.columns)
 
 
