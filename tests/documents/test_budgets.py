@@ -129,8 +129,8 @@ def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
 
     job = bench.index()
 
-    # The first pages in the job; the others in one uninterrupted batch.
-    assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()
     with Penstock(settings=bench.settings) as app:
         reason = app.documents.why(str(bench.folder / "pages.pdf"))
-    assert ("done", "indexed", ()) == (str(job.status), reason.verdict, reason.missing)
+    assert ("done", "indexed", ()) == (str(job.status), reason.verdict, reason.missing), (job, reason)
+    # The first pages in the job; the others in one uninterrupted batch.
+    assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()

@@ -46,7 +46,11 @@ def server_url() -> str:
     note = run.place() / "redis.url"
     with run.alone("redis"):
         if not note.exists():
-            server = Server(run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64")
+            # On a busy machine the scripts of a test with many rows may take long; others wait for them.
+            patient = ("--busy-reply-threshold", "120000")
+            server = Server(
+                run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64", *patient
+            )
             server.start()
             _started.append(server)
             note.write_text(server.url)

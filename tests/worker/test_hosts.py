@@ -144,18 +144,24 @@ def check(host: WorkerHost, jobs: list[Job], acknowledged: list[str], endings: i
 # Workers that die.
 
 
+def add_short_calls(host: WorkerHost, number: int) -> list[str]:
+    return host.put_many(number, "sleep", payload={"seconds": 0.005}, max_retries=1000)
+
+
 def wreak(host: WorkerHost, jobs: int, kills: int) -> None:
     chance = random.Random(jobs)
-    ids = host.put_many(jobs, "sleep", payload={"seconds": 0.005}, max_retries=1000)
+    ids = add_short_calls(host, jobs)
     with endings_counted(host) as endings:
         hosts = Hosts(host, chance)
-        while hosts.kills < kills and live(host):
+        while hosts.kills < kills:
+            if live(host) < jobs // 4:
+                # A busy machine gives workers more time between two kills.
+                ids += add_short_calls(host, jobs // 4)
             let_work(host)
             hosts.strike()
             hosts.restart()
         check(host, finish(host, hosts), ids, endings())
-    assert hosts.kills >= kills * 0.9
-    print(f"{host.engine}: {jobs:,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
+    print(f"{host.engine}: {len(ids):,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
 def test_some_kills_over_4_hosts(host: WorkerHost):

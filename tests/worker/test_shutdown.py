@@ -72,6 +72,16 @@ def test_a_second_signal_does_not_wait(host: WorkerHost):
     assert (Status.PENDING, 0) == (host.job(job_id).status, host.job(job_id).retry_count)
 
 
+def test_a_second_signal_may_follow_the_first_at_once(host: WorkerHost):
+    job_id = host.put("sleep", payload={"seconds": 600})
+    worker = host.worker(shutdown_grace_s=600, eager=True)
+    host.began(job_id)
+
+    stopped(worker)
+
+    assert (Status.PENDING, 0) == (host.job(job_id).status, host.job(job_id).retry_count)
+
+
 def test_a_terminal_that_is_closed_is_a_stop_like_any_other(host: WorkerHost):
     job_id = host.put("sleep", payload={"seconds": 1})
     worker = host.worker(shutdown_grace_s=20)

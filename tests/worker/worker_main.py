@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -119,11 +120,20 @@ def set_clock_off(seconds: float) -> None:
     clock.now = lambda: right() + timedelta(seconds=seconds)
 
 
+def signal_once_stopping(record: logging.LogRecord) -> bool:
+    """Send the second signal as soon as the first is seen to be taken."""
+    if record.getMessage().startswith("finishing running jobs"):
+        signal.raise_signal(signal.SIGTERM)
+    return True
+
+
 def main() -> None:
     url, place, name, told = sys.argv[1:]
     given = msgspec.json.decode(told)
     set_clock_off(given.pop("clock_off_s", 0))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if given.pop("eager", 0):
+        logging.getLogger("penstock.worker").addFilter(signal_once_stopping)
     Supervisor(options(url, Path(place), name, given)).run()
 
 

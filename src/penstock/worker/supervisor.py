@@ -127,11 +127,12 @@ class Supervisor:
 
     def _drain(self, watch: Watchdog) -> None:
         """Stop claiming, let running jobs finish, release the rest. Leases are renewed to the end."""
+        # Read before the message: whoever reads that may send the second signal at once.
+        signals, deadline = self._signals, time.monotonic() + self._options.shutdown_grace_s
         log.info("finishing running jobs, for at most %.0f s", self._options.shutdown_grace_s)
         for child in self._pool.children:
             child.state.request_exit()
         schedule = self._new_schedule()
-        signals, deadline = self._signals, time.monotonic() + self._options.shutdown_grace_s
         while self._pool.children and self._signals == signals and time.monotonic() < deadline:
             schedule.run_due(time.monotonic())
             self._pool.wait(TICK_S)
