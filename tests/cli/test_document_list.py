@@ -53,3 +53,27 @@ def test_programs_get_whole_paths_and_ids(run: Run, folder: Path):
 
     assert header.endswith("id")
     assert {str(folder / name) for name in NAMES} == {line.split("  ")[0] for line in lines}
+
+
+def test_paths_on_a_terminal_begin_at_the_current_directory(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(folder.parent)
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "200")):
+        monkeypatch.setenv(name, value)
+
+    _, *lines = run("documents", "list").stdout.splitlines()
+
+    assert {f"files/{name}" for name in NAMES} == {line.split("  ")[0] for line in lines}
+
+
+def test_the_counts_of_status_fit_a_narrow_terminal(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "60")):
+        monkeypatch.setenv(name, value)
+
+    shown = run("status").stdout
+
+    assert (
+        "tenant   collection  branch  documents  chunks\ndefault  default     main            3       3\n"
+        in shown
+    )

@@ -237,7 +237,7 @@ def test_what_cannot_be_indexed_says_so(run: Run, ask: Ask, folder: Path, tmp_pa
     empty = tmp_path / "empty"
     empty.mkdir()
     refused = run("index", str(empty), code=1).stdout
-    assert "the folder holds nothing to index (0 skipped) (ERR_NOTHING_TO_INDEX) in" in refused
+    assert "the folder holds nothing to index (ERR_NOTHING_TO_INDEX) in" in refused
     assert "NothingToIndex" not in refused
     run("index", str(empty), "--allow-empty")
     assert "is empty (ERR_INVALID_REQUEST)" in run("search", " ", code=1).stderr

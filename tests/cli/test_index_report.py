@@ -146,4 +146,5 @@ def test_a_command_that_waits_for_a_worker_says_that_it_watches(
             worker.drain()
         done = command.result()
     assert "Duplicate detected - watching existing job\n" in done.stderr
+    assert "Follow it with" not in done.stderr  # the command follows the job itself
     assert "1 file indexed, 1 chunk, 1 unchanged in" in done.stdout

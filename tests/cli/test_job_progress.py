@@ -140,3 +140,8 @@ def test_a_long_title_keeps_its_verb_and_the_end_of_its_path():
     assert "Indexing docs" == shortened("Indexing docs", 30)
     assert "Indexing …/reader/documents/mill" == shortened("Indexing /srv/the/reader/documents/mill", 32)
     assert "Rebuilding" == shortened("Rebuilding", 5)
+
+
+@pytest.mark.parametrize(("here", "told"), [(True, "starting"), (False, "waiting for a worker")])
+def test_only_a_command_that_leaves_the_job_to_a_worker_waits_for_one(app: Penstock, here: bool, told: str):
+    assert told == JobProgress(app, submit(app), here=here).sample().message

@@ -132,3 +132,21 @@ def test_pages_of_notes_are_newest_first(ask: Ask, quick: Run):
     assert ["three", "two"] == [note["title"] for note in page["notes"]]
     rest = ask("note", "list", "--after", page["next"])
     assert (["one"], None) == ([note["title"] for note in rest["notes"]], rest["next"])
+
+
+@pytest.mark.parametrize(
+    ("width", "header"), [(60, "id note"), (70, "id changed note"), (90, "id changed tags note")]
+)
+def test_an_id_is_never_cut_on_a_narrow_terminal(
+    run: Run, quick: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, width: int, header: str
+):
+    quick("The gate sticks when it freezes, and the wheel stands still.", "--tag", "mill/winter")
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", str(width))):
+        monkeypatch.setenv(name, value)
+
+    first, line = run("note", "list").stdout.splitlines()
+
+    assert header.split() == first.split()
+    assert re.match(r"[0-9a-f-]{36}  ", line)
+    assert "The gate sticks w" in line
+    assert len(line) <= width

@@ -272,6 +272,16 @@ def test_retry_one_or_all_failed(run: Run, ask: Callable[..., Any], app: Penstoc
     assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed").stdout
 
 
+def test_the_error_of_a_retried_job_is_called_the_last_one(run: Run, app: Penstock):
+    job_id = add(run, "one")
+    run("cancel", job_id)
+    assert "\nError     ERR_CANCELLED: Cancelled by user\n" in run("jobs", job_id).stdout
+
+    run("retry", job_id)
+
+    assert "\nLast error  ERR_CANCELLED: Cancelled by user\n" in run("jobs", job_id).stdout
+
+
 def test_retry_names_the_live_twin(run: Run, app: Penstock):
     old = add(run)
     fail(app)

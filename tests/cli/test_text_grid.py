@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.cli.output import wrapped
 from penstock.cli.text_grid import Column, Screen, cells_wide, columns, cut, folded, pairs
 
 COLOURS = {"failed": "red"}
@@ -76,3 +77,13 @@ def test_a_text_is_cut_and_folded_by_cells():
     assert ["水車", "小屋"] == list(folded("水車小屋", 5))
     assert ["the mill", "turns"] == list(folded("the mill turns", 10))
     assert ["whole"] == list(folded("whole", None))
+
+
+def test_a_sentence_is_wrapped_between_words_not_in_an_option(monkeypatch: pytest.MonkeyPatch):
+    for name, value in (("FORCE_COLOR", "1"), ("COLUMNS", "60")):
+        monkeypatch.setenv(name, value)
+    sentence = "Code is included: the folder is in a git repository (--no-code leaves it out)."
+
+    lines = wrapped(sentence).splitlines()
+
+    assert ["Code is included: the folder is in a git repository", "(--no-code leaves it out)."] == lines

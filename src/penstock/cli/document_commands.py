@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.command_group import CommandGroup
+from penstock.cli.hit_page import relative
 from penstock.cli.output import (
     age,
     emit,
@@ -95,7 +97,12 @@ def list_documents(
 
 
 def _name(source: Source) -> str:
-    return (source.title if source.path.startswith("note:") else source.path) + _mark(source)
+    """Path or title. On a terminal a path is short, as in the hits of a search; programs get whole ones."""
+    if source.path.startswith("note:"):
+        name = source.title
+    else:
+        name = source.path if terminal_width() == sys.maxsize else relative(source.path)
+    return name + _mark(source)
 
 
 def _mark(source: Source) -> str:

@@ -118,7 +118,8 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
             emit_json(receipt_as_json(receipt))
         return
     began = time.monotonic()
-    with shown_live(session.assembly, receipt.job_id, f"Indexing {path}", quiet=session.quiet):
+    title = f"Indexing {path}"
+    with shown_live(session.assembly, receipt.job_id, title, here=here, quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
@@ -185,7 +186,7 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
     click.echo(f"Job ID: {receipt.job_id}", err=True)
     if receipt.queue_position is not None and receipt.queue_length:
         click.echo(f"Queue Position: {receipt.queue_position + 1} of {receipt.queue_length}", err=True)
-    if alive:
+    if alive and watches is None:
         click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 
 

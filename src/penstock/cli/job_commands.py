@@ -75,15 +75,15 @@ def status(session: Session, tenant: str | None) -> None:
 
 
 def _print_documents(overview: Overview, embedder: str) -> None:
+    header = ["tenant", "collection", "branch", "documents", "chunks"]
     rows = [
-        (
-            *(each.tenant_id, each.collection, each.branch, each.sources, each.chunks),
-            each.partial or "",
-            each.failed or "",
-        )
-        for each in overview.tenants
+        [each.tenant_id, each.collection, each.branch, each.sources, each.chunks] for each in overview.tenants
     ]
-    header = ["tenant", "collection", "branch", "documents", "chunks", "partial", "failed"]
+    for word in ("partial", "failed"):
+        counts = [getattr(each, word) for each in overview.tenants]
+        if any(counts):
+            header.append(word)
+            rows = [[*row, count or ""] for row, count in zip(rows, counts, strict=True)]
     emit(table(header, rows) if rows else "No documents yet. Try: penstock index FOLDER")
     open_tasks = [
         (

@@ -58,10 +58,14 @@ class JobProgress:
     counted, and the share never falls.
     """
 
-    def __init__(self, jobs: Jobs, job_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, jobs: Jobs, job_id: str, clock: Callable[[], float] = time.monotonic, *, here: bool = False
+    ) -> None:
+        """``here``: this command runs the job, so that no worker is waited for."""
         self._jobs = jobs
         self._job_id = job_id
         self._clock = clock
+        self._before_start = "starting" if here else "waiting for a worker"
         self._run = 0
         self._last: tuple[int, int, int] = (0, 0, 0)
         """Files, failures and chunks of the current run, as last seen."""
@@ -130,7 +134,7 @@ class JobProgress:
         if counts:
             seen = how_many(counts.get("seen", 0), "file")
             return f"walking: {seen}, {counts.get('skipped', 0):,} left out"
-        return "waiting for a worker" if job.status == "pending" else "reading"
+        return self._before_start if job.status == "pending" else "reading"
 
 
 class Pace:
@@ -152,15 +156,17 @@ class Pace:
 
 
 @contextmanager
-def shown_live(assembly: Assembly, job_id: str, title: str, *, quiet: bool = False) -> Iterator[None]:
+def shown_live(
+    assembly: Assembly, job_id: str, title: str, *, here: bool, quiet: bool = False
+) -> Iterator[None]:
     """Show a live line about a job on standard error while the block runs.
 
-    Only on a terminal, and not if ``quiet``.
+    Only on a terminal, and not if ``quiet``. ``here``: the block runs the job itself.
     """
     if quiet or not sys.stderr.isatty():
         yield
         return
-    follower = JobProgress(assembly.further_jobs(), job_id)
+    follower = JobProgress(assembly.further_jobs(), job_id, here=here)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()

@@ -10,18 +10,23 @@ import click
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
-from penstock.cli.output import age, emit, emit_json, fields, printable, table
+from penstock.cli.output import age, emit, emit_json, fields, printable, space_left, table
 from penstock.cli.session import OPTIONS, QUEUE_DISABLED, Session
 from penstock.errors import InvalidRequest, PayloadTooLarge
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.job import Job
+    from penstock.service.notes import NoteView
     from penstock.service.responses import Receipt
 
 ADD = "add"
 WAIT_S = 3.0
 """Longest wait for a running worker to index a note, so that the id can be printed."""
+LEAST_TITLE = 20
+"""Columns that `note list` keeps for the beginning of a text."""
 DONE = {"ingest": "Note added", "update": "Note replaced", "delete": "Note removed"}
 
 
@@ -186,10 +191,19 @@ def list_notes(
     if session.as_json:
         emit_json({"notes": page, "next": following})
         return
-    rows = [(each.note_id, age(each.updated_at), ", ".join(each.tags), each.title) for each in page]
-    emit(table(["id", "changed", "tags", "note"], rows) if rows else "No notes.")
+    emit(_note_table(page) if page else "No notes.")
     if following:
         session.hint(f"More notes follow: add --after {following}")
+
+
+def _note_table(page: Sequence[NoteView]) -> str:
+    """Notes in lines. On a narrow terminal tags and age give way, because a cut id names no note."""
+    header = ["id", "changed", "tags"]
+    rows = [[each.note_id, age(each.updated_at), printable(", ".join(each.tags))] for each in page]
+    while len(header) > 1 and space_left(header, rows) < LEAST_TITLE:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    titles = [each.title for each in page]
+    return table([*header, "note"], [[*row, title] for row, title in zip(rows, titles, strict=True)])
 
 
 @note.command("show")

@@ -80,13 +80,18 @@ def printable(value: object) -> str:
 
 def wrapped(line: str, margin: str = "") -> str:
     """The line after a margin, broken between words where a terminal is narrower."""
-    if not sys.stdout.isatty():
+    width = text_grid.Screen.of(sys.stdout).width
+    if width is None:
         return margin + line
-    import shutil
+    import textwrap
 
-    further = f"{margin}  " if margin else ""
-    columns = shutil.get_terminal_size().columns
-    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
+    return textwrap.fill(
+        line,
+        width=width,
+        initial_indent=margin,
+        subsequent_indent=f"{margin}  " if margin else "",
+        break_on_hyphens=False,  # --no-code is one word
+    )
 
 
 def table(

@@ -144,7 +144,9 @@ def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
     yield "Reason", details.reason
-    yield "Error", f"{job.error_code}: {job.error_message}" if job.error_code else None
+    # Of the last attempt: a job that was retried keeps it until it ends.
+    of_error = "Error" if job.ended else "Last error"
+    yield of_error, f"{job.error_code}: {job.error_message}" if job.error_code else None
     yield "What", f"{job.item_type} {job.op} {target(job)}".strip()
     yield "Tenant", f"{job.tenant_id}, collection {job.collection}, branch {job.branch}"
     yield "Priority", job.priority

@@ -140,9 +140,8 @@ class _FolderWalk:
             self._send_vanished()
         self._flush()
         if not self._counts.seen and not had_any and not self._metadata.get("allow_empty"):
-            raise NothingToIndex(
-                f"{self._root}: the folder holds nothing to index ({self._counts.skipped:,} skipped)"
-            )
+            skipped = f" ({self._counts.skipped:,} skipped)" if self._counts.skipped else ""
+            raise NothingToIndex(f"{self._root}: the folder holds nothing to index{skipped}")
         if not self._counts.sent:
             outcome = "indexed" if self._counts.resumed else "moved" if self._counts.moved else "unchanged"
             return self._result(outcome)
