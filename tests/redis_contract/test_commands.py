@@ -291,8 +291,8 @@ def test_a_worker_is_connected_if_one_takes_jobs_behind_a_gateway(
     report = WorkerReport(worker_id="w1", host="mill", pid=7, started_at=clock.now(), info_json=info)
     town.app.queue.report(report)
     gateway = town.gateway()
-    gateway.run_round()
     gateway.beat()
+    gateway.run_round()  # tells a new number of workers at once, not with the next heartbeat
 
     health = json.loads(run("queue", "status", "--json").stdout)
 

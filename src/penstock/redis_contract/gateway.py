@@ -150,11 +150,16 @@ class Gateway:
         if not self._reconciled:
             self._mirror.add(self._mirror.find_unreported())
             self._reconciled = True
+        self._count_workers()
+
+    def _count_workers(self) -> None:
+        """Count living workers. A change is told at once: somebody may have just started one."""
         queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
         now = queue.now()
-        self._workers = sum(
-            worker.takes_jobs and worker.alive(now, heartbeat_s) for worker in queue.workers()
-        )
+        living = sum(worker.takes_jobs and worker.alive(now, heartbeat_s) for worker in queue.workers())
+        if living != self._workers:
+            self._workers = living
+            self.beat()
 
     def _correct(self) -> None:
         expired = self._intake.expire()
