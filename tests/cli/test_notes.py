@@ -150,3 +150,16 @@ def test_an_id_is_never_cut_on_a_narrow_terminal(
     assert re.match(r"[0-9a-f-]{36}  ", line)
     assert "The gate sticks w" in line
     assert len(line) <= width
+
+
+def test_a_narrow_terminal_shows_the_beginning_of_a_note(
+    run: Run, quick: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+):
+    quick("The gate sticks when it freezes, and the wheel stands still.", "--tag", "mill/winter")
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "60")):
+        monkeypatch.setenv(name, value)
+
+    assert re.search("  The gate .*…$", run("jobs").stdout.splitlines()[1])
+    found = run("search", "gate").stdout.splitlines()
+    assert " 1. note: The gate sticks when it freezes, and the wheel" == found[0]
+    assert max(map(len, found)) <= 60

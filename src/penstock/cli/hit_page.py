@@ -64,7 +64,10 @@ class HitPage:
 
     def _lines(self, number: int, hit: Hit) -> Iterator[str]:
         # A path is not wrapped: broken in two it cannot be copied.
-        yield f"{number:2}. {click.style(_where(hit), bold=True)}"
+        where = _where(hit)
+        head, *more = self._indented(where) if hit.path.startswith("note:") else [where]
+        yield f"{number:2}. {click.style(head, bold=True)}"
+        yield from (INDENT + click.style(line, bold=True) for line in more)
         about = " > ".join(part for part in (strip_control(hit.heading), strip_control(hit.symbols)) if part)
         for line in self._indented(about):
             yield INDENT + click.style(line, dim=True)

@@ -115,11 +115,11 @@ def _listed(page: list[Job], settings: Settings) -> str:
 
 
 def _what(job: Job, room: int) -> str:
-    """Type, operation and target of a job; where there is no room for all, the end of the path."""
-    full, path = f"{job.item_type} {job.op} {target(job)}", target(job)
-    if len(full) <= room or not path.startswith("/"):
+    """Type, operation and target of a job; without room for all, the end of its path, or its text."""
+    full, short = f"{job.item_type} {job.op} {target(job)}", target(job)
+    if len(full) <= room or not short:
         return full
-    return path if len(path) <= room else f"…{path[1 - room :]}"
+    return short if len(short) <= room or not short.startswith("/") else f"…{short[1 - room :]}"
 
 
 @click.command()
