@@ -119,6 +119,13 @@ def test_a_command_that_does_not_wait_does_not_claim_to_watch(
     assert "watching" not in said
 
 
+def test_a_command_that_does_not_wait_says_that_no_worker_runs(run: Run, app: Penstock, folder: Path):
+    hint = "No worker is running. Start one with: penstock worker\n"
+    assert run("index", str(folder), "--no-wait").stderr.endswith(hint)
+    app.queue.report(WorkerReport(worker_id="w2", host="elsewhere", pid=1, started_at=clock.now()))
+    assert hint not in run("index", str(folder), "--no-wait").stderr
+
+
 def test_code_of_a_source_tree_is_included_and_the_summary_says_so(run: Run, ask: Ask, folder: Path):
     (folder / "tool.py").write_text("print('mill')")
     (folder / ".git").mkdir()

@@ -113,6 +113,8 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
         _print_queued(receipt, request, alive=alive, watches=watches)
     if disabled and not session.as_json:
         session.hint(QUEUE_DISABLED)
+    elif given["wait"] is False and not alive and not session.as_json:
+        session.hint("No worker is running. Start one with: penstock worker")
     if disabled or (not here and not given["wait"]):
         if session.as_json:
             emit_json(receipt_as_json(receipt))
