@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from multiprocessing import context, spawn, util
+from multiprocessing import context, resource_tracker, spawn, util
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -64,12 +65,27 @@ def _safe_path() -> Iterator[None]:
             setattr(spawn, data, given_data)
 
 
+@contextmanager
+def _interrupt_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread, and in an interpreter that is started in this block.
+
+    Ctrl-C reaches all processes of a terminal. An interpreter without handlers yet would print a traceback,
+    so it begins with the signal blocked. Its target unblocks it.
+    """
+    resource_tracker.ensure_running()  # its start unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class SafeProcess(context.SpawnProcess):
-    """A spawned process with a safe import path."""
+    """A spawned process with a safe import path, in which SIGINT is blocked until its target unblocks it."""
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
-        with _safe_path():
+        with _safe_path(), _interrupt_blocked():
             return context.SpawnProcess._Popen(process_obj)
 
 

@@ -209,6 +209,7 @@ class ProcessGuard:
         self.exit_with_parent()
         # The supervisor decides when to stop; a Ctrl-C of the terminal, or its end, reaches all processes.
         self._install_handlers()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         os.register_at_fork(after_in_child=_reset_signals)
         self._repair_stdin()
         self.repair_output()

@@ -119,6 +119,7 @@ def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterat
 def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_pid: int) -> None:
     """Run the process until all files are up to date or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.nice(NICENESS)
     catalog = open_catalog()
     try:
