@@ -47,7 +47,7 @@ def server_url() -> str:
     with run.alone("redis"):
         if not note.exists():
             # On a busy machine the scripts of a test with many rows may take long; others wait for them.
-            patient = ("--lua-time-limit", "120000")  # the name that Redis 6.2 knows, too
+            patient = ("--lua-time-limit", "120000")
             server = Server(
                 run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64", *patient
             )
