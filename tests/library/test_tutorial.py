@@ -14,7 +14,8 @@ from tests.library.conftest import ROOT
 PAGE = ROOT / "docs/guides/index-a-folder.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 VARIES = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|/\S*?/(?=mill/)"
+    r"job_[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|/\S*?/(?=mill/)"
 )
 
 
