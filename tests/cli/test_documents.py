@@ -394,3 +394,24 @@ def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[s
 
 def test_a_note_is_replaced_or_forgotten_but_not_both(run: Run):
     assert "--update and --delete" in run("note", "Text.", "--update", "x", "--delete", code=2).stderr
+
+
+def test_the_id_of_another_tenants_document_is_unknown(run: Run, ask: Ask, folder: Path):
+    path = str(folder / "mill.md")
+    run("index", path, "--tenant", "acme")
+    (listed,) = ask("documents", "list", "--tenant", "acme")["documents"]
+    source_id = listed["source_id"]
+
+    def codes() -> set[str]:
+        return {
+            ask("documents", name, source_id, code=4)["error"]["code"] for name in ("show", "tree", "history")
+        }
+
+    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()
+    assert path == ask("documents", "show", source_id, "--tenant", "acme")["document"]["path"]
+    assert ask("documents", "history", source_id, "--tenant", "acme")
+
+    run("delete", path, "--tenant", "acme")
+
+    assert "removed" in run("documents", "history", source_id, "--tenant", "acme").stdout
+    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()
