@@ -12,12 +12,14 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Penstock, clock
+from penstock.job import ClaimRequest
 from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
@@ -194,6 +196,13 @@ def test_jobs_and_status(run: Run, ask: Ask, app: Penstock, troubled: Path):
     (counts,) = status["documents"]["tenants"]
     assert (3, 1, 1) == tuple(counts[name] for name in ("sources", "partial", "failed"))
     assert re.search(r"default +default +main +3 +4 +1 +1\n", run("status").stdout)
+
+
+def test_status_says_that_a_job_in_progress_has_no_worker(run: Run, app: Penstock):
+    job_id = app.documents.note("A note whose worker died.").job_id
+    assert app.queue.start(job_id, ClaimRequest("dead", 1, timedelta(minutes=1), {}))
+
+    assert run("status").stdout.endswith("\nNo worker is running. Start one with: penstock worker\n")
 
 
 def test_notes_are_shown_by_their_title(run: Run, ask: Ask):

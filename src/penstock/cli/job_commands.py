@@ -11,6 +11,7 @@ from penstock.cli import queue_inspect
 from penstock.cli.job_views import stats_as_json
 from penstock.cli.output import emit, emit_json, fields, table
 from penstock.cli.session import Session
+from penstock.job import Status
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def status(session: Session, tenant: str | None) -> None:
     queue_inspect.print_stats(stats)
     emit("")
     _print_documents(overview, session.settings.embedder)
-    if not session.quiet and not session.assembly.worker_alive() and stats.by_status.get("pending"):
+    # A job in progress without a worker: the worker died, or left the rest of a document to the next one.
+    unfinished = any(stats.by_status.get(status) for status in (Status.PENDING, Status.IN_PROGRESS))
+    if not session.quiet and unfinished and not session.assembly.worker_alive():
         emit("\nNo worker is running. Start one with: penstock worker")
 
 
