@@ -11,7 +11,6 @@ from penstock.cli import queue_inspect
 from penstock.cli.job_views import stats_as_json
 from penstock.cli.output import emit, emit_json, fields, table
 from penstock.cli.session import Session
-from penstock.job import Status
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def status(session: Session, tenant: str | None) -> None:
     emit("")
     _print_documents(overview, session.settings.embedder)
     # A job in progress without a worker: the worker died, or left the rest of a document to the next one.
-    unfinished = any(stats.by_status.get(status) for status in (Status.PENDING, Status.IN_PROGRESS))
+    unfinished = any(stats.by_status.get(status) for status in ("pending", "in_progress"))
     if not session.quiet and unfinished and not session.assembly.worker_alive():
         emit("\nNo worker is running. Start one with: penstock worker")
 
