@@ -13,7 +13,9 @@ from tests.library.conftest import ROOT
 
 PAGE = ROOT / "docs/guides/index-a-folder.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-VARIES = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|/\S*?/(?=mill/)")
+VARIES = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|/\S*?/(?=mill/)"
+)
 
 
 def steps() -> list[tuple[str, list[str]]]:

@@ -215,7 +215,7 @@ def test_a_few_wrong_bytes_do_not_change_the_encoding():
     extracted = read("a.txt", RUSSIAN.encode() + b"\xff" + RUSSIAN.encode()[:-1])
 
     assert RUSSIAN in extracted.pages[0].text
-    assert "characters are not utf-8" in extracted.warnings[0]
+    assert "1 character is not utf-8" in extracted.warnings[0]
 
 
 def test_a_guess_is_owned_up_to():

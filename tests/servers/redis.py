@@ -47,7 +47,7 @@ def server_url() -> str:
     with run.alone("redis"):
         if not note.exists():
             # On a busy machine the scripts of a test with many rows may take long; others wait for them.
-            patient = ("--busy-reply-threshold", "120000")
+            patient = ("--lua-time-limit", "120000")
             server = Server(
                 run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64", *patient
             )
