@@ -34,7 +34,8 @@ class JobFailures(NamedTuple):
         from penstock.service.job_reports import counts_of
 
         new = sum(one.remembered and one.since is not None for one in self.now)
-        return min(max(new - job.children_failed, 0), counts_of(job).get("failed_before", 0))
+        counted_as_old: int = counts_of(job).get("failed_before", 0)
+        return min(max(new - job.children_failed, 0), counted_as_old)
 
 
 def counted(job: Job, counts: dict[str, Any], of_former_runs: int = 0) -> list[str]:

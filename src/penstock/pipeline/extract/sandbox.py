@@ -35,7 +35,7 @@ FILES_PER_CHILD = 500
 SLOWEST = 10
 """Wall-clock limit of a parser, as a multiple of its CPU time limit."""
 START_S = 120.0
-"""Wall-clock limit for what a file is not charged for: the child starts, loads the parser and gets the file."""
+"""Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
 
 OWN_BYTES = 32 << 20
 """Memory of the child before it reads a file."""
