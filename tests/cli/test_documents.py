@@ -12,14 +12,12 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Penstock, clock
-from penstock.job import ClaimRequest
 from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
@@ -196,13 +194,6 @@ def test_jobs_and_status(run: Run, ask: Ask, app: Penstock, troubled: Path):
     (counts,) = status["documents"]["tenants"]
     assert (3, 1, 1) == tuple(counts[name] for name in ("sources", "partial", "failed"))
     assert re.search(r"default +default +main +3 +4 +1 +1\n", run("status").stdout)
-
-
-def test_status_says_that_a_job_in_progress_has_no_worker(run: Run, app: Penstock):
-    job_id = app.documents.note("A note whose worker died.").job_id
-    assert app.queue.start(job_id, ClaimRequest("dead", 1, timedelta(minutes=1), {}))
-
-    assert run("status").stdout.endswith("\nNo worker is running. Start one with: penstock worker\n")
 
 
 def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
@@ -403,24 +394,3 @@ def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[s
 
 def test_a_note_is_replaced_or_forgotten_but_not_both(run: Run):
     assert "--update and --delete" in run("note", "Text.", "--update", "x", "--delete", code=2).stderr
-
-
-def test_the_id_of_another_tenants_document_is_unknown(run: Run, ask: Ask, folder: Path):
-    path = str(folder / "mill.md")
-    run("index", path, "--tenant", "acme")
-    (listed,) = ask("documents", "list", "--tenant", "acme")["documents"]
-    source_id = listed["source_id"]
-
-    def codes() -> set[str]:
-        return {
-            ask("documents", name, source_id, code=4)["error"]["code"] for name in ("show", "tree", "history")
-        }
-
-    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()
-    assert path == ask("documents", "show", source_id, "--tenant", "acme")["document"]["path"]
-    assert ask("documents", "history", source_id, "--tenant", "acme")
-
-    run("delete", path, "--tenant", "acme")
-
-    assert "removed" in run("documents", "history", source_id, "--tenant", "acme").stdout
-    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()
