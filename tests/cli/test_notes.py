@@ -132,3 +132,12 @@ def test_pages_of_notes_are_newest_first(ask: Ask, quick: Run):
     assert ["three", "two"] == [note["title"] for note in page["notes"]]
     rest = ask("note", "list", "--after", page["next"])
     assert (["one"], None) == ([note["title"] for note in rest["notes"]], rest["next"])
+
+
+def test_a_note_left_by_the_worker_of_another_command_is_done_here(run: Run, monkeypatch: pytest.MonkeyPatch):
+    """A worker lives when the note is given, and has ended when the wait for it is over."""
+    alive = iter([True, False])
+    monkeypatch.setattr("penstock.worker.liveness_lock.any_worker_alive", lambda _: next(alive))
+    monkeypatch.setattr("penstock.cli.note_commands.WAIT_S", 0.0)
+
+    assert run("note", "The gate sticks.").stdout.startswith("Note added: ")
