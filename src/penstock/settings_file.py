@@ -69,8 +69,11 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlac
 
 
 def _is_own(path: Path) -> bool:
-    """Tell whether a file belongs to this user or to root, who installs files for services."""
-    return path.stat().st_uid in (os.geteuid(), 0)
+    """Tell whether a file, and a link to it, belong to this user or to root, who installs files for services.
+
+    Else another user could choose by a link in a shared folder which of this user's files is read.
+    """
+    return {path.stat().st_uid, path.lstat().st_uid} <= {os.geteuid(), 0}
 
 
 def _user_directory(environ: Mapping[str, str], platform: str) -> Path | None:
@@ -134,7 +137,8 @@ def read(
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        # Without waiting: a pipe put there since it was looked at has no writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InvalidSettingsFile(f"{path}: not a regular file")
             content = file.read(MAX_BYTES + 1)

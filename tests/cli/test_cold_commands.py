@@ -6,16 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, config
+from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
+from penstock.handlers.registry import Registry
 from penstock.job import Status
-from penstock.worker.small_job import SMALL_BYTES, is_small
+from penstock.worker.launch import small_job_options
+from penstock.worker.small_job import SMALL_BYTES, is_small, run_small_job
 
 COUNTED = """
 import _posixsubprocess, os, sys
@@ -134,6 +139,34 @@ def test_a_worker_is_started_where_it_has_more_to_do(place: Place, leftover: str
 
     assert (0, True, 0) == (second.code, second.processes > 0, third.processes)
     assert [] == list(directory.glob("*.worker"))
+
+
+def test_the_next_command_runs_the_note_of_a_killed_one(place: Place):
+    with Penstock(state_dir=place.state) as app:
+        left = app.documents.note("A note whose command was killed before its job began.").job_id
+
+        second = place.run("note", "The second note.")
+
+        assert (0, True) == (second.code, second.processes > 0), second.output
+        assert Status.DONE == app.job(left).status
+
+
+def test_a_command_is_no_worker_for_the_jobs_of_others(place: Place):
+    seen = []
+
+    def register(registry: Registry) -> Callable[[], None]:
+        registry.register("content", "ingest", lambda _: seen.append(assembly.worker_alive()))
+        return lambda: None
+
+    assembly = Assembly(config.load({}, state_dir=place.state))
+    with closing(assembly):
+        job_id = assembly.documents.note("A note.").job_id
+        options = small_job_options(assembly)
+        assert options is not None
+        assert run_small_job(job_id, msgspec.structs.replace(options, register=register))
+
+    # A note given meanwhile must not wait for this process.
+    assert [False] == seen
 
 
 def test_a_file_that_is_not_small_runs_in_a_child(place: Place):

@@ -19,7 +19,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.cli import exit_codes
-from penstock.cli.exit_codes import EXIT_CODES
+from penstock.cli.exit_codes import EXIT_CODES, INTERRUPTED
+from penstock.cli.main import Root
+from penstock.cli.session import Session
 from tests.cli.conftest import Run, add, fail
 from tests.signals import hear
 
@@ -230,3 +232,18 @@ def in_terminal(*arguments: str, typed: bytes = b"", environment: dict[str, str]
     child.wait(timeout=30)
     os.close(outer)
     return shown.decode()
+
+
+@pytest.mark.parametrize("moment", ["the command is loaded", "its stores are closed"])
+def test_an_interrupt_before_or_after_the_command_ends_with_130(
+    run: Run, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if moment == "its stores are closed":
+        monkeypatch.setattr(Session, "close", interrupted)
+    else:
+        monkeypatch.setattr(Root, "parse_args", interrupted)
+
+    assert "interrupted\n" == run("status", code=INTERRUPTED).stderr

@@ -1,8 +1,10 @@
-"""``penstock documents list`` on terminals of several widths."""
+"""``penstock documents list`` on terminals of several widths, and documents by their id."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,25 @@ def test_the_counts_of_status_fit_a_narrow_terminal(run: Run, folder: Path, monk
         "tenant   collection  branch  documents  chunks\ndefault  default     main            3       3\n"
         in shown
     )
+
+
+def test_the_id_of_another_tenants_document_is_unknown(run: Run, ask: Callable[..., Any], tmp_path: Path):
+    path = str(tmp_path / "mill.md")
+    Path(path).write_text("The mill runs.")
+    run("index", path, "--tenant", "acme")
+    (listed,) = ask("documents", "list", "--tenant", "acme")["documents"]
+    source_id = listed["source_id"]
+
+    def codes() -> set[str]:
+        return {
+            ask("documents", name, source_id, code=4)["error"]["code"] for name in ("show", "tree", "history")
+        }
+
+    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()
+    assert path == ask("documents", "show", source_id, "--tenant", "acme")["document"]["path"]
+    assert ask("documents", "history", source_id, "--tenant", "acme")
+
+    run("delete", path, "--tenant", "acme")
+
+    assert "removed" in run("documents", "history", source_id, "--tenant", "acme").stdout
+    assert {"ERR_UNKNOWN_DOCUMENT"} == codes()

@@ -110,6 +110,27 @@ def test_a_repeated_command_resumes_and_reports_what_was_done_since(
     assert "Resumed: files that were done before this command count as unchanged." == second
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_resumed_command_counts_failures_since_the_request_as_new(
+    run: Run, ask: Ask, app: Penstock, folder: Path, as_json: bool
+):
+    """The interrupted run reads one of two damaged files, the resumed one the other."""
+    for path in folder.iterdir():
+        path.write_bytes(b"\x7fELF\x00\x01")
+    interrupt(app, ask, folder)
+
+    if as_json:
+        answer = ask("index", str(folder), code=1)
+        counts = answer["counts"]
+        assert (2, 0) == (counts["failed"], counts["failed_before"])
+        assert (2, []) == (len(answer["failures"]), answer["failed_before"])
+    else:
+        first = run("index", str(folder), code=1).stdout.splitlines()[0]
+        assert re.fullmatch(r"0 files indexed, 2 failed in \d+\.\d s\.", first)
+    # The next command reads nothing again, and is no failure.
+    assert "2 cannot be read (unchanged)" in run("index", str(folder)).stdout
+
+
 def test_a_command_that_does_not_wait_does_not_claim_to_watch(
     run: Run, ask: Ask, app: Penstock, folder: Path
 ):

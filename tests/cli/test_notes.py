@@ -163,3 +163,12 @@ def test_a_narrow_terminal_shows_the_beginning_of_a_note(
     found = run("search", "gate").stdout.splitlines()
     assert " 1. note: The gate sticks when it freezes, and the wheel" == found[0]
     assert max(map(len, found)) <= 60
+
+
+def test_a_note_left_by_the_worker_of_another_command_is_done_here(run: Run, monkeypatch: pytest.MonkeyPatch):
+    """A worker lives when the note is given, and has ended when the wait for it is over."""
+    alive = iter([True, False])
+    monkeypatch.setattr("penstock.worker.liveness_lock.any_worker_alive", lambda _: next(alive))
+    monkeypatch.setattr("penstock.cli.note_commands.WAIT_S", 0.0)
+
+    assert run("note", "The gate sticks.").stdout.startswith("Note added: ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +321,10 @@ def test_pause_and_resume(run: Run, ask: Callable[..., Any], app: Penstock):
     assert {"released": 0} == ask("queue", "resume", "--all")
     run("queue", "pause", code=2)
     run("queue", "pause", "--all", "--tenant", "a", code=2)
+
+
+def test_status_says_that_a_job_in_progress_has_no_worker(run: Run, app: Penstock):
+    job_id = app.documents.note("A note whose worker died.").job_id
+    assert app.queue.start(job_id, ClaimRequest("dead", 1, timedelta(minutes=1), {}))
+
+    assert run("status").stdout.endswith("\nNo worker is running. Start one with: penstock worker\n")

@@ -113,13 +113,33 @@ def test_too_much_cpu_time():
 
 
 def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox_module, "_COMMAND", "import sys; sys.stdin.read()")
+    begins = "from penstock.pipeline.extract.sandbox import _send; import sys; _send(sys.stdout.buffer, b'')"
+    monkeypatch.setattr(sandbox_module, "_COMMAND", f"{begins}; sys.stdin.read()")
 
     with (
         Sandbox(ExtractLimits(parser_seconds=0)) as sandbox,
         pytest.raises(TimeBudgetExceeded, match="more than"),
     ):
         sandbox.extract(WORDS)
+
+
+def test_a_slow_start_of_the_child_costs_the_file_nothing(monkeypatch: pytest.MonkeyPatch):
+    """The start takes longer than the parser may."""
+    start = f"import time; time.sleep({sandbox_module.SLOWEST} * 0.2); {sandbox_module._COMMAND}"
+    monkeypatch.setattr(sandbox_module, "_COMMAND", start)
+
+    with Sandbox(ExtractLimits(parser_seconds=0.1)) as sandbox:
+        assert "words" == sandbox.extract(WORDS).pages[0].text
+
+
+def test_a_child_that_never_starts_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox_module, "START_S", 0.01)
+    monkeypatch.setattr(sandbox_module, "_COMMAND", "import sys; sys.stdin.read()")
+
+    with Sandbox() as sandbox, pytest.raises(TimeoutError, match="did not start") as failure:
+        sandbox.extract(WORDS)
+
+    assert "transient" == retry.classify(failure.value).kind
 
 
 def test_too_much_memory():

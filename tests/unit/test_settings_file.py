@@ -260,6 +260,29 @@ def test_the_file_of_another_user_is_not_read_and_not_trusted(place: Place, monk
         place.trust()
 
 
+def test_a_link_of_another_user_is_not_followed(place: Place, monkeypatch: pytest.MonkeyPatch):
+    own = place.project_file.with_name("own.toml")
+    own.write_text('collection = "mine"')
+    place.project_file.symlink_to(own)
+    assert "mine" == place.load().collection
+
+    if os.geteuid() == 0:
+        os.lchown(place.project_file, 12_345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: place.project_file.lstat().st_uid + 1)
+
+    assert "default" == place.load().collection
+    with pytest.raises(errors.UntrustedSetting, match="another user"):
+        place.trust()
+
+
+def test_a_pipe_that_replaces_the_file_is_refused_at_once(place: Place):
+    os.mkfifo(place.project_file)
+
+    with pytest.raises(errors.InvalidSettingsFile, match="not a regular file"):
+        settings_file.read(place.project_file, "project", (), {})
+
+
 def test_a_damaged_list_of_trusted_files_is_refused(place: Place):
     place.user_file.with_name("trusted.json").write_text("[")
     place.project_file.write_text('tenant_id = "acme"')

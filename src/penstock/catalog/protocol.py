@@ -108,8 +108,8 @@ class CatalogSnapshot(Protocol):
     def generations(self, source_id: str) -> list[Document]:
         """All generations still there, newest first."""
 
-    def events(self, source_id: str) -> list[DocumentEvent]:
-        """The history of a source after the first indexing, oldest first; also of a removed source."""
+    def events(self, tenant_id: str, source_id: str) -> list[DocumentEvent]:
+        """The history of a tenant's source after the first indexing, oldest first; also of a removed one."""
 
     def formerly(self, place: Place, path: str) -> str | None:
         """The id of the last source at a path with no source now."""

@@ -205,16 +205,16 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
     job = session.assembly.jobs.job(receipt.job_id)
     failures = index_failures.read(session, job)
     if session.as_json:
-        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request)
+        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, failures)
         emit_json(answer | index_failures.as_json(failures))
     elif not session.quiet or job.status != "done":
-        emit(index_summary.text(job, seconds, request))
+        emit(index_summary.text(job, seconds, request, failures))
         index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
-    if job.status != "done":
+    if job.status != "done" or failures.of_former_runs(job):
         raise SystemExit(index_failures.exit_code(job, failures))
 
 

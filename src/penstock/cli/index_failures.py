@@ -29,14 +29,23 @@ class JobFailures(NamedTuple):
     now: list[FailedPath]
     before: list[FailedPath]
 
+    def of_former_runs(self, job: Job) -> int:
+        """Number of files that failed in a former run of this job: its last walk took them for old ones."""
+        from penstock.service.job_reports import counts_of
 
-def counted(job: Job, counts: dict[str, Any]) -> list[str]:
+        new = sum(one.remembered and one.since is not None for one in self.now)
+        counted_as_old: int = counts_of(job).get("failed_before", 0)
+        return min(max(new - job.children_failed, 0), counted_as_old)
+
+
+def counted(job: Job, counts: dict[str, Any], of_former_runs: int = 0) -> list[str]:
     """Failures as parts of the summary's first line. ``counts``: of the walk."""
     parts = []
-    if counts.get("failed_before"):
-        parts.append(f"{counts['failed_before']:,} cannot be read (unchanged)")
-    if job.children_failed:
-        parts.append(f"{job.children_failed:,} failed")
+    before = counts.get("failed_before", 0) - of_former_runs
+    if before:
+        parts.append(f"{before:,} cannot be read (unchanged)")
+    if job.children_failed + of_former_runs:
+        parts.append(f"{job.children_failed + of_former_runs:,} failed")
     return parts
 
 

@@ -12,6 +12,7 @@ from penstock.cli.output import printable, wrapped
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
     from penstock.service.job_reports import JobReport
 
@@ -48,11 +49,11 @@ class IndexRequest(NamedTuple):
     """The reason why code is included, where the request did not say."""
 
 
-def text(job: Job, seconds: float, request: IndexRequest) -> str:
+def text(job: Job, seconds: float, request: IndexRequest, failures: JobFailures) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    summary = counted(job)
+    summary = counted(job, failures.of_former_runs(job))
     lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
@@ -69,7 +70,7 @@ def code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted(job: Job) -> str:
+def counted(job: Job, failed_in_former_runs: int = 0) -> str:
     """What a job did, in one line without the time."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
@@ -83,7 +84,7 @@ def counted(job: Job) -> str:
         parts.append(how_many(report.chunks_created, "chunk"))
     same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
     parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
-    return ", ".join([*parts, *index_failures.counted(job, counts)])
+    return ", ".join([*parts, *index_failures.counted(job, counts, failed_in_former_runs)])
 
 
 def _of_file(job: Job) -> str:
@@ -133,19 +134,21 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def as_json(job: Job, seconds: float, request: IndexRequest) -> dict[str, Any]:
+def as_json(job: Job, seconds: float, request: IndexRequest, failures: JobFailures) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_reports import counts_of, files_indexed, result_of
 
     counts = {
         name: value for name, value in counts_of(job).items() if name not in ("outcome", "include_code")
     }
-    before = request.before
+    before, failed = request.before, failures.of_former_runs(job)
+    if failed:
+        counts["failed_before"] -= failed
     return {
         "job_id": job.queue_id,
         "status": str(job.status),
         "seconds": round(seconds, 3),
-        "counts": counts | {"indexed": files_indexed(job), "failed": job.children_failed},
+        "counts": counts | {"indexed": files_indexed(job), "failed": job.children_failed + failed},
         "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0),
         "resumed": before is not None,
         "done_before": before.files_processed if before is not None else 0,

@@ -70,7 +70,9 @@ def status(session: Session, tenant: str | None) -> None:
     queue_inspect.print_stats(stats)
     emit("")
     _print_documents(overview, session.settings.embedder)
-    if not session.quiet and not session.assembly.worker_alive() and stats.by_status.get("pending"):
+    # A job in progress without a worker: the worker died, or left the rest of a document to the next one.
+    unfinished = any(stats.by_status.get(status) for status in ("pending", "in_progress"))
+    if not session.quiet and unfinished and not session.assembly.worker_alive():
         emit("\nNo worker is running. Start one with: penstock worker")
 
 

@@ -25,6 +25,8 @@ class Root(TaskGroup):
             if code is None:
                 raise
             raise SystemExit(code) from None
+        except KeyboardInterrupt:
+            raise SystemExit(_interrupted()) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -36,8 +38,20 @@ class Root(TaskGroup):
                 raise
             ctx.exit(code)
         except (KeyboardInterrupt, click.Abort):
-            click.echo("interrupted", err=True)
-            ctx.exit(INTERRUPTED)
+            ctx.exit(_interrupted())
+
+
+def _interrupted() -> int:
+    click.echo("interrupted", err=True)
+    return INTERRUPTED
+
+
+def _close(session: Session) -> None:
+    try:
+        session.close()
+    except KeyboardInterrupt:
+        # Click would print "Aborted!" and end with 1, as if the command had failed.
+        raise SystemExit(_interrupted()) from None
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -60,7 +74,7 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     session.overrides.update(url=url, state_dir=state)
     session.as_json, session.quiet = as_json, quiet
     context.obj = session
-    context.call_on_close(session.close)
+    context.call_on_close(lambda: _close(session))
 
 
 COMMANDS = {

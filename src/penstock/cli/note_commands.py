@@ -91,7 +91,9 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
     )
     if alive:
         session.assembly.wait(receipt.job_id, timeout=WAIT_S)
-    elif not disabled:
+        # The worker may have been that of another command, which ended with its own job.
+        alive = session.assembly.jobs.job(receipt.job_id).ended or session.assembly.worker_alive()
+    if not alive and session.settings.queue_enabled:
         session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)
     _print_result(session, receipt, job, _note_id(session, job, text))

@@ -285,10 +285,12 @@ class Documents:
         return failed_paths(self.catalog, self._place(**where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
+        """A document of the tenant: by its id from any collection, or by its path in one collection."""
+        place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
-            found = snapshot.get(path_or_id)
+            found = _of_tenant(snapshot.get(path_or_id), place.tenant_id)
             if found is None:
-                found = snapshot.find(self._place(**where), paths.real(path_or_id))
+                found = snapshot.find(place, paths.real(path_or_id))
         if found is None or not found.live:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}")
         return found
@@ -302,10 +304,11 @@ class Documents:
         path = paths.shown(path_or_id)
         with self.catalog.snapshot() as snapshot:
             place = self._place(**where)
-            source = snapshot.get(path_or_id) or snapshot.find(place, path)
+            source = _of_tenant(snapshot.get(path_or_id), place.tenant_id) or snapshot.find(place, path)
             source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
-            source = source or snapshot.get(source_id)
-            events, generations = snapshot.events(source_id), snapshot.generations(source_id)
+            source = source or _of_tenant(snapshot.get(source_id), place.tenant_id)
+            events = snapshot.events(place.tenant_id, source_id)
+            generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
         return history_of(source, events, generations)
@@ -339,6 +342,11 @@ class Documents:
 
     def _place(self, **where: Unpack[Where]) -> Place:
         return self.notes.place_of(**where)
+
+
+def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
+    """The source, unless it is another tenant's: ids are known outside, in exports and logs."""
+    return source if source is not None and source.place.tenant_id == tenant_id else None
 
 
 def _path_of(job: Job) -> str | None:

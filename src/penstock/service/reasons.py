@@ -85,7 +85,8 @@ def elsewhere(snapshot: CatalogSnapshot, place: Place, path: str) -> list[Place]
 def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """The reason from the history of the path; None without history."""
     source_id = snapshot.formerly(place, path)
-    last = next((event for event in reversed(snapshot.events(source_id or "")) if event.path == path), None)
+    events = snapshot.events(place.tenant_id, source_id or "")
+    last = next((event for event in reversed(events) if event.path == path), None)
     if last is None:
         return None
     when = last.at.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
 
 SUFFIX = ".worker"
+ONE_JOB = ".one-job"
+"""End of the name of a process that runs one job of its own and claims no other."""
 REWRITE_AT = 1_000
 """Lines after which the file is rewritten without the children that have ended."""
 _PROC = Path("/proc")
@@ -206,9 +208,12 @@ os.register_at_fork(after_in_child=_release_all)
 def any_worker_alive(directory: Path) -> bool:
     """True if a supervisor with children, for the store of this directory, runs on this host.
 
-    Without children (``queue_enabled`` is false) the file is empty, and no job is claimed.
+    Without children (``queue_enabled`` is false) the file is empty, and no job is claimed. A process for one
+    job leaves every other job to others.
     """
     for path in directory.glob(f"*{SUFFIX}"):
+        if path.stem.endswith(ONE_JOB):
+            continue
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

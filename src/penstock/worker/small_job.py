@@ -28,7 +28,7 @@ from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory
-from penstock.worker.liveness_lock import SUFFIX, LivenessLock, state_path
+from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, state_path
 from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import Stopped
 from penstock.worker.shared_state import ExecutingJob, SharedState
@@ -36,6 +36,8 @@ from penstock.worker.upkeep import clear_outbox, upkeep_overdue
 
 SMALL_BYTES = 256 << 10
 """Largest file or note that is read in the calling process."""
+FEW = 5
+"""Jobs left behind by interrupted commands that the next command runs as well; more are a backlog."""
 
 
 class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
     job = options.queue.get(job_id)
-    if job is None or not is_small(job) or _needs_worker(options.directory):
+    if job is None or not is_small(job) or _needs_worker(job_id, options):
         return False
     registry = Registry()
     close = options.register(registry)
@@ -82,15 +84,24 @@ def is_small(job: Job) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= SMALL_BYTES
 
 
-def _needs_worker(directory: Path) -> bool:
-    """True if a worker should start anyway: claims of a dead one are to be released, or upkeep is due."""
-    return any(directory.glob(f"*{SUFFIX}")) or upkeep_overdue(directory)
+def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
+    """True if a worker should start anyway.
+
+    Claims of a dead one are to be released, upkeep is due, or a command that was killed left its note or
+    file behind: only commands run jobs where no worker is ever started.
+    """
+    if any(options.directory.glob(f"*{SUFFIX}")) or upkeep_overdue(options.directory):
+        return True
+    others = [job for job in options.queue.upcoming(limit=FEW + 2) if job.queue_id != job_id]
+    return len(others) <= FEW and any(
+        job.item_type in ("content", "file") and job.parent_id is None for job in others
+    )
 
 
 def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> None:
     name = f"{socket.gethostname()}-{os.getpid()}-{clock.new_id()[-8:]}"
     worker_id = f"{name}-1"
-    lock, settled = LivenessLock(options.directory, name), False
+    lock, settled = LivenessLock(options.directory, name + ONE_JOB), False
     try:
         lock.add_child(worker_id)
         state = SharedState.create(state_path(options.directory, worker_id))

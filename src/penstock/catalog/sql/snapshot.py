@@ -163,8 +163,8 @@ class SqlSnapshot(SearchReads):
     def _documents(self, where: str, *values: object) -> list[Document]:
         return DOCUMENT.decode_all(self._rows.joined("document_columns", where, *values))
 
-    def events(self, source_id: str) -> list[DocumentEvent]:
-        return EVENT.decode_all(self._rows.all("events", source_id))
+    def events(self, tenant_id: str, source_id: str) -> list[DocumentEvent]:
+        return EVENT.decode_all(self._rows.all("events", source_id, tenant_id))
 
     def formerly(self, place: Place, path: str) -> str | None:
         found: str | None = self._rows.value(

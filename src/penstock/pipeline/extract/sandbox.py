@@ -12,8 +12,10 @@ import resource
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, TypeVar
 
 import msgspec
 
@@ -32,6 +34,8 @@ FILES_PER_CHILD = 500
 """Files after which the child is replaced, to bound memory that parsers leak."""
 SLOWEST = 10
 """Wall-clock limit of a parser, as a multiple of its CPU time limit."""
+START_S = 120.0
+"""Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
 
 OWN_BYTES = 32 << 20
 """Memory of the child before it reads a file."""
@@ -40,6 +44,8 @@ _COMMAND = "from penstock.pipeline.extract.sandbox import serve; serve()"
 _OUT_OF_MEMORY = "OutOfMemory"
 _WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
 """Exit statuses of native code that runs out of memory; 127 comes from the dynamic linker."""
+
+_Step = TypeVar("_Step")
 
 
 class _Request(msgspec.Struct, array_like=True):
@@ -172,17 +178,14 @@ class _SandboxProcess:
         )
 
     def answer(self, request: _Request, data: bytes) -> _Answer:
-        overdue = threading.Event()
-        # CPU time is limited in the child. This timer is for a child that waits for ever.
-        watch = threading.Timer(SLOWEST * request.seconds, self._stop, [overdue])
-        watch.daemon = True
-        watch.start()
-        try:
-            answer = self._exchange(msgspec.msgpack.encode(request), data)
-        finally:
-            watch.cancel()
-        if answer is None:
-            raise self._death(overdue.is_set())
+        begun, late = self._within(START_S, lambda: self._begin(msgspec.msgpack.encode(request), data))
+        if late:
+            raise TimeoutError(f"the process for parsers did not start within {START_S:g} s")
+        # CPU time is limited in the child. This limit is for a child that waits for ever.
+        received, late = self._within(SLOWEST * request.seconds, self._receive) if begun else (None, False)
+        if received is None:
+            raise self._death(late)
+        answer = msgspec.msgpack.decode(received, type=_Answer)
         if answer.error == _OUT_OF_MEMORY:
             raise _TooLarge("ran out of memory")
         self.served += 1
@@ -190,14 +193,27 @@ class _SandboxProcess:
             raise _failure(answer)
         return answer
 
-    def _exchange(self, request: bytes, data: bytes) -> _Answer | None:
+    def _begin(self, request: bytes, data: bytes) -> bool:
+        """Send a file; True when the child is about to parse it."""
+        for message in (request, data):
+            _send(_pipe(self._process.stdin), message)
+        return self._receive() is not None
+
+    def _receive(self) -> bytes | None:
+        return _receive(_pipe(self._process.stdout))
+
+    def _within(self, seconds: float, step: Callable[[], _Step]) -> tuple[_Step | None, bool]:
+        """Take a step of the exchange; None if the child died. True: it was killed after this time."""
+        overdue = threading.Event()
+        watch = threading.Timer(seconds, self._stop, [overdue])
+        watch.daemon = True
+        watch.start()
         try:
-            for message in (request, data):
-                _send(_pipe(self._process.stdin), message)
-            received = _receive(_pipe(self._process.stdout))
+            return step(), overdue.is_set()
         except OSError:
-            return None
-        return msgspec.msgpack.decode(received, type=_Answer) if received is not None else None
+            return None, overdue.is_set()
+        finally:
+            watch.cancel()
 
     def _stop(self, overdue: threading.Event) -> None:
         overdue.set()
@@ -272,20 +288,23 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while (request := _receive(source)) is not None:
         data = _receive(source)
-        if data is None or not _send_answer(sink, _answer(request, data)):
+        if data is None or not _serve_file(sink, msgspec.msgpack.decode(request, type=_Request), data):
             return
 
 
-def _send_answer(sink: BinaryIO, answer: _Answer) -> bool:
+def _serve_file(sink: BinaryIO, request: _Request, data: bytes) -> bool:
+    """Answer one request; an empty message before the answer says that parsing begins."""
+    with suppress(Exception):  # raised again, and answered, when the parser is used
+        extractor(request.file_type.extractor)
     try:
-        _send(sink, msgspec.msgpack.encode(answer))
+        _send(sink, b"")
+        _send(sink, msgspec.msgpack.encode(_answer(request, data)))
     except BrokenPipeError:
         return False
     return True
 
 
-def _answer(encoded: bytes, data: bytes) -> _Answer:
-    request = msgspec.msgpack.decode(encoded, type=_Request)
+def _answer(request: _Request, data: bytes) -> _Answer:
     try:
         return _parse(request, data)
     except MemoryError:

@@ -6,4 +6,4 @@ WHERE source_id = (SELECT id FROM sources WHERE key = $1)
 
 -- name: events
 SELECT {DocumentEvent} FROM catalog_history INDEXED BY idx_catalog_history_source
-WHERE source_id = $1 ORDER BY id
+WHERE source_id = $1 AND tenant_id = $2 ORDER BY id
