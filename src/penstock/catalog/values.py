@@ -251,7 +251,8 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxEntryKind(enum.StrEnum):
-    """``job``: look whether this job can end. ``leftover``: parts of a generation nobody sees any more."""
+    """Kind of an outbox entry. ``job``: check whether the job can end. ``leftover``: parts of a generation
+    that no search sees any more."""
 
     JOB = "job"
     LEFTOVER = "leftover"
@@ -291,7 +292,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody asked to have everything below ``root`` looked at, by these rules (the walk's own words)."""
+    """Request to compare everything below ``root`` with the catalog. ``rules``: the rules of the walk."""
 
     place: Place
     root: str
@@ -339,8 +340,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Touch(msgspec.Struct, frozen=True, gc=False):
-    """Size or time of a file changed, its content did not; or (``asked_at``) somebody asked for it again, and
-    all of it is as it was."""
+    """Change of a file's size or time without a change of content; or (``asked_at``) a repeated request for
+    an unchanged file."""
 
     source_id: str
     size: int

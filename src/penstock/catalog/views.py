@@ -174,7 +174,7 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> str | None:
-        """The first error. The reason why a later phase was not wanted is none."""
+        """First error of a phase. The reason for skipping a later phase is no error."""
         errors = (
             state.error
             for phase, state in self.phases.items()

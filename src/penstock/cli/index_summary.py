@@ -71,7 +71,7 @@ def code_text(reason: str) -> str:
 
 
 def counted(job: Job, failed_in_former_runs: int = 0) -> str:
-    """What a job did, in one line without the time."""
+    """Result of a job in one line, without the time."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
     if job.status == "failed" and not job.children_failed:

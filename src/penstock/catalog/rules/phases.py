@@ -55,12 +55,12 @@ class PhaseRule(NamedTuple):
 
     @property
     def document_status(self) -> str:
-        """The column of its status in the table of documents."""
+        """Column for the status of the phase in the table of documents."""
         return f"{self.phase}_status" if self.unit is Unit.PAGE else f"{self.phase}_index_status"
 
     @property
     def statistics(self) -> str:
-        """Its name in ``Snapshot.statistics``."""
+        """Name of the phase in ``Snapshot.statistics``."""
         return f"{self.phase}_{self.unit.value}s"
 
 

@@ -97,8 +97,8 @@ def write_part(
 
 
 def _interrupted(document: DocumentRow | None, so_far: Written) -> StoreResult:
-    """Somebody else has dropped it. Where the note says no more, the job's end is decided as for one that
-    waits for its document: it may have to begin again."""
+    """Result for a generation dropped by another writer. Without a reason in the note, the job ends like one
+    that waits for a document: it may have to begin again."""
     outcome = _DROPPED.get((document and document.note) or "", Outcome.BUILDING)
     return StoreResult(outcome=outcome, source_id=so_far.source_id, document_id=so_far.document_id)
 

@@ -294,9 +294,8 @@ class Statements(Protocol):
         """Reserve unique numbers."""
 
     def hold(self, name: str, *values: object) -> None:
-        """Until the end of the transaction nobody else changes these rows, where several can write at once.
-        What is read of them afterwards stays so. Held in this order: tasks, tenants, sources, documents,
-        pages."""
+        """Lock rows until the end of the transaction, where several writers are possible.
+        Lock order: tasks, tenants, sources, documents, pages."""
 
     def notify(self) -> None:
         """Notify waiting workers after the commit, where the store needs a signal."""
