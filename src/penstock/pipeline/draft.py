@@ -5,6 +5,8 @@ Small files are drafted in the worker process, large ones in the sandbox.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.catalog.rules.identity import text_hash
@@ -12,7 +14,7 @@ from penstock.catalog.values import Failure, NewChunk, NewPage
 from penstock.errors import NoText
 from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
-from penstock.pipeline.extract.protocol import ExtractedText, Page, Shape
+from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
 from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
@@ -27,6 +29,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     media_type: str
     title: str
     warnings: tuple[str, ...]
+    properties: Properties = Properties()
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def chunks(self) -> list[NewChunk]:
@@ -51,6 +55,8 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
         media_type=extracted.file_type.media_type,
         title=extracted.title or "",
         warnings=(*extracted.warnings, *_shortened_heading_warning(pages)),
+        properties=extracted.properties,
+        attachments=extracted.attachments,
     )
 
 
@@ -60,8 +66,8 @@ def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPag
     if page.needs_ocr and not page.text:
         return NewPage(number=page.number, failure=OCR_NEEDED)
     chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
-    with_lines = extracted.line_numbers
-    return NewPage(number=page.number, chunks=tuple(_new_chunk(chunk, with_lines) for chunk in chunks))
+    lines = page.positions or (range(1, page.text.count("\n") + 2) if extracted.line_numbers else None)
+    return NewPage(number=page.number, chunks=tuple(_new_chunk(chunk, lines) for chunk in chunks))
 
 
 def chunk_page(
@@ -80,14 +86,14 @@ def chunker(shape: Shape, language: str | None = None) -> Chunker:
     return ProseChunker(shape)
 
 
-def _new_chunk(chunk: Chunk, with_lines: bool) -> NewChunk:
+def _new_chunk(chunk: Chunk, lines: Sequence[int] | None) -> NewChunk:
     return NewChunk(
         text=chunk.text,
         text_hash=text_hash(chunk.text),
         start=chunk.start,
         end=chunk.end,
-        first_line=chunk.start_line if with_lines else None,
-        last_line=chunk.end_line if with_lines else None,
+        first_line=lines[chunk.start_line - 1] if lines else None,
+        last_line=lines[chunk.end_line - 1] if lines else None,
         heading_path=_HEADING_SEPARATOR.join(chunk.headings),
         symbols=" ".join(chunk.symbols),
     )

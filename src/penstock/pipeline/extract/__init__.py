@@ -7,5 +7,6 @@
 - ``charset``: from bytes to text that every store can keep
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
+- ``paged``: documents whose pages are read one at a time
 - ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
 """

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.paged import extract_pages
+from penstock.pipeline.extract.protocol import (
+    Attachment,
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    FileType,
+    Page,
+    PageImage,
+    Properties,
+    Shape,
+)
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -34,66 +41,66 @@ class PdfExtractor:
 
     name = "pdf"
     version = "1"
+    shape = Shape.PROSE
 
     def extract(
         self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
-        with _opened(content.data) as document:
-            count = len(document)
-            title = _title(document)
-        if count == 0:
+        return extract_pages(self, content, file_type, limits, pages)
+
+    def open(self, content: Content, limits: ExtractLimits) -> PdfPages:
+        return PdfPages(content.data, limits)
+
+
+class PdfPages:
+    """An open PDF."""
+
+    def __init__(self, data: bytes, limits: ExtractLimits) -> None:
+        self._data = data
+        self._document = _open(data)
+        self._read = 0
+        self.page_count = len(self._document)
+        self.title = _title(self._document)
+        self.properties = Properties()
+        self.warnings: tuple[str, ...] = ()
+        self.attachments: tuple[Attachment, ...] = ()
+        if self.page_count == 0:
+            self.close()
             raise DocumentDamaged("the PDF has no pages")
-        if count > limits.pages:
-            raise DocumentTooLarge(f"the PDF has {how_many(count, 'page')}; the limit is {limits.pages:,}")
-        wanted = (
-            range(1, count + 1) if pages is None else range(max(1, pages.start), min(count + 1, pages.stop))
-        )
-        found = _pages(content.data, wanted, limits, limits.batch_seconds if pages is not None else None)
-        if found and all(page.failure for page in found):
-            raise DocumentDamaged(f"no page of the PDF can be read: {found[0].failure}")
-        failed = [str(page.number) for page in found if page.failure]
-        return ExtractedText(
-            pages=tuple(found),
-            file_type=file_type,
-            shape=Shape.PROSE,
-            page_count=count,
-            title=title,
-            warnings=(f"pages that cannot be read: {', '.join(failed)}",) if failed else (),
-        )
+        if self.page_count > limits.pages:
+            self.close()
+            pages = how_many(self.page_count, "page")
+            raise DocumentTooLarge(f"the PDF has {pages}; the limit is {limits.pages:,}")
+
+    def page(self, number: int) -> Page:
+        if self._read >= _PAGES_AT_ONCE:
+            self._document.close()
+            self._document = _open(self._data)
+            self._read = 0
+        self._read += 1
+        return _page(self._document, number)
+
+    def image(self, number: int, dpi: int) -> PageImage:
+        page = self._document[number - 1]
+        try:
+            return PageImage(page.render(scale=dpi / 72, grayscale=True).to_numpy().squeeze(), dpi)
+        finally:
+            page.close()
+
+    def close(self) -> None:
+        self._document.close()
 
 
-@contextmanager
-def _opened(data: bytes) -> Iterator[PdfDocument]:
+def _open(data: bytes) -> PdfDocument:
     import pypdfium2
 
     try:
-        document = pypdfium2.PdfDocument(data)
+        return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         # pdfium keeps the code of an earlier failure, so the code alone may belong to another file.
         if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in data:
             raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
         raise DocumentDamaged("the PDF cannot be opened: it is damaged, or not a PDF") from error
-    try:
-        yield document
-    finally:
-        document.close()
-
-
-def _pages(data: bytes, wanted: range, limits: ExtractLimits, seconds: float | None) -> list[Page]:
-    """Read pages. ``seconds``: CPU time after which to stop, with the pages read so far."""
-    found: list[Page] = []
-    chars, until = 0, math.inf if seconds is None else time.process_time() + seconds
-    for first in range(0, len(wanted), _PAGES_AT_ONCE):
-        with _opened(data) as document:
-            for number in wanted[first : first + _PAGES_AT_ONCE]:
-                page = _page(document, number)
-                chars += len(page.text)
-                if chars > limits.text_chars:
-                    raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
-                found.append(page)
-                if time.process_time() > until:
-                    return found
-    return found
 
 
 def _page(document: PdfDocument, number: int) -> Page:

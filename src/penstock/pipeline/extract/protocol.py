@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Shape(enum.StrEnum):
@@ -31,6 +35,10 @@ class FileType(msgspec.Struct, frozen=True):
     media_type: str
     extractor: str
     language: str | None = None
+    page_unit: str = "page"
+    """What a page is called in hits: page, slide, sheet, chapter."""
+    position_unit: str = "line"
+    """What the positions of chunks count: line, paragraph, cell."""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -38,6 +46,13 @@ class Content(msgspec.Struct, frozen=True):
 
     name: str
     data: bytes
+
+
+class Recognition(msgspec.Struct, frozen=True):
+    """How the text of a page was recognized by OCR: the engine, and its mean confidence from 0 to 100."""
+
+    engine: str
+    confidence: float | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -49,6 +64,32 @@ class Page(msgspec.Struct, frozen=True):
     """The page shows something, but has no usable text layer."""
     failure: str | None = None
     """Reason why this page could not be read, although others could."""
+    recognition: Recognition | None = None
+    """Set if the text comes from OCR."""
+    positions: tuple[int, ...] | None = None
+    """For each line of the text its line, paragraph or cell in the source (``FileType.position_unit``)."""
+    warnings: tuple[str, ...] = ()
+    """Losses and guesses on this page, as messages for people."""
+
+
+class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts about a document, as far as the source states them. Dates are ISO 8601."""
+
+    author: str = ""
+    created: str = ""
+    modified: str = ""
+    language: str = ""
+    encoding: str = ""
+    """Encoding of the bytes, where it is not UTF-8."""
+    replaced: int = 0
+    """Number of characters that could not be decoded and were replaced."""
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """A file inside another: attached to a mail, embedded in a PDF, or member of an archive."""
+
+    name: str
+    data: bytes
 
 
 class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +105,9 @@ class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
     """True if line numbers of page 1 are line numbers of the file."""
     warnings: tuple[str, ...] = ()
     """Losses and guesses, as messages for people."""
+    properties: Properties = Properties()
+    attachments: tuple[Attachment, ...] = ()
+    """Files inside this one, which become documents of their own below it."""
 
     @property
     def needs_ocr(self) -> bool:
@@ -114,4 +158,41 @@ class Extractor(Protocol):
         A call for a range may stop after its first pages; see ``ExtractLimits.batch_seconds``. For a damaged
         file, raises an ``UnreadableDocument`` and no other error.
         """
+        ...
+
+
+class PageImage(msgspec.Struct, frozen=True):
+    """A page as a picture: bytes of gray (rows, columns) or RGB (rows, columns, 3)."""
+
+    pixels: NDArray[np.uint8]
+    dpi: int
+
+
+class PagedDocument(Protocol):
+    """An open document whose pages are read one at a time, each with its own limits."""
+
+    page_count: int
+    title: str | None
+    properties: Properties
+    warnings: tuple[str, ...]
+    attachments: tuple[Attachment, ...]
+
+    def page(self, number: int) -> Page:
+        """Read one page. An error of this page alone is its ``failure``."""
+        ...
+
+    def image(self, number: int, dpi: int) -> PageImage:
+        """Render one page for OCR."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PagedExtractor(Extractor, Protocol):
+    """Extractor of documents whose pages can be read apart."""
+
+    shape: Shape
+
+    def open(self, content: Content, limits: ExtractLimits) -> PagedDocument:
+        """Open a document. Raises an ``UnreadableDocument`` if it is damaged, encrypted or too large."""
         ...
