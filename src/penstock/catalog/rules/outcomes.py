@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
+import msgspec
+
 from penstock.catalog.values import Failure, FailureKind, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.retry import JOB_BACKOFF, Classification, delay
 
@@ -29,6 +31,11 @@ class TaskClaim(Protocol):
 def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
     """Complete the ocr of a page. ``page.chunks`` become the chunks of the page."""
     return _ended(task, TaskStatus.COMPLETED, page=page)
+
+
+def needs_ocr(task: TaskClaim) -> TaskOutcome:
+    """Give a page back that was looked at and is a picture: its text must be recognized."""
+    return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
 def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:

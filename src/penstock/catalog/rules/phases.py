@@ -125,12 +125,19 @@ TASKS_PER_TURN = 32
 """Documents of one priority take turns, this many tasks at a time."""
 
 
-def turns(first: int, given: int, head: int | None, count: int) -> tuple[int, list[int]]:
+RECOGNITIONS_PER_TURN = 4
+"""The same for pages whose text must be recognized, each of which takes about a second."""
+
+
+def turns(
+    first: int, given: int, head: int | None, count: int, size: int = TASKS_PER_TURN
+) -> tuple[int, list[int]]:
     """Turns for ``count`` more tasks of a document, and the document's new first turn.
 
-    ``given``: tasks that have theirs. ``head``: the smallest turn waiting. A document whose earlier tasks are
-    long done is moved up to the head: it neither waits for turns that passed nor overtakes.
+    ``given``: tasks that have theirs. ``size``: tasks of one turn. ``head``: the smallest turn waiting. A
+    document whose earlier tasks are long done is moved up to the head: it neither waits for turns that
+    passed nor overtakes.
     """
     if head is not None:
-        first = max(first, head - given // TASKS_PER_TURN)
-    return first, [first + (given + i) // TASKS_PER_TURN for i in range(count)]
+        first = max(first, head - given // size)
+    return first, [first + (given + i) // size for i in range(count)]
