@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.queue.protocol import Queue
@@ -239,7 +240,13 @@ class Assembly:
 
         chosen = self.settings
         limits = ExtractLimits.of(chosen.max_file_mb, chosen.file_memory_mb, chosen.file_time_s)
-        return Pipeline(open_embedder(chosen.embedder), limits=limits, memory=memory, isolated=isolated)
+        return Pipeline(
+            open_embedder(chosen.embedder),
+            limits=limits,
+            memory=memory,
+            isolated=isolated,
+            ocr=_ocr_setup(chosen),
+        )
 
     # The Redis contract.
 
@@ -264,6 +271,29 @@ class Assembly:
         for name in ("gateway", "producer", "queue", "catalog"):
             if name in self.__dict__:
                 self.__dict__[name].close()
+
+
+def _ocr_setup(settings: Settings) -> OcrSetup | None:
+    if not settings.ocr:
+        return None
+    from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
+
+    options = OcrOptions(
+        languages=settings.ocr_languages,
+        tessdata_dir=settings.ocr_tessdata_dir or "",
+        dpi=settings.ocr_dpi,
+        min_confidence=settings.ocr_min_confidence,
+    )
+    if settings.ocr_endpoint_url is None:
+        return OcrSetup(options)
+    endpoint = EndpointOptions(
+        url=settings.ocr_endpoint_url,
+        model=settings.ocr_endpoint_model,
+        key=settings.ocr_endpoint_key or "",
+        timeout_s=settings.ocr_endpoint_timeout_s,
+    )
+    return OcrSetup(options, endpoint)
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -17,8 +18,8 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
+from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.errors import PermanentFailure, ServiceUnavailable, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.budget import MemoryInUse
@@ -37,6 +38,8 @@ MAX_SLOW_PAGES = 3
 """Pages of a document that may exceed the time budget before the rest is given up."""
 TOO_SLOW = Failure("ERR_FILE_TIME", f"{MAX_SLOW_PAGES} pages of this document exceeded their time budget")
 WAIT_FOR_MEMORY_S = 0.2
+SERVICE_PAUSE = timedelta(seconds=10)
+"""Wait before a page is sent again to an endpoint that is down."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -126,6 +129,8 @@ class Phases:
             raise PermanentFailure(why, code=code)
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
+        if tasks[0].needs_ocr:
+            return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
         if self._slow_pages[file.source.document_id] >= MAX_SLOW_PAGES:
             return [outcomes.failed(task, TOO_SLOW) for task in tasks]
@@ -152,6 +157,17 @@ class Phases:
                 return [_failed(tasks[0], error)]
         # One page is at fault: read alone, each shows whether it is.
         return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
+
+    def _recognized(self, file: _OpenFile, task: Task) -> TaskOutcome:
+        """Recognize the text of one page. Its text layer, if there is one, is read with it."""
+        try:
+            page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
+        except ServiceUnavailable as down:
+            failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
+            return outcomes.postponed(task, failure, SERVICE_PAUSE)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _failed(task, error)
+        return _page_ended(task, page)
 
     # Vectors.
 
@@ -211,6 +227,7 @@ def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:
     for task in sorted(tasks, key=lambda task: (task.source.document_id, task.page_number)):
         last = runs[-1][-1] if runs else None
         follows = last is not None and last.page_number + 1 == task.page_number
+        follows = follows and last is not None and last.needs_ocr == task.needs_ocr
         if follows and last is not None and last.source.document_id == task.source.document_id:
             runs[-1].append(task)
         else:
@@ -223,6 +240,8 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
         return outcomes.failed(task, Failure("ERR_PARSE", f"the document has no page {task.page_number}"))
     if page.failure is not None:
         return outcomes.failed(task, page.failure)
+    if page.unread:
+        return outcomes.needs_ocr(task)
     return outcomes.completed_page(task, page)
 
 

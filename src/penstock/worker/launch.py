@@ -133,6 +133,7 @@ class Worker:
             else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
+            ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
         )

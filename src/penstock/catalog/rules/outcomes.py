@@ -97,6 +97,21 @@ def released(task: TaskClaim) -> TaskOutcome:
     )
 
 
+def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
+    """Try again after a while, without spending a retry: a service that the task needs is down."""
+    if task.max_retries == 0:
+        return failed(task, failure)
+    return _ended(
+        task,
+        TaskStatus.FAILED,
+        # A claim of a failed task adds one.
+        retry_count=max(task.retry_count - 1, 0),
+        retry_after=wait,
+        code=failure.code,
+        message=failure.message,
+    )
+
+
 def skipped(task: TaskClaim, reason: str) -> TaskOutcome:
     """Not wanted or not possible here."""
     return _ended(task, TaskStatus.SKIPPED, message=reason)

@@ -67,7 +67,7 @@ class PhaseRule(NamedTuple):
 PHASES = {
     rule.phase: rule
     for rule in (
-        # Pages are not split into pieces: a piece opens their file.
+        # Pages are not split into pieces: a piece opens their file. See also ``RECOGNITION_BATCH``.
         PhaseRule(Phase.OCR, Unit.PAGE, None, "", batch=32, piece=32),
         PhaseRule(Phase.VECTOR, Unit.CHUNK, Phase.OCR, "no embedder configured", batch=256, piece=8),
         PhaseRule(
@@ -125,6 +125,9 @@ TASKS_PER_TURN = 32
 """Documents of one priority take turns, this many tasks at a time."""
 
 
+RECOGNITION_BATCH = 1
+"""Pages claimed at once to be recognized: a page takes so long that the claim costs nothing in comparison,
+and a worker that dies loses only the page in hand."""
 RECOGNITIONS_PER_TURN = 4
 """The same for pages whose text must be recognized, each of which takes about a second."""
 

@@ -13,9 +13,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import TracebackType
-from typing import IO, BinaryIO, TypeVar
+from typing import IO, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -28,7 +28,17 @@ from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract, extractor
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
+from penstock.pipeline.extract.protocol import (
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    FileType,
+    PagedExtractor,
+    PageImage,
+)
+from penstock.pipeline.ocr.factory import open_engine
+from penstock.pipeline.ocr.pages import recognize_pages
+from penstock.pipeline.ocr.protocol import OcrOptions
 
 FILES_PER_CHILD = 500
 """Files after which the child is replaced, to bound memory that parsers leak."""
@@ -37,6 +47,8 @@ SLOWEST = 10
 START_S = 120.0
 """Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
 
+OCR_SECONDS = 60.0
+"""CPU time to recognize a page, besides that to read it."""
 OWN_BYTES = 32 << 20
 """Memory of the child before it reads a file."""
 
@@ -59,11 +71,17 @@ class _Request(msgspec.Struct, array_like=True):
     memory_bytes: int
     sizes: ChunkSizes | None = None
     """Chunk sizes, if the file is to be cut into chunks as well."""
+    ocr: OcrOptions | None = None
+    """How pages without a usable text layer are recognized; None: they are not."""
+    image_dpi: int = 0
+    """Resolution at which the first page is drawn, and nothing else done; 0: read the text."""
 
 
 class _Answer(msgspec.Struct, array_like=True):
     extracted: ExtractedText | None = None
     draft: Draft | None = None
+    image: tuple[tuple[int, ...], bytes] | None = None
+    """Shape and bytes of a drawn page."""
     error: str = ""
     """Name of a class in ``penstock.errors``, or of another exception."""
     message: str = ""
@@ -79,18 +97,43 @@ class Sandbox:
         self._child: _SandboxProcess | None = None
 
     def extract(
-        self, content: Content, *, pages: range | None = None, memory_bytes: int | None = None
+        self,
+        content: Content,
+        *,
+        pages: range | None = None,
+        memory_bytes: int | None = None,
+        ocr: OcrOptions | None = None,
     ) -> ExtractedText:
-        """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit."""
+        """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit.
+
+        ``ocr``: pages without a usable text layer are recognized.
+        """
         limits = self._limits
         check_size(content, limits)
         file_type = file_types.detect(content.name, content.data[:SNIFFED])
         if file_type.extractor not in SANDBOXED:
             return extract(content, limits, pages=pages)
         memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
-        answer = self._answer(_request(content, file_type, limits, pages, memory), content.data)
+        request = _request(content, file_type, limits, pages, memory)
+        if ocr is not None:
+            request.ocr = ocr
+            request.seconds += OCR_SECONDS
+        answer = self._answer(request, content.data)
         assert answer.extracted is not None
         return answer.extracted
+
+    def image(self, content: Content, page: int, dpi: int, *, memory_bytes: int) -> PageImage:
+        """Draw a page of a document."""
+        import numpy as np
+
+        file_type = file_types.detect(content.name, content.data[:SNIFFED])
+        pages = range(page, page + 1)
+        request = _request(content, file_type, self._limits, pages, memory_bytes)
+        request.image_dpi = dpi
+        answer = self._answer(request, content.data)
+        assert answer.image is not None
+        shape, data = answer.image
+        return PageImage(np.frombuffer(data, np.uint8).reshape(shape), dpi)
 
     def draft(
         self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, memory_bytes: int
@@ -320,10 +363,19 @@ def _answer(request: _Request, data: bytes) -> _Answer:
 
 def _parse(request: _Request, data: bytes) -> _Answer:
     parser = extractor(request.file_type.extractor)
+    content = Content(request.name, data)
     budget.reset_peak()
     _limit(request.seconds, request.memory_bytes)
     pages = range(*request.pages) if request.pages is not None else None
-    extracted = parser.extract(Content(request.name, data), request.file_type, request.limits, pages)
+    if request.image_dpi and pages is not None:
+        with closing(cast("PagedExtractor", parser).open(content, request.limits)) as document:
+            pixels = document.image(pages.start, request.image_dpi).pixels
+        return _Answer(image=(pixels.shape, pixels.tobytes()))
+    extracted = parser.extract(content, request.file_type, request.limits, pages)
+    if request.ocr is not None and extracted.needs_ocr:
+        engine = open_engine(request.ocr)
+        paged = cast("PagedExtractor", parser)
+        extracted = recognize_pages(extracted, paged, content, request.limits, engine, request.ocr.dpi)
     if request.sizes is None:
         return _Answer(extracted)
     return _Answer(draft=build_draft(extracted, request.sizes, complete=pages is None))
