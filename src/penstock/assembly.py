@@ -194,13 +194,14 @@ class Assembly:
         ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
         process's share of the memory for parsing files.
         """
+        from penstock.handlers.page_files import PageFiles
         from penstock.handlers.phases import Phases
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        return DocumentTools(catalog, Phases(catalog, pipeline))
+        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir)))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from penstock.catalog.values import TaskStatus
 from penstock.catalog.views import PageState
 from penstock.job import Status
 from tests.documents.conftest import IndexedFolder
+from tests.documents.killed_worker import KILLED_AFTER, recognitions, served
 from tests.pipeline.sample_documents import pdf
 from tests.pipeline.scanned_documents import mixed, picture, scan
 
@@ -117,3 +120,26 @@ def test_other_ocr_settings_read_pictures_again_and_nothing_else(docs: IndexedFo
 
     after = [docs.app.documents.source(str(path)).published_id for path in paths]
     assert [True, False] == [old != new for old, new in zip(before, after, strict=True)]
+
+
+@on_sqlite
+def test_a_kill_in_the_middle_of_a_scan_costs_the_page_in_hand(docs: IndexedFolder):
+    count = 12
+    path = docs.put("long.pdf", scan(*(picture(f"Page {number}", size=(200, 90)) for number in range(count))))
+    settings = docs.app.settings
+    receipt = docs.app.index(path)
+
+    assert -signal.SIGKILL == served(settings, receipt.job_id, "recognized, not settled")
+    source = docs.app.documents.source(str(path))
+    assert source.building_id is not None
+    progress = docs.app.documents.progress(source.building_id)
+    assert progress is not None
+    # Progress is seen meanwhile: all pages but the one in hand are done.
+    assert (KILLED_AFTER - 1, count) == (progress.ocr_completed_pages, progress.total_pages)
+    assert 0 == served(settings, receipt.job_id, "recognitions counted")
+
+    read = Counter(recognitions(settings.state_dir))
+    assert set(range(1, count + 1)) == set(read)
+    assert 1 == read.total() - count
+    assert Status.DONE is docs.app.job(receipt.job_id).status
+    assert count == len(pages(docs, path))

@@ -22,6 +22,7 @@ from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, 
 from penstock.errors import PermanentFailure, ServiceUnavailable, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
+from penstock.handlers.page_files import PageFiles
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
@@ -58,8 +59,9 @@ class _OpenFile(NamedTuple):
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
         self._catalog = catalog
+        self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._open_file: _OpenFile | None = None
         self._slow_pages = Counter[int]()
@@ -162,6 +164,8 @@ class Phases:
         """Recognize the text of one page. Its text layer, if there is one, is read with it."""
         try:
             page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
+            if page is not None:
+                page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
         except ServiceUnavailable as down:
             failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
             return outcomes.postponed(task, failure, SERVICE_PAUSE)

@@ -18,7 +18,6 @@ from penstock.pipeline.extract.factory import is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
-from penstock.pipeline.ocr.factory import open_endpoint
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 
 OCR_BYTES = 256 << 20
@@ -87,6 +86,7 @@ class Pipeline:
                     "ocr": wanted.ocr,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
+                    "languages": self._ocr.languages if self._ocr is not None else (),
                 }
             )
             self._failure_fingerprints[wanted.ocr] = found
@@ -124,6 +124,8 @@ class Pipeline:
         """
         if self._ocr is None:
             return NewPage(number=page, failure=OCR_NEEDED)
+        from penstock.pipeline.ocr.factory import open_endpoint
+
         options, endpoint = self._ocr
         pages, memory = range(page, page + 1), OCR_BYTES + 2 * len(content.data)
         extracted = self._sandbox.extract(

@@ -130,6 +130,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Phase, ...] = ()
     ocr_workers: int = 1
     """Children that recognize text in pictures at the same time."""
+    pages_dir: str | None = None
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
 

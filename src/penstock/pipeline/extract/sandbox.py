@@ -36,8 +36,6 @@ from penstock.pipeline.extract.protocol import (
     PagedExtractor,
     PageImage,
 )
-from penstock.pipeline.ocr.factory import open_engine
-from penstock.pipeline.ocr.pages import recognize_pages
 from penstock.pipeline.ocr.protocol import OcrOptions
 
 FILES_PER_CHILD = 500
@@ -373,6 +371,9 @@ def _parse(request: _Request, data: bytes) -> _Answer:
         return _Answer(image=(pixels.shape, pixels.tobytes()))
     extracted = parser.extract(content, request.file_type, request.limits, pages)
     if request.ocr is not None and extracted.needs_ocr:
+        from penstock.pipeline.ocr.factory import open_engine
+        from penstock.pipeline.ocr.pages import recognize_pages
+
         engine = open_engine(request.ocr)
         paged = cast("PagedExtractor", parser)
         extracted = recognize_pages(extracted, paged, content, request.limits, engine, request.ocr.dpi)

@@ -36,13 +36,20 @@ class OcrSetup(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """Fingerprint of everything that may change the recognized text. Holds no secret."""
-        endpoint = self.endpoint
+        from penstock.pipeline.ocr.factory import engine_versions
+
+        if self.endpoint is not None:
+            return fingerprint({"model": self.endpoint.model, "dpi": self.options.dpi})
         return fingerprint(
-            {
-                "options": msgspec.structs.asdict(self.options),
-                "endpoint": None if endpoint is None else [endpoint.url, endpoint.model],
-            }
+            {"options": msgspec.structs.asdict(self.options), "versions": engine_versions()},
         )
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Installed languages: pages that failed for want of one are read once it is there."""
+        from penstock.pipeline.ocr import models
+
+        return models.installed(self.options.tessdata_dir)
 
 
 def recognize_pages(
