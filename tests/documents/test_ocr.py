@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from penstock import Penstock, config
-from penstock.catalog.values import TaskStatus
+from penstock.catalog.values import Phase, TaskStatus
 from penstock.catalog.views import PageState
+from penstock.errors import UnknownDocument
 from penstock.job import Status
+from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.shared_state import SharedState
 from tests.documents.conftest import IndexedFolder
-from tests.documents.killed_worker import KILLED_AFTER, recognitions, served
+from tests.documents.killed_worker import KILLED_AFTER, recognitions, recognizers, served
 from tests.pipeline.sample_documents import pdf
 from tests.pipeline.scanned_documents import mixed, picture, scan
 
@@ -143,3 +147,89 @@ def test_a_kill_in_the_middle_of_a_scan_costs_the_page_in_hand(docs: IndexedFold
     assert 1 == read.total() - count
     assert Status.DONE is docs.app.job(receipt.job_id).status
     assert count == len(pages(docs, path))
+
+
+@on_sqlite
+def test_only_the_share_of_the_processes_recognizes(docs: IndexedFolder):
+    path = docs.put("long.pdf", scan(*(picture(f"Page {number}", size=(200, 90)) for number in range(8))))
+    settings = config.load({}, **config.portable_values(docs.app.settings) | {"ocr_workers": 1})
+    receipt = docs.app.index(path)
+
+    assert 0 == served(settings, receipt.job_id, "recognitions counted", processes=3)
+
+    assert 8 == len(recognitions(settings.state_dir))
+    assert 1 == len(set(recognizers(settings.state_dir)))
+
+
+@on_sqlite
+def test_a_process_without_the_share_leaves_pictures_to_others(docs: IndexedFolder, tmp_path: Path):
+    docs.put("mixed.pdf", mixed(["A page with a layer", picture(MILL)]))
+    docs.app.index(docs.folder / "mixed.pdf")
+    state = SharedState.create(tmp_path / "w1.state")
+    with docs.manual_worker(ocr=True) as worker:
+        worker.run_jobs()
+        tools = DocumentTools(worker.catalog, worker.phases)
+        lanes = Lanes(tools, docs.app.queue, state, "w1", tuple(Phase), recognizes=False)
+        assert not lanes.run_piece(lambda _: nullcontext())
+        with worker.catalog.snapshot() as snapshot:
+            assert 1 == snapshot.open_tasks(Phase.OCR)
+        lanes = Lanes(tools, docs.app.queue, state, "w2", tuple(Phase))
+        assert lanes.run_piece(lambda _: nullcontext())
+    state.close(remove=True)
+    assert [("mixed.pdf", 2)] == hits(docs, "river")
+
+
+@on_sqlite
+def test_pages_are_shown_exported_and_kept_as_files_until_their_document_is_gone(
+    docs: IndexedFolder, tmp_path: Path
+):
+    kept = tmp_path / "kept"
+    settings = config.load({}, **config.portable_values(docs.app.settings) | {"pages_dir": str(kept)})
+    path = docs.put("deep/mixed.pdf", mixed(["A page with a layer", picture(MILL)]))
+    docs.put("note.md", "# Mill\n\n" + "\n\n".join(f"Paragraph {number} of it." * 30 for number in range(9)))
+    with Penstock(settings=settings) as app:
+        folder = IndexedFolder(app, docs.folder)
+        folder.index()
+        page = app.documents.page(str(path), 2)
+        assert (MILL, "tesseract", True) == (page.text, page.engine, page.exact)
+        assert page.confidence is not None
+        assert page.page_file_path is not None
+        assert f"{MILL}\n" == Path(page.page_file_path).read_text()
+        assert kept in Path(page.page_file_path).parents
+        assert page.page_file_path.endswith("2_nohf.md")
+        layer = app.documents.page(str(path), 1)
+        assert ("A page with a layer", None, None) == (layer.text, layer.engine, layer.page_file_path)
+        with pytest.raises(UnknownDocument, match="no page 3: it has 2 pages"):
+            app.documents.page(str(path), 3)
+
+        done = app.documents.export(tmp_path / "out")
+        assert (2, 3, 0) == (done.documents, done.pages, done.unread)
+        assert f"{MILL}\n" == (tmp_path / "out/deep/mixed.pdf/0002.md").read_text()
+        assert (docs.folder / "note.md").read_text() == (tmp_path / "out/note.md/0001.md").read_text().strip()
+
+        path.unlink()
+        folder.index()
+    assert [] == list(kept.iterdir())
+
+
+@on_sqlite
+def test_a_page_whose_file_cannot_be_written_is_indexed_with_a_warning(docs: IndexedFolder, tmp_path: Path):
+    (tmp_path / "taken").write_text("a file, not a directory")
+    settings = config.load(
+        {}, **config.portable_values(docs.app.settings) | {"pages_dir": str(tmp_path / "taken")}
+    )
+    path = docs.put("scan.pdf", scan(MILL))
+    with Penstock(settings=settings) as app:
+        IndexedFolder(app, docs.folder).index()
+        page = app.documents.page(str(path), 1)
+    assert (MILL, None) == (page.text, page.page_file_path)
+    assert ["its Markdown could not be written below"] == [warning[:39] for warning in page.warnings]
+
+
+@on_sqlite
+def test_recognized_pages_are_told(docs: IndexedFolder):
+    path = docs.put("scan.pdf", scan(MILL))
+    job = docs.index()
+    cause = docs.app.documents.why(path).cause
+    assert cause.startswith("1 chunk of 1 page; text of 1 page recognized, mean confidence 9")
+    assert 1 == docs.app.documents.recognized(job).pages

@@ -244,6 +244,15 @@ class PublishedCount(msgspec.Struct, frozen=True):
     chunks: int
 
 
+class RecognizedPages(msgspec.Struct, frozen=True):
+    """Pages in search whose text was recognized, their mean confidence (0 to 100; None: unknown), and how
+    many of them have a low one."""
+
+    pages: int
+    confidence: float | None = None
+    low: int = 0
+
+
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of a search. ``path``: a glob as in SQLite and fnmatch, ``*`` crosses slashes.
     ``tag``: itself and all below it."""

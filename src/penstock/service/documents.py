@@ -13,7 +13,15 @@ import msgspec
 from penstock import items
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Phase, Place
-from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
+from penstock.catalog.views import (
+    Document,
+    Filters,
+    PageState,
+    Progress,
+    RecognizedPages,
+    Source,
+    TenantCount,
+)
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
@@ -25,7 +33,7 @@ from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
-from penstock.service.reasons import Reason
+from penstock.service.reasons import LOW_CONFIDENCE, Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
 from penstock.vocabulary import how_many
@@ -343,6 +351,15 @@ class Documents:
                 found = self.sources(path=path, after=found[-1].source_id, limit=BATCH, **where)
 
         return export_pages(self.catalog, chosen(), Path(directory))
+
+    def recognized(self, job: Job) -> RecognizedPages:
+        """Count the pages recognized since a job was submitted, at or below its path."""
+        path = _path_of(job)
+        if path is None:
+            return RecognizedPages(0)
+        with self.catalog.snapshot() as snapshot:
+            place = Place(job.tenant_id, job.collection, job.branch)
+            return snapshot.recognized(place, path, job.created_at, LOW_CONFIDENCE)
 
     def progress(self, document_id: int) -> Progress | None:
         """Progress of a generation under construction."""
