@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
+from penstock.catalog.factory import open_catalog
 from penstock.catalog.values import Phase, TaskStatus
 from penstock.catalog.views import PageState
+from penstock.cli.job_progress import JobProgress
+from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
 from penstock.job import Status
 from penstock.worker.lanes import DocumentTools, Lanes
@@ -63,9 +66,9 @@ def test_text_pages_of_a_mixed_document_are_stored_at_once_and_each_page_once(do
         source = docs.app.documents.source(str(path))
         assert source.building_id is not None
         before = docs.app.documents.pages(source.building_id)
-        assert ["completed", "pending", "completed"] == [page.phases["ocr"].status for page in before]
+        assert ["completed", "pending", "completed"] == [page.phases[Phase.OCR].status for page in before]
         document = docs.app.documents.generations(source.source_id)[0]
-        assert TaskStatus.PENDING is document.phases["ocr"].status
+        assert TaskStatus.PENDING is document.phases[Phase.OCR].status
         worker.drain()
 
     assert [("mixed.pdf", 2)] == hits(docs, "river")
@@ -233,3 +236,17 @@ def test_recognized_pages_are_told(docs: IndexedFolder):
     cause = docs.app.documents.why(path).cause
     assert cause.startswith("1 chunk of 1 page; text of 1 page recognized, mean confidence 9")
     assert 1 == docs.app.documents.recognized(job).pages
+
+
+@on_sqlite
+def test_the_progress_of_a_scan_counts_its_pages(docs: IndexedFolder):
+    path = docs.put("scan.pdf", mixed(["A page with a layer", picture(MILL), picture(PENSTOCK)]))
+    receipt = docs.app.index(path)
+    pages_read = PageProgress(lambda: open_catalog(docs.app.settings))
+    follower = JobProgress(docs.app, receipt.job_id, page_progress=pages_read)
+    with docs.manual_worker(ocr=True) as worker:
+        worker.run_jobs()
+        seen = follower.sample()
+        assert ("1 of 3 pages", 1 / 3) == (seen.message, seen.share)
+        worker.drain()
+    follower.close()
