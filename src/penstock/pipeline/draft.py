@@ -46,9 +46,9 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
 
     Raises ``NoText`` if a complete document shows something, but has no text.
     """
-    if complete and not extracted.blank and not any(page.text for page in extracted.pages):
-        raise _no_text_error(extracted)
     pages = tuple(_new_page(page, extracted, sizes) for page in extracted.pages)
+    if complete:
+        refuse_textless(pages)
     return Draft(
         pages=pages,
         page_count=extracted.page_count,
@@ -62,7 +62,7 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
 
 def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
     if page.failure is not None:
-        return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
+        return NewPage(number=page.number, failure=Failure(page.failure_code, page.failure))
     if page.needs_ocr and not page.text:
         return NewPage(number=page.number, failure=OCR_NEEDED)
     chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
@@ -107,8 +107,13 @@ def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _no_text_error(extracted: ExtractedText) -> NoText:
-    failures = [page.failure for page in extracted.pages if page.failure]
-    if failures:
-        return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")
-    return NoText(f"no text on any of {how_many(len(extracted.pages), 'page')}: OCR needed")
+def refuse_textless(pages: Sequence[NewPage]) -> None:
+    """Raise ``NoText`` if a document shows something, but none of its pages has text."""
+    failures = [page.failure for page in pages if page.failure is not None]
+    if not failures or any(page.chunks for page in pages):
+        return
+    count = how_many(len(pages), "page")
+    unread = [failure.message for failure in failures if failure != OCR_NEEDED]
+    if unread:
+        raise NoText(f"none of {count} could be read: {unread[0]}")
+    raise NoText(f"no text on any of {count}: OCR needed")
