@@ -19,7 +19,7 @@ from penstock.errors import (
     TimeBudgetExceeded,
     TransientFailure,
 )
-from penstock.interpreter import KEPT_VARIABLES
+from penstock.interpreter import KEPT_VARIABLES, ONE_THREAD
 from penstock.pipeline.extract import sandbox as sandbox_module
 from penstock.pipeline.extract import sandbox_process
 from penstock.pipeline.extract.factory import extract
@@ -199,4 +199,4 @@ def test_the_child_gets_no_passwords_from_the_environment(monkeypatch: pytest.Mo
     assert b"hunter2" not in environment
     names = {variable.partition(b"=")[0].decode() for variable in environment.split(b"\0") if variable}
     assert {"LC_TIME", "PATH"} <= names
-    assert names <= {*KEPT_VARIABLES} | {name for name in names if name.startswith("LC_")}
+    assert names <= {*KEPT_VARIABLES, *ONE_THREAD} | {name for name in names if name.startswith("LC_")}

@@ -48,15 +48,11 @@ OWN_BYTES = 32 << 20
 """Least memory of a child before it reads a file."""
 
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
-_ONE_THREAD = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def serve() -> None:
     """Main loop of the zygote: orders from the socket at stdin, until the sandbox is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Libraries that start threads when they are loaded would make a fork unsafe.
-    for name in _ONE_THREAD:
-        os.putenv(name, "1")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=os.dup(0)) as control:
         os.dup2(2, 0)
