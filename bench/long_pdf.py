@@ -1,4 +1,4 @@
-"""A very long PDF beside small files: memory of the processes, progress, and when the small files are done."""
+"""A very long PDF beside small files: memory of the processes, progress, and the delay of the small files."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -16,10 +17,11 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, UnsupportedType
+from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.errors import PermanentFailure, ServiceUnavailable, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
+from penstock.handlers.page_files import PageFiles
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
@@ -33,6 +35,8 @@ RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
 WAIT_FOR_MEMORY_S = 0.2
+SERVICE_PAUSE = timedelta(seconds=10)
+"""Wait before a page is sent again to an endpoint that is down."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -51,8 +55,9 @@ class _OpenFile(NamedTuple):
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
         self._catalog = catalog
+        self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._open_file: _OpenFile | None = None
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
@@ -121,6 +126,8 @@ class Phases:
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
         """Read pages together. One that cannot be read is a failure in the draft; see ``Sandbox``."""
+        if tasks[0].needs_ocr:
+            return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
         try:
             draft = self._pipeline.draft(
@@ -140,6 +147,19 @@ class Phases:
             else _page_ended(task, pages.get(task.page_number))
             for task in tasks
         ]
+
+    def _recognized(self, file: _OpenFile, task: Task) -> TaskOutcome:
+        """Recognize the text of one page. Its text layer, if there is one, is read with it."""
+        try:
+            page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
+            if page is not None:
+                page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
+        except ServiceUnavailable as down:
+            failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
+            return outcomes.postponed(task, failure, SERVICE_PAUSE)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _failed(task, error)
+        return _page_ended(task, page)
 
     # Vectors.
 
@@ -199,6 +219,7 @@ def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:
     for task in sorted(tasks, key=lambda task: (task.source.document_id, task.page_number)):
         last = runs[-1][-1] if runs else None
         follows = last is not None and last.page_number + 1 == task.page_number
+        follows = follows and last is not None and last.needs_ocr == task.needs_ocr
         if follows and last is not None and last.source.document_id == task.source.document_id:
             runs[-1].append(task)
         else:
@@ -211,6 +232,8 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
         return outcomes.failed(task, Failure("ERR_PARSE", f"the document has no page {task.page_number}"))
     if page.failure is not None:
         return outcomes.failed(task, page.failure)
+    if page.unread:
+        return outcomes.needs_ocr(task)
     return outcomes.completed_page(task, page)
 
 

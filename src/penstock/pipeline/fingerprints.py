@@ -19,20 +19,25 @@ def fingerprint(parts: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical).hexdigest()[:16]
 
 
-def fingerprints(sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None) -> Fingerprints:
+def fingerprints(
+    sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None, ocr: str | None = None
+) -> Fingerprints:
     """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
-    concerns only its own documents.
+    concerns only its own documents. ``ocr``: fingerprint of how pictures are read, for extractors of files
+    that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
     from penstock.pipeline.extract.factory import EXTRACTORS, extractor
 
     names = EXTRACTORS if extractor_name is None else (extractor_name,)
-    text_fingerprint = fingerprint(
-        {"extract": {name: extractor(name).version for name in names}, "chunk": boundaries.VERSION}
-    )
+    parts: dict[str, object] = {
+        "extract": {name: extractor(name).version for name in names},
+        "chunk": boundaries.VERSION,
+    }
+    text_fingerprint = fingerprint(parts if ocr is None else parts | {"ocr": ocr})
     return Fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
         ocr=f"{text_fingerprint}:{sizes.size}:{sizes.overlap}",

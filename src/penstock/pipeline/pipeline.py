@@ -7,11 +7,11 @@ from importlib.util import find_spec
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints
+from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import Draft, build_draft
+from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
@@ -19,7 +19,12 @@ from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
+from penstock.pipeline.ocr.pages import OcrSetup, combined
 
+OCR_BYTES = 256 << 20
+"""Memory to recognize the text of a page, besides that for its file."""
+PICTURES = frozenset(["pdf", "image"])
+"""Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("kreuzberg",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
@@ -34,10 +39,15 @@ class Pipeline:
         limits: ExtractLimits | None = None,
         memory: MemoryShare | None = None,
         isolated: bool = False,
+        ocr: OcrSetup | None = None,
     ) -> None:
-        """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash."""
+        """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
+
+        ``ocr``: how pictures are read; None: OCR is switched off.
+        """
         self.embedder = embedder
         self._isolated = isolated
+        self._ocr = ocr
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
@@ -55,9 +65,18 @@ class Pipeline:
         file_type = file_types.by_name(name) or file_types.TEXT
         found = self._fingerprints.get((file_type.extractor, sizes))
         if found is None:
-            found = fingerprints(sizes, self.embedder, extractor_name=file_type.extractor)
+            found = fingerprints(
+                sizes,
+                self.embedder,
+                extractor_name=file_type.extractor,
+                ocr=self._ocr_fingerprint if file_type.extractor in PICTURES else None,
+            )
             self._fingerprints[file_type.extractor, sizes] = found
         return found
+
+    @property
+    def _ocr_fingerprint(self) -> str:
+        return self._ocr.fingerprint if self._ocr is not None else "off"
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
@@ -68,6 +87,7 @@ class Pipeline:
                     "ocr": wanted.ocr,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
+                    "languages": self._ocr.languages if self._ocr is not None else (),
                 }
             )
             self._failure_fingerprints[wanted.ocr] = found
@@ -81,6 +101,9 @@ class Pipeline:
         """
         limits, size = self.limits, len(content.data)
         complete = pages is None
+
+        def finished(draft: Draft) -> Draft:
+            return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
 
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data[:SNIFFED])
@@ -96,8 +119,29 @@ class Pipeline:
 
         work = Work(in_process, in_sandbox)
         if self._isolated and not is_plain(content):
-            return self._limiter.run_isolated(work)
-        return self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+            return finished(self._limiter.run_isolated(work))
+        return finished(self._limiter.run(limits.seconds_for(size), size if complete else 0, work))
+
+    def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
+        """Recognize the text of one page and cut it into chunks; None if there is no such page.
+
+        Raises an ``UnreadableDocument`` as ``draft`` does, and other errors while an endpoint is unavailable.
+        """
+        if self._ocr is None:
+            return NewPage(number=page, failure=OCR_NEEDED)
+        from penstock.pipeline.ocr.factory import open_endpoint
+
+        options, endpoint = self._ocr
+        pages, memory = range(page, page + 1), OCR_BYTES + 2 * len(content.data)
+        extracted = self._sandbox.extract(
+            content, pages=pages, memory_bytes=memory, ocr=options if endpoint is None else None
+        )
+        if endpoint is not None and extracted.needs_ocr:
+            image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory)
+            found = open_endpoint(endpoint).recognize(image)
+            read = [combined(each, found) for each in extracted.pages]
+            extracted = msgspec.structs.replace(extracted, pages=tuple(read))
+        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)

@@ -4,6 +4,7 @@
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``job_reports``: files done, failed and left out by a job, its chunks and current file

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 _NO_NEW_PRIVILEGES = 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_READ_FILE, _READ_DIRECTORY = 1 << 2, 1 << 3
+_WRITE_FILE, _READ_FILE, _READ_DIRECTORY, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Number of file rights by version of Landlock."""
 
@@ -167,19 +167,22 @@ def _deny_files(version: int, readable: Iterable[str]) -> bool:
         return False
     try:
         for path in readable:
-            _allow_reading(ruleset, path)
+            _allow(ruleset, path, _READ_FILE | _READ_DIRECTORY)
+        # Libraries write messages to nowhere.
+        _allow(ruleset, os.devnull, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & rights)
         return _syscall(_RESTRICT_SELF, ruleset, 0) == 0
     finally:
         os.close(ruleset)
 
 
-def _allow_reading(ruleset: int, path: str) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        rights = _READ_FILE | _READ_DIRECTORY if stat.S_ISDIR(os.fstat(place).st_mode) else _READ_FILE
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= ~_READ_DIRECTORY
         _syscall(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, place), 0)
     finally:
         os.close(place)

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock import errors
 from penstock.catalog.values import Failure, NewPage
-from penstock.errors import ParserFailed, TransientFailure, UnreadableDocument
+from penstock.errors import DocumentDamaged, ParserFailed, TransientFailure, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
@@ -25,15 +25,24 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract
 from penstock.pipeline.extract.paged import failure_warnings, refuse_unreadable, with_pages
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page
-from penstock.pipeline.extract.sandbox_messages import Opened, PageRead, Refusal, Request, Whole
+from penstock.pipeline.extract.protocol import (
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    Page,
+    PageImage,
+)
+from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, Refusal, Request, Whole
 from penstock.pipeline.extract.sandbox_process import Child, ChildDied, TooLarge, TooSlow, Zygote, ZygoteDied
+from penstock.pipeline.ocr.protocol import OcrOptions
 from penstock.vocabulary import how_many
 
 FILES_PER_CHILD = 500
 """Files after which the child is replaced, to bound memory that parsers leak."""
 MAX_DEATHS = 3
 """Pages of a document that may end their child before the rest is given up."""
+OCR_SECONDS = 60.0
+"""CPU time to recognize a page, besides that to read it."""
 _MAX_REMEMBERED = 100
 
 
@@ -49,20 +58,34 @@ class Sandbox:
         """Documents with pages that ended their child, by the hash of their bytes."""
 
     def extract(
-        self, content: Content, *, pages: range | None = None, memory_bytes: int | None = None
+        self,
+        content: Content,
+        *,
+        pages: range | None = None,
+        memory_bytes: int | None = None,
+        ocr: OcrOptions | None = None,
     ) -> ExtractedText:
         """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit.
 
         With ``memory_bytes``, a page that exceeds them fails the call, which can be repeated with more.
+        ``ocr``: pages without a usable text layer are recognized.
         """
-        limits = self._limits
-        check_size(content, limits)
-        file_type = file_types.detect(content.name, content.data[:SNIFFED])
-        if file_type.extractor not in SANDBOXED:
-            return extract(content, limits, pages=pages)
-        call = _Call(content, file_type, limits, pages, memory_bytes)
+        request = self._request(content, pages, memory_bytes)
+        if request.file_type.extractor not in SANDBOXED:
+            return extract(content, self._limits, pages=pages)
+        call = _Call(request, content.data, last_attempt=memory_bytes is None)
+        if ocr is not None:
+            call.use_ocr(ocr)
         self._run(call)
         return call.extracted()
+
+    def image(self, content: Content, page: int, dpi: int, *, memory_bytes: int) -> PageImage:
+        """Draw a page of a document. Raises ParserFailed as ``extract`` does."""
+        request = self._request(content, range(page, page + 1), memory_bytes)
+        request.image_dpi = dpi
+        call = _Call(request, content.data, last_attempt=False)
+        self._run(call)
+        return call.image()
 
     def draft(
         self,
@@ -77,9 +100,9 @@ class Sandbox:
 
         Otherwise a page that exceeds ``memory_bytes`` fails the call, which can be repeated with more.
         """
-        check_size(content, self._limits)
-        file_type = file_types.detect(content.name, content.data[:SNIFFED])
-        call = _Call(content, file_type, self._limits, pages, memory_bytes, sizes, last_attempt=last_attempt)
+        request = self._request(content, pages, memory_bytes)
+        request.sizes = sizes
+        call = _Call(request, content.data, last_attempt=last_attempt)
         try:
             self._run(call)
         finally:
@@ -87,6 +110,20 @@ class Sandbox:
                 # Memory that this file left in the child is needed for the next large file.
                 self._end_child()
         return call.draft()
+
+    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> Request:
+        limits = self._limits
+        check_size(content, limits)
+        return Request(
+            name=content.name,
+            file_type=file_types.detect(content.name, content.data[:SNIFFED]),
+            limits=limits,
+            pages=(pages.start, pages.stop) if pages is not None else None,
+            batch_seconds=limits.batch_seconds if pages is not None else None,
+            seconds=limits.seconds_for(len(content.data)),
+            page_seconds=limits.parser_seconds,
+            memory_bytes=limits.parser_memory_bytes if memory_bytes is None else memory_bytes,
+        )
 
     def _run(self, call: _Call) -> None:
         with self._lock:
@@ -105,7 +142,7 @@ class Sandbox:
             call.give_up(deadly)
             return
         while True:
-            child = self._ready_child(call.request.file_type.extractor)
+            child = self._ready_child(call.request.file_type.extractor, call.ocr_paths)
             used = child.answers
             try:
                 for answer in child.exchange(call.request, call.data):
@@ -124,7 +161,7 @@ class Sandbox:
         """Fail the page, or the file, that ended its child. True if the call goes on after it."""
         failure = _failure(death, call)
         repeated = isinstance(death, TooLarge) and not call.last_attempt
-        if call.head is None or not call.opened or repeated:
+        if call.head is None or not call.opened or repeated or call.request.image_dpi:
             raise failure
         call.fail_page(failure)
         while len(self._deadly) >= _MAX_REMEMBERED:
@@ -138,21 +175,24 @@ class Sandbox:
             return True
         return False
 
-    def _ready_child(self, extractor: str) -> Child:
-        if self._child is not None and self._child.files >= FILES_PER_CHILD:
+    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+        child = self._child
+        if child is not None and (
+            child.files >= FILES_PER_CHILD or (ocr_paths and ocr_paths != child.ocr_paths)
+        ):
             self._end_child()
         if self._child is None:
-            self._child = self._fork(extractor)
+            self._child = self._fork(extractor, ocr_paths)
         return self._child
 
-    def _fork(self, extractor: str) -> Child:
+    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
         if self._zygote is not None:
             with suppress(ZygoteDied):
-                return self._zygote.fork(extractor)
+                return self._zygote.fork(extractor, ocr_paths)
             self.close()
         self._zygote = Zygote()
         try:
-            return self._zygote.fork(extractor)
+            return self._zygote.fork(extractor, ocr_paths)
         except ZygoteDied as death:
             raise TransientFailure(str(death)) from None
 
@@ -196,41 +236,33 @@ class _DeadlyDocument:
 class _Call:
     """One call of the sandbox: the request to the child, and the answers so far."""
 
-    def __init__(
-        self,
-        content: Content,
-        file_type: FileType,
-        limits: ExtractLimits,
-        pages: range | None,
-        memory_bytes: int | None,
-        sizes: ChunkSizes | None = None,
-        *,
-        last_attempt: bool | None = None,
-    ) -> None:
-        self.data = content.data
-        self.whole = pages is None
-        self.last_attempt = memory_bytes is None if last_attempt is None else last_attempt
-        self.request = Request(
-            content.name,
-            file_type,
-            limits,
-            (pages.start, pages.stop) if pages is not None else None,
-            limits.batch_seconds if pages is not None else None,
-            limits.seconds_for(len(content.data)),
-            limits.parser_memory_bytes if memory_bytes is None else memory_bytes,
-            sizes,
-        )
+    def __init__(self, request: Request, data: bytes, *, last_attempt: bool) -> None:
+        self.request = request
+        self.data = data
+        self.whole = request.pages is None
+        self.last_attempt = last_attempt
+        self.ocr_paths: tuple[str, ...] = ()
         self.head: ExtractedText | None = None
         self.opened = False
         """The child that is asked now has opened the document."""
         self._result: Whole | None = None
         self._pages: list[PageRead] = []
+        self._drawn: Drawn | None = None
 
-    def take(self, answer: Whole | Opened | PageRead | Refusal) -> None:
+    def use_ocr(self, options: OcrOptions) -> None:
+        from penstock.pipeline.ocr.factory import readable_paths
+
+        self.ocr_paths = readable_paths(options)
+        self.request.ocr = options
+        self.request.page_seconds += OCR_SECONDS
+
+    def take(self, answer: Whole | Opened | PageRead | Drawn | Refusal) -> None:
         if isinstance(answer, Refusal):
             raise _refusal(answer)
         if isinstance(answer, Whole):
             self._result = answer
+        elif isinstance(answer, Drawn):
+            self._drawn = answer
         elif isinstance(answer, Opened):
             self.head, self.opened = self.head or answer.head, True
         else:
@@ -271,6 +303,14 @@ class _Call:
         assert self.head is not None
         return with_pages(self.head, [read.page for read in self._pages if read.page is not None])
 
+    def image(self) -> PageImage:
+        import numpy as np
+
+        if self._drawn is None:
+            raise DocumentDamaged("the document has no such page")
+        pixels = np.frombuffer(self._drawn.pixels, np.uint8).reshape(self._drawn.shape)
+        return PageImage(pixels, self.request.image_dpi)
+
     def draft(self) -> Draft:
         if self._result is not None and self._result.draft is not None:
             return self._result.draft
@@ -299,7 +339,7 @@ def _digest(data: bytes) -> bytes:
 def _failure(death: ChildDied, call: _Call) -> ParserFailed:
     request = call.request
     if isinstance(death, TooSlow):
-        return budget.time_exceeded(request.limits.parser_seconds if call.opened else request.seconds)
+        return budget.time_exceeded(request.page_seconds if call.opened else request.seconds)
     if isinstance(death, TooLarge):
         return budget.memory_exceeded(request.memory_bytes)
     return ParserFailed(f"the parser of {request.file_type.extractor} files {death}")

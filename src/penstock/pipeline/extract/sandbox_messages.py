@@ -11,6 +11,7 @@ from penstock.catalog.values import NewPage
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract.protocol import ExtractedText, ExtractLimits, FileType, Page
+from penstock.pipeline.ocr.protocol import OcrOptions
 
 OUT_OF_MEMORY = "OutOfMemory"
 """Name of the error of a file or page that exceeded the memory limit."""
@@ -21,6 +22,8 @@ class Fork(msgspec.Struct, array_like=True, tag=True):
 
     extractor: str
     """Extractor to load before, so that later children have it as well."""
+    ocr_paths: tuple[str, ...] = ()
+    """Folders that OCR reads. If there are some, its libraries are loaded as well."""
 
 
 class Collect(msgspec.Struct, array_like=True, tag=True):
@@ -42,6 +45,12 @@ class Request(msgspec.Struct, array_like=True):
     memory_bytes: int
     sizes: ChunkSizes | None = None
     """Chunk sizes, if the text is to be cut into chunks as well."""
+    ocr: OcrOptions | None = None
+    """How pages without a usable text layer are recognized; None: they are not."""
+    image_dpi: int = 0
+    """Resolution at which the pages are drawn, instead of being read; 0: they are read."""
+    page_seconds: float = 0
+    """CPU time for each page."""
     resumed: bool = False
     """The child has this document open, from the request before."""
 
@@ -68,6 +77,13 @@ class PageRead(msgspec.Struct, array_like=True, tag=True):
     warnings: tuple[str, ...] = ()
 
 
+class Drawn(msgspec.Struct, array_like=True, tag=True):
+    """Answer for one page that is drawn: the shape and the bytes of the picture."""
+
+    shape: tuple[int, ...]
+    pixels: bytes
+
+
 class Ended(msgspec.Struct, array_like=True, tag=True):
     """Last answer for a document with pages."""
 
@@ -84,7 +100,7 @@ class Refusal(msgspec.Struct, array_like=True, tag=True):
 
 
 Order: TypeAlias = Fork | Collect
-Answer: TypeAlias = Whole | Opened | PageRead | Ended | Refusal
+Answer: TypeAlias = Whole | Opened | PageRead | Drawn | Ended | Refusal
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -16,6 +16,7 @@ from penstock.pipeline.extract.sandbox_messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
+    Drawn,
     Ended,
     Fork,
     Opened,
@@ -77,12 +78,15 @@ class Zygote:
                 stderr=subprocess.DEVNULL,
             )
 
-    def fork(self, extractor: str) -> Child:
-        """Fork a child with this extractor loaded. Raises ``ZygoteDied``."""
+    def fork(self, extractor: str, ocr_paths: tuple[str, ...] = ()) -> Child:
+        """Fork a child with this extractor loaded, and OCR if folders for it are given.
+
+        Raises ``ZygoteDied``.
+        """
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                return Child(self, self._answer(Fork(extractor), theirs), ours)
+                return Child(self, self._answer(Fork(extractor, ocr_paths), theirs), ours, ocr_paths)
         except BaseException:
             ours.close()
             raise
@@ -113,8 +117,9 @@ class Zygote:
 class Child:
     """A process that parses files, and the document it has open."""
 
-    def __init__(self, zygote: Zygote, pid: int, channel: socket.socket) -> None:
+    def __init__(self, zygote: Zygote, pid: int, channel: socket.socket, ocr_paths: tuple[str, ...]) -> None:
         self.pid = pid
+        self.ocr_paths = ocr_paths
         self.files = 0
         """Number of files begun."""
         self.answers = 0
@@ -125,7 +130,9 @@ class Child:
         self._kept: tuple[str, bytes] | None = None
         """Extractor and bytes of the document that is open in the child."""
 
-    def exchange(self, request: Request, data: bytes) -> Iterator[Whole | Opened | PageRead | Refusal]:
+    def exchange(
+        self, request: Request, data: bytes
+    ) -> Iterator[Whole | Opened | PageRead | Drawn | Refusal]:
         """Send a file and receive the answers, until the last. Raises ``ChildDied``."""
         key = (request.file_type.extractor, data)
         resumed, self._kept = self._kept == key, None
@@ -143,7 +150,7 @@ class Child:
             yield answer
             if isinstance(answer, Whole | Refusal):
                 return
-            seconds = request.limits.parser_seconds
+            seconds = request.page_seconds
 
     def _begin(self, request: Request, data: bytes) -> None:
         """Send a file, and wait until the child is about to parse it."""

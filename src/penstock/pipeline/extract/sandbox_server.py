@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
@@ -32,6 +33,7 @@ from penstock.pipeline.extract.sandbox_messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
+    Drawn,
     Ended,
     Opened,
     PageRead,
@@ -44,11 +46,13 @@ from penstock.pipeline.extract.sandbox_messages import (
     receive,
     send,
 )
+from penstock.pipeline.ocr.protocol import OcrOptions
 
 OWN_BYTES = 32 << 20
 """Least memory of a child before it reads a file."""
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+OCR_LIBRARIES = ("tesserocr", "numpy", "PIL.Image")
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 
 
@@ -69,7 +73,9 @@ def serve() -> None:
                 control.sendall(encode(_collect(child)))
                 continue
             load(order.extractor)
-            child = _fork(control, descriptors[0])
+            if order.ocr_paths:
+                _load_all(OCR_LIBRARIES)
+            child = _fork(control, descriptors[0], order.ocr_paths)
             os.close(descriptors[0])
             control.sendall(encode(child))
 
@@ -89,8 +95,13 @@ def load(name: str) -> None:
     """Load an extractor with its libraries. An error is raised again, and answered, when it is used."""
     with suppress(Exception):
         extractor(name)
-        for library in LIBRARIES.get(name, ()):
-            importlib.import_module(library)
+        _load_all(LIBRARIES.get(name, ()))
+
+
+def _load_all(modules: Iterable[str]) -> None:
+    for module in modules:
+        with suppress(Exception):
+            importlib.import_module(module)
 
 
 def _collect(child: int) -> int:
@@ -100,7 +111,7 @@ def _collect(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _fork(control: socket.socket, channel: int) -> int:
+def _fork(control: socket.socket, channel: int, ocr_paths: tuple[str, ...]) -> int:
     zygote = os.getpid()
     gc.collect()
     gc.freeze()
@@ -113,7 +124,7 @@ def _fork(control: socket.socket, channel: int) -> int:
         confinement.end_with_parent(zygote)
         source, sink = os.fdopen(channel, "rb", 1 << 16), os.fdopen(os.dup(channel), "wb", 1 << 16)
         memory = budget.OwnMemory()
-        confinement.confine(_readable())
+        confinement.confine([*_readable(), *ocr_paths])
         _Child(source, sink, memory).run()
         status = 0
     finally:
@@ -194,8 +205,14 @@ class _Child:
         until = time.process_time() + seconds
         chars = number = 0
         for number in wanted:
-            _limit_time(limits.parser_seconds)
+            _limit_time(request.page_seconds)
+            if request.image_dpi:
+                pixels = document.image(number, request.image_dpi).pixels
+                self._send(Drawn(pixels.shape, pixels.tobytes()))
+                continue
             page = read_page(document, number)
+            if request.ocr is not None and page.needs_ocr:
+                page = _recognized(page, document, request.ocr)
             chars = check_length(chars + len(page.text), limits)
             self._send(self._page_answer(request, head, page))
             if time.process_time() > until:
@@ -229,6 +246,13 @@ class _Child:
         document, self._document = self._document, None
         if document is not None:
             document.close()
+
+
+def _recognized(page: Page, document: PagedDocument, options: OcrOptions) -> Page:
+    from penstock.pipeline.ocr.factory import open_engine
+    from penstock.pipeline.ocr.pages import recognize_page
+
+    return recognize_page(page, document, open_engine(options), options.dpi)
 
 
 def _limit_time(seconds: float) -> None:
