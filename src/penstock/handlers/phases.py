@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -19,7 +18,7 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, ServiceUnavailable, TimeBudgetExceeded, UnsupportedType
+from penstock.errors import PermanentFailure, ServiceUnavailable, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.handlers.page_files import PageFiles
@@ -35,9 +34,6 @@ OTHER_MODEL = "the model changed while it was embedded"
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
-MAX_SLOW_PAGES = 3
-"""Pages of a document that may exceed the time budget before the rest is given up."""
-TOO_SLOW = Failure("ERR_FILE_TIME", f"{MAX_SLOW_PAGES} pages of this document exceeded their time budget")
 WAIT_FOR_MEMORY_S = 0.2
 SERVICE_PAUSE = timedelta(seconds=10)
 """Wait before a page is sent again to an endpoint that is down."""
@@ -64,8 +60,6 @@ class Phases:
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._open_file: _OpenFile | None = None
-        self._slow_pages = Counter[int]()
-        """Number of pages of each document that exceeded the time budget."""
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
@@ -131,34 +125,28 @@ class Phases:
             raise PermanentFailure(why, code=code)
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
+        """Read pages together. One that cannot be read is a failure in the draft; see ``Sandbox``."""
         if tasks[0].needs_ocr:
             return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
-        if self._slow_pages[file.source.document_id] >= MAX_SLOW_PAGES:
-            return [outcomes.failed(task, TOO_SLOW) for task in tasks]
         try:
             draft = self._pipeline.draft(
                 file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1)
             )
-            pages = {page.number: page for page in draft.pages}
-            # A batch ends after some seconds of work; its remaining pages are released.
-            unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
-            return [
-                outcomes.released(task)
-                if task.page_number in unread
-                else _page_ended(task, pages.get(task.page_number))
-                for task in tasks
-            ]
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
-            if isinstance(error, TimeBudgetExceeded) and len(tasks) == 1:
-                self._slow_pages[file.source.document_id] += 1
-            if len(tasks) == 1:
-                return [_failed(tasks[0], error)]
-        # One page is at fault: read alone, each shows whether it is.
-        return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
+            return [_failed(task, error) for task in tasks]
+        pages = {page.number: page for page in draft.pages}
+        # A batch ends after some seconds of work; its remaining pages are released.
+        unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+        return [
+            outcomes.released(task)
+            if task.page_number in unread
+            else _page_ended(task, pages.get(task.page_number))
+            for task in tasks
+        ]
 
     def _recognized(self, file: _OpenFile, task: Task) -> TaskOutcome:
         """Recognize the text of one page. Its text layer, if there is one, is read with it."""

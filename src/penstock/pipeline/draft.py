@@ -49,10 +49,9 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
     Pages that need OCR are marked so; see ``awaiting_ocr`` and ``without_ocr``. Raises ``NoText`` if no page
     of a complete document could be read.
     """
-    unread = not extracted.blank and not extracted.needs_ocr
-    if complete and unread and not any(page.text for page in extracted.pages):
-        raise _no_text_error(extracted)
     pages = tuple(_new_page(page, extracted, sizes) for page in extracted.pages)
+    if complete:
+        refuse_textless(pages)
     return Draft(
         pages=pages,
         page_count=extracted.page_count,
@@ -66,7 +65,7 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
 
 def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
     if page.failure is not None:
-        return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
+        return NewPage(number=page.number, failure=Failure(page.failure_code, page.failure))
     if page.needs_ocr and not page.text:
         return NewPage(number=page.number, needs_ocr=True)
     chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
@@ -146,6 +145,8 @@ def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _no_text_error(extracted: ExtractedText) -> NoText:
-    first = next((page.failure for page in extracted.pages if page.failure), "no text")
-    return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {first}")
+def refuse_textless(pages: Sequence[NewPage]) -> None:
+    """Raise ``NoText`` if no page of a document could be read. Blank pages, and those that need OCR, can."""
+    failures = [page.failure.message for page in pages if page.failure is not None]
+    if failures and not any(page.chunks or page.needs_ocr for page in pages):
+        raise NoText(f"none of {how_many(len(pages), 'page')} could be read: {failures[0]}")

@@ -14,7 +14,8 @@ from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.factory import is_plain
+from penstock.pipeline.extract.charset import SNIFFED
+from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
@@ -105,8 +106,12 @@ class Pipeline:
             return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
 
         def in_process(memory_bytes: int | None) -> Draft:
-            extracted = self._sandbox.extract(content, pages=pages, memory_bytes=memory_bytes)
-            return build_draft(extracted, sizes, complete=complete)
+            file_type = file_types.detect(content.name, content.data[:SNIFFED])
+            if file_type.extractor in SANDBOXED:
+                return self._sandbox.draft(
+                    content, sizes, pages=pages, memory_bytes=memory_bytes, last_attempt=memory_bytes is None
+                )
+            return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
 
         def in_sandbox(memory_bytes: int) -> Draft:
             # This process holds the file and the result as well.
