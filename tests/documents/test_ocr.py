@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from penstock import Penstock, config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.values import Phase, TaskStatus
+from penstock.catalog.values import Phase, TaskRequest, TaskStatus
 from penstock.catalog.views import PageState
 from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
@@ -19,6 +20,7 @@ from penstock.errors import UnknownDocument
 from penstock.job import Status
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.shared_state import SharedState
+from penstock.worker.upkeep import OverdueEnder
 from tests.documents.conftest import IndexedFolder
 from tests.documents.killed_worker import KILLED_AFTER, recognitions, recognizers, served
 from tests.pipeline.sample_documents import pdf
@@ -250,3 +252,24 @@ def test_the_progress_of_a_scan_counts_its_pages(docs: IndexedFolder):
         assert ("1 of 3 pages", 1 / 3) == (seen.message, seen.share)
         worker.drain()
     follower.close()
+
+
+@on_sqlite
+def test_a_scan_that_makes_progress_is_not_ended_for_its_timeout(
+    docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
+):
+    path = docs.put("scan.pdf", scan(MILL, PENSTOCK))
+    receipt = docs.app.index(path)
+    queue = docs.app.queue
+    with docs.manual_worker(ocr=True) as worker:
+        worker.run_jobs()
+        job = docs.app.job(receipt.job_id)
+        started, later = job.updated_at, timedelta(seconds=job.timeout_s)
+        tasks = worker.catalog.claim(TaskRequest(Phase.OCR, "hand", 1, needs_ocr=True))
+        worker.catalog.settle(worker.phases.run(Phase.OCR, tasks), now=started + later)
+        monkeypatch.setattr(queue, "now", lambda: started + 1.5 * later)
+        OverdueEnder(queue, worker.catalog).run()
+        assert not docs.app.job(receipt.job_id).ended
+        monkeypatch.setattr(queue, "now", lambda: started + 2.5 * later)
+        OverdueEnder(queue, worker.catalog).run()
+    assert Status.FAILED is docs.app.job(receipt.job_id).status

@@ -137,6 +137,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: datetime
     read_at: datetime
     published_at: datetime | None
+    updated_at: datetime
+    """Time of the last change, such as the end of a page or chunk."""
 
     @property
     def settled(self) -> bool:
