@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 from collections import Counter
 from contextlib import nullcontext
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock, config
+from penstock import Penstock, clock, config
 from penstock.catalog.factory import open_catalog
 from penstock.catalog.values import Phase, TaskRequest, TaskStatus
 from penstock.catalog.views import PageState
@@ -18,6 +19,8 @@ from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
 from penstock.job import Status
+from penstock.pipeline.ocr.pages import OcrSetup
+from penstock.pipeline.ocr.protocol import EndpointOptions
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.shared_state import SharedState
 from penstock.worker.upkeep import OverdueEnder
@@ -25,6 +28,7 @@ from tests.documents.conftest import IndexedFolder
 from tests.documents.killed_worker import KILLED_AFTER, recognitions, recognizers, served
 from tests.pipeline.sample_documents import pdf
 from tests.pipeline.scanned_documents import mixed, picture, scan
+from tests.pipeline.vision_server import vision_server
 
 MILL = "The old water mill\nstands by the river"
 PENSTOCK = "Penstocks carry the water\nto the turbine"
@@ -273,3 +277,47 @@ def test_a_scan_that_makes_progress_is_not_ended_for_its_timeout(
         monkeypatch.setattr(queue, "now", lambda: started + 2.5 * later)
         OverdueEnder(queue, worker.catalog).run()
     assert Status.FAILED is docs.app.job(receipt.job_id).status
+
+
+@on_sqlite
+def test_a_picture_is_a_document(docs: IndexedFolder):
+    out = io.BytesIO()
+    picture(MILL).save(out, "PNG")
+    docs.put("photo.png", out.getvalue())
+
+    docs.index()
+
+    assert [("photo.png", 1)] == hits(docs, "river")
+
+
+@on_sqlite
+def test_pictures_are_sent_to_an_endpoint(docs: IndexedFolder):
+    path = docs.put("scan.pdf", mixed(["A page with a layer", picture("?")]))
+    with vision_server("# The mill\n\nA **weir** above it.") as server:
+        values = {"ocr_endpoint_url": server.url, "ocr_endpoint_key": "sesame"}
+        settings = config.load({}, **config.portable_values(docs.app.settings) | values)
+        with Penstock(settings=settings) as app:
+            IndexedFolder(app, docs.folder).index()
+            page = app.documents.page(str(path), 2)
+
+    assert ("# The mill\n\nA **weir** above it.", "dots.ocr") == (page.text, page.engine)
+    assert ["Bearer sesame"] == server.keys
+    assert [("scan.pdf", 2)] == hits(docs, "weir")
+
+
+@on_sqlite
+def test_a_page_waits_for_an_endpoint_that_is_down_without_spending_retries(docs: IndexedFolder):
+    path = docs.put("scan.pdf", scan(MILL))
+    endpoint = EndpointOptions(url="http://127.0.0.1:9/v1", model="m", timeout_s=1)
+    docs.app.index(path)
+    with docs.manual_worker(ocr=OcrSetup(endpoint=endpoint)) as worker:
+        worker.run_jobs()
+        for attempt in range(6):
+            now = clock.now() + timedelta(minutes=attempt)
+            (task,) = worker.catalog.claim(TaskRequest(Phase.OCR, "hand", 1, needs_ocr=True), now=now)
+            assert task.retry_count <= 1
+            worker.catalog.settle(worker.phases.run(Phase.OCR, [task]), now=now)
+    source = docs.app.documents.source(str(path))
+    assert source.building_id is not None
+    (page,) = docs.app.documents.pages(source.building_id)
+    assert "ERR_SERVICE_DOWN" in (page.error or "")
