@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import signal
 from collections import Counter
 from contextlib import nullcontext
@@ -13,12 +14,14 @@ import pytest
 
 from penstock import Penstock, clock, config
 from penstock.catalog.factory import open_catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Phase, TaskRequest, TaskStatus
 from penstock.catalog.views import PageState
 from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
 from penstock.job import Status
+from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.ocr.protocol import EndpointOptions
 from penstock.worker.lanes import DocumentTools, Lanes
@@ -75,6 +78,10 @@ def test_text_pages_of_a_mixed_document_are_stored_at_once_and_each_page_once(do
         assert ["completed", "pending", "completed"] == [page.phases[Phase.OCR].status for page in before]
         document = docs.app.documents.generations(source.source_id)[0]
         assert TaskStatus.PENDING is document.phases[Phase.OCR].status
+        (task,) = worker.catalog.claim(TaskRequest(Phase.OCR, "hand", 1, needs_ocr=True))
+        (document,) = docs.app.documents.generations(source.source_id)
+        assert TaskStatus.PROCESSING is document.phases[Phase.OCR].status
+        worker.catalog.settle([outcomes.released(task)])
         worker.drain()
 
     assert [("mixed.pdf", 2)] == hits(docs, "river")
@@ -321,3 +328,25 @@ def test_a_page_waits_for_an_endpoint_that_is_down_without_spending_retries(docs
     assert source.building_id is not None
     (page,) = docs.app.documents.pages(source.building_id)
     assert "ERR_SERVICE_DOWN" in (page.error or "")
+
+
+@on_sqlite
+def test_a_page_that_lacks_a_language_is_read_once_it_is_installed(docs: IndexedFolder, tmp_path: Path):
+    models = tmp_path / "models"
+    models.mkdir()
+    values = {"ocr_languages": "xyz", "ocr_tessdata_dir": str(models)}
+    settings = config.load({}, **config.portable_values(docs.app.settings) | values)
+    path = docs.put("scan.pdf", scan(MILL))
+    with Penstock(settings=settings) as app:
+        folder = IndexedFolder(app, docs.folder)
+        job = folder.index(path)
+        assert (Status.FAILED, "ERR_COMPONENT_MISSING") == (job.status, job.error_code)
+        assert "language 'xyz' is not installed" in (job.error_message or "")
+        assert "Put xyz.traineddata of the Tesseract project into" in (job.error_message or "")
+        # It is remembered: the folder has nothing to do.
+        assert 1 == (folder.index().result or {}).get("failed_before")
+
+        (english,) = [file for each in folders() for file in Path(each).glob("eng.traineddata")][:1]
+        shutil.copy(english, models / "xyz.traineddata")
+        assert Status.DONE is folder.index().status
+    assert [("scan.pdf", 1)] == hits(docs, "river")
