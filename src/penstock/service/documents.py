@@ -352,14 +352,16 @@ class Documents:
 
         return export_pages(self.catalog, chosen(), Path(directory))
 
-    def recognized(self, job: Job) -> RecognizedPages:
-        """Count the pages recognized since a job was submitted, at or below its path."""
-        path = _path_of(job)
-        if path is None:
-            return RecognizedPages(0)
+    def recognized(self, of: Job | Source) -> RecognizedPages:
+        """Count recognized pages: of a document, or since a job was submitted at or below its path."""
+        if isinstance(of, Source):
+            place, path, since = of.place, of.path, reasons.EARLIEST
+        else:
+            place, since = Place(of.tenant_id, of.collection, of.branch), of.created_at
+            path = _path_of(of) or ""
         with self.catalog.snapshot() as snapshot:
-            place = Place(job.tenant_id, job.collection, job.branch)
-            return snapshot.recognized(place, path, job.created_at, LOW_CONFIDENCE)
+            found = snapshot.recognized(place, path, since, LOW_CONFIDENCE) if path else None
+        return found or RecognizedPages(0)
 
     def progress(self, document_id: int) -> Progress | None:
         """Progress of a generation under construction."""
