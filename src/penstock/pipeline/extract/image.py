@@ -7,6 +7,8 @@ import re
 import struct
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge
@@ -60,7 +62,7 @@ _EXIF_DATE = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)")
 
 
 class ImageExtractor:
-    """Extractor for pictures. Multi-page TIFF files have several pages; of animations the first frame counts."""
+    """Extractor for pictures. TIFF files may have several pages; of an animation the first frame counts."""
 
     name = "image"
     version = "1"
@@ -91,8 +93,9 @@ class ImagePages:
     def __init__(self, data: bytes, limits: ExtractLimits) -> None:
         self._picture = _open(data)
         try:
-            self.page_count = _frames(self._picture)
-            self.properties = _properties(self._picture)
+            with _without_warnings():
+                self.page_count = _frames(self._picture)
+                self.properties = _properties(self._picture)
         except _DAMAGE as error:
             raise _damaged(error) from None
         if self.page_count > limits.pages:
@@ -121,7 +124,8 @@ class ImagePages:
             if picture.format == "JPEG":
                 # Reduces by a power of two while it decodes.
                 picture.draft(None, _reduced(picture.size, found, dpi))
-            flat = ImageOps.exif_transpose(_flat(picture))
+            with _without_warnings():
+                flat = ImageOps.exif_transpose(_flat(picture))
         except _DAMAGE as error:
             raise _damaged(error) from None
         size = _reduced(_square(flat.size, found), found, dpi)
@@ -136,21 +140,29 @@ class ImagePages:
 
     def _seek(self, number: int) -> None:
         try:
-            self._picture.seek(number - 1)
+            with _without_warnings():
+                self._picture.seek(number - 1)
         except _DAMAGE as error:
             raise _damaged(error) from None
 
 
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silence Pillow, which warns of many pixels and odd metadata: limits and errors are checked here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _open(data: bytes) -> Image:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _without_warnings():
             picture = Image.open(io.BytesIO(data), formats=_FORMATS)
     except Image.DecompressionBombError:
         raise DocumentTooLarge("the picture has too many pixels", remedy=_TOO_LARGE) from None
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise DocumentDamaged("the picture is damaged: no decoder knows its content") from None
     except _DAMAGE as error:
         raise _damaged(error) from None
