@@ -121,8 +121,12 @@ def test_pages_without_text_leave_the_rest_published_and_listed(docs: IndexedFol
     pages[2] = pages[36] = PIXEL
     path = docs.put("paper.pdf", pdf(*pages))
 
-    job = docs.index(path)
+    receipt = docs.app.index(path)
+    with docs.manual_worker() as worker:  # OCR is off
+        worker.drain()
 
+    job = docs.app.job(receipt.job_id)
+    assert job.result is not None
     assert (Status.DONE, True, 2) == (job.status, job.result["partial"], job.result["failed"])
     reason = docs.app.documents.why(path)
     assert ["page 3", "page 37"] == [one.partition(":")[0] for one in reason.missing]
