@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from penstock.pipeline.extract.factory import extractor
 from penstock.pipeline.extract.image import ImageExtractor
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage
 from penstock.pipeline.ocr import rapid
@@ -110,9 +109,7 @@ def _print_quality(corpus: Path) -> None:
 
 
 def _picture(path: Path) -> PageImage:
-    reader = extractor("image")
-    assert isinstance(reader, ImageExtractor)
-    return reader.open(Content(path.name, path.read_bytes()), ExtractLimits()).image(1, 300)
+    return ImageExtractor().open(Content(path.name, path.read_bytes()), ExtractLimits()).image(1, 300)
 
 
 def error_rate(truth: str, text: str) -> float:

@@ -8,7 +8,8 @@ from PIL import Image
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnsupportedType
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.factory import extract, extractor
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.image import ImageExtractor
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from tests.pipeline.pictures import drawn, encoded
@@ -25,7 +26,7 @@ FORMATS = {
 
 
 def opened(data, name="x.png", **limits):
-    return extractor("image").open(Content(name, data), ExtractLimits(**limits))
+    return ImageExtractor().open(Content(name, data), ExtractLimits(**limits))
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -4,7 +4,7 @@ import pytest
 
 from bench import ocr
 from bench.ocr import CORPUS as FOLDER
-from penstock.pipeline.extract.factory import extractor
+from penstock.pipeline.extract.image import ImageExtractor
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage
 from penstock.pipeline.ocr import geometry, rapid
 from penstock.pipeline.ocr.factory import open_engine
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the shared corpus i
 
 def picture(name):
     content = Content(name, (FOLDER / name).read_bytes())
-    return extractor("image").open(content, ExtractLimits()).image(1, 300)
+    return ImageExtractor().open(content, ExtractLimits()).image(1, 300)
 
 
 PRINTS = [("phototest.tif", "phototest.gold.txt", 0.0), ("eurotext.tif", "eurotext.txt", 0.03)]

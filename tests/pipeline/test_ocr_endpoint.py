@@ -25,8 +25,8 @@ class ScriptedServer:
     """A server that gives one prepared answer and keeps the requests."""
 
     def __init__(self):
-        self.requests = []
-        self.answer = (200, {}, b"")
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.answer: tuple[int, dict[str, str], bytes] = (200, {}, b"")
         self.released = threading.Event()
         self.silent = False
         scripted = self
@@ -177,7 +177,9 @@ def test_the_wait_that_the_endpoint_asks_for_is_kept(server, status):
     server.answer = (status, {"Retry-After": "17"}, b"")
     with pytest.raises((ServiceUnavailable, TransientFailure)) as refused:
         recognize(server)
-    assert refused.value.retry_after == timedelta(seconds=17)
+    error = refused.value
+    assert isinstance(error, ServiceUnavailable | TransientFailure)
+    assert error.retry_after == timedelta(seconds=17)
 
 
 @pytest.mark.parametrize(
