@@ -113,7 +113,6 @@ def _collect(child: int) -> int:
 
 def _fork(control: socket.socket, channel: int, ocr_paths: tuple[str, ...]) -> int:
     zygote = os.getpid()
-    gc.collect()
     gc.freeze()
     child = os.fork()
     if child:
