@@ -94,21 +94,17 @@ class Sandbox:
         *,
         pages: range | None = None,
         memory_bytes: int | None = None,
-        last_attempt: bool = True,
+        alone: bool = False,
     ) -> Draft:
-        """Extract and chunk a file of any type in the child. The last attempt is in a child for it alone.
+        """Extract and chunk a file of any type in the child. ``alone``: in a child for this file only.
 
-        Otherwise a page that exceeds ``memory_bytes`` fails the call, which can be repeated with more.
+        With ``memory_bytes``, and not alone, a page that exceeds them fails the call, which can be repeated
+        with more.
         """
         request = self._request(content, pages, memory_bytes)
         request.sizes = sizes
-        call = _Call(request, content.data, last_attempt=last_attempt)
-        try:
-            self._run(call)
-        finally:
-            if last_attempt:
-                # Memory that this file left in the child is needed for the next large file.
-                self._end_child()
+        call = _Call(request, content.data, last_attempt=alone or memory_bytes is None)
+        self._run(call, alone=alone)
         return call.draft()
 
     def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> Request:
@@ -125,7 +121,7 @@ class Sandbox:
             memory_bytes=limits.parser_memory_bytes if memory_bytes is None else memory_bytes,
         )
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: _Call, *, alone: bool = False) -> None:
         with self._lock:
             try:
                 self._answer(call)
@@ -135,6 +131,10 @@ class Sandbox:
                 # Interrupted during an exchange: a late answer would be taken for that of the next file.
                 self.close()
                 raise
+            finally:
+                if alone:
+                    # Memory that this file left in the child is needed for the next large file.
+                    self._end_child()
 
     def _answer(self, call: _Call) -> None:
         deadly = self._deadly.get(_digest(call.data)) if self._deadly else None

@@ -6,7 +6,6 @@ until the sandbox ends it.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import math
@@ -51,7 +50,6 @@ from penstock.pipeline.ocr.protocol import OcrOptions
 OWN_BYTES = 32 << 20
 """Least memory of a child before it reads a file."""
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 OCR_LIBRARIES = ("tesserocr", "numpy", "PIL.Image")
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 
@@ -60,7 +58,7 @@ def serve() -> None:
     """Main loop of the zygote: orders from the socket at stdin, until the sandbox is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _keep_freed_memory()
+    budget.keep_freed_memory()
     with socket.socket(fileno=os.dup(0)) as control:
         os.dup2(2, 0)
         child = 0
@@ -78,17 +76,6 @@ def serve() -> None:
             child = _fork(control, descriptors[0], order.ocr_paths)
             os.close(descriptors[0])
             control.sendall(encode(child))
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what a page frees for the next page.
-
-    Otherwise it returns the memory after every page, and the page faults cost a third of the time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in ((_TRIM_THRESHOLD, 16 << 20), (_MMAP_THRESHOLD, 8 << 20), (_TOP_PAD, 256 << 10)):
-        if mallopt is not None:
-            mallopt(option, value)
 
 
 def load(name: str) -> None:
