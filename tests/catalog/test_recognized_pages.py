@@ -135,3 +135,19 @@ def test_a_removed_document_leaves_no_text_of_its_pages(catalog: Catalog):
 
     with catalog.snapshot() as snapshot:
         assert () == snapshot.content(stored.document_id)
+
+
+def test_recognized_pages_are_counted_below_a_path(catalog: Catalog):
+    poor = msgspec.structs.replace(recognized(2), confidence=40.0)
+    put(catalog, "/scans/a.pdf", recognized(1), poor, page("a layer", number=3))
+    put(catalog, "/scans/b.pdf", recognized(), now=at(10))
+    put(catalog, "/scans2/c.pdf", recognized())
+
+    with catalog.snapshot() as snapshot:
+        below = snapshot.recognized(DOCS, "/scans", at(0), 65)
+        assert (3, 1) == (below.pages, below.low)
+        assert below.confidence == pytest.approx((91.25 + 40 + 91.25) / 3)
+        assert 1 == snapshot.recognized(DOCS, "/scans", at(5), 65).pages
+        assert 2 == snapshot.recognized(DOCS, "/scans/a.pdf", at(0), 65).pages
+        none = snapshot.recognized(DOCS, "/other", at(0), 65)
+    assert (0, None, 0) == (none.pages, none.confidence, none.low)

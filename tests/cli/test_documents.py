@@ -45,7 +45,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def troubled(folder: Path) -> Path:
+def troubled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PENSTOCK_OCR", "false")
     (folder / "liar.txt").write_bytes(b"\x7fELF" + bytes(range(256)))
     (folder / "tool.py").write_text("print('mill')")
     (folder / "paper.pdf").write_bytes(pdf("Words of page one.", PIXEL, "Words of page three."))
@@ -147,7 +148,7 @@ def test_why_tells_of_a_path_and_of_all_below_a_folder(run: Run, ask: Ask, troub
     assert "2 indexed, 1 partial, 1 failed, 1 skipped" in shown
     assert "skipped  tool.py" in shown
     partial = run("why", str(troubled / "paper.pdf")).stdout
-    assert "page 2: ERR_NO_TEXT: no text layer: this page needs OCR" in partial
+    assert "page 2: ERR_NO_TEXT: no text, OCR needed" in partial
     verdicts = {
         name: ask("why", str(troubled / name))["verdict"] for name in ("mill.md", "liar.txt", "no.md")
     }

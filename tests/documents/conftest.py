@@ -160,9 +160,14 @@ class IndexedFolder:
 
     @contextmanager
     def manual_worker(
-        self, embedder: Embedder | None = None, limits: ExtractLimits | None = None, *, ocr: bool = False
+        self,
+        embedder: Embedder | None = None,
+        limits: ExtractLimits | None = None,
+        *,
+        ocr: OcrSetup | bool = False,
     ) -> Iterator[ManualWorker]:
-        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits, ocr=OcrSetup() if ocr else None)
+        setup = OcrSetup() if ocr is True else ocr or None
+        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits, ocr=setup)
         worker = ManualWorker(self.app, pipeline)
         try:
             yield worker

@@ -80,8 +80,17 @@ KILLED_AFTER = 5
 
 def recognitions(state_dir: Path) -> list[int]:
     """Numbers of the pages recognized by workers below, in order."""
+    return [int(line.split()[0]) for line in _recorded(state_dir)]
+
+
+def recognizers(state_dir: Path) -> list[int]:
+    """The process of each recognition."""
+    return [int(line.split()[1]) for line in _recorded(state_dir)]
+
+
+def _recorded(state_dir: Path) -> list[str]:
     counted = state_dir / "recognized"
-    return [int(line) for line in counted.read_text().split()] if counted.exists() else []
+    return counted.read_text().splitlines() if counted.exists() else []
 
 
 def _count_recognitions(*, until: int = 1_000) -> None:
@@ -92,7 +101,7 @@ def _count_recognitions(*, until: int = 1_000) -> None:
     def recognized(self: Pipeline, content: Any, sizes: Any, page: int) -> Any:
         found = recognize(self, content, sizes, page)
         with (state_dir / "recognized").open("a") as counted:
-            counted.write(f"{page}\n")
+            counted.write(f"{page} {os.getpid()}\n")
         if len(recognitions(state_dir)) >= until:
             die()
         return found
@@ -110,19 +119,21 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 
 
-def served(settings: config.Settings, job_id: str, point: str = "-", timeout: float = 60.0) -> int:
+def served(
+    settings: config.Settings, job_id: str, point: str = "-", timeout: float = 60.0, *, processes: int = 1
+) -> int:
     """Run a worker until the end of the job or the named point; returns the exit code."""
     values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
-    command = [sys.executable, "-m", "tests.documents.killed_worker", point, values, job_id]
+    command = [sys.executable, "-m", "tests.documents.killed_worker", point, values, job_id, str(processes)]
     return subprocess.run(command, cwd=ROOT, timeout=timeout, check=False).returncode
 
 
 def main() -> None:
-    point, values, job_id = sys.argv[1:]
+    point, values, job_id, processes = sys.argv[1:]
     POINTS[point]()
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
-    Assembly(settings).worker(processes=1, until_job=job_id, start_method="fork").run()
+    Assembly(settings).worker(processes=int(processes), until_job=job_id, start_method="fork").run()
 
 
 if __name__ == "__main__":

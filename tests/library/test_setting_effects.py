@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import pytest
 
 from penstock import clock, config
@@ -102,7 +103,9 @@ def limits(settings: Settings, _: Path) -> object:
 def recognition(settings: Settings, _: Path) -> object:
     """How pictures are read. The key of an endpoint is not shown in the text of its options."""
     setup = Assembly(settings)._pipeline()._ocr
-    return setup if setup is None else (setup.options, setup.endpoint, setup.endpoint and setup.endpoint.key)
+    if setup is None or setup.endpoint is None:
+        return setup
+    return setup.options, msgspec.structs.asdict(setup.endpoint)
 
 
 def written_pages(settings: Settings, place: Path) -> object:

@@ -54,6 +54,7 @@ from penstock.catalog.views import (
     PathReport,
     Progress,
     PublishedCount,
+    RecognizedPages,
     Source,
     SourceMark,
     Space,
@@ -142,6 +143,10 @@ class CatalogSnapshot(Protocol):
 
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         """Count the sources below a folder that were published at this time or later. Reads all of them."""
+
+    def recognized(self, place: Place, path: str, since: datetime, low: float) -> RecognizedPages:
+        """Count recognized pages of the sources at or below a path that were published at this time or
+        later. Those with a confidence below ``low`` are counted apart."""
 
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""

@@ -137,6 +137,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: datetime
     read_at: datetime
     published_at: datetime | None
+    updated_at: datetime
+    """Time of the last change, such as the end of a page or chunk."""
 
     @property
     def settled(self) -> bool:
@@ -242,6 +244,15 @@ class PublishedCount(msgspec.Struct, frozen=True):
 
     sources: int
     chunks: int
+
+
+class RecognizedPages(msgspec.Struct, frozen=True):
+    """Pages in search whose text was recognized, their mean confidence (0 to 100; None: unknown), and how
+    many of them have a low one."""
+
+    pages: int
+    confidence: float | None = None
+    low: int = 0
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@
 ``text_grid``: tables and fields as aligned text, no wider than the terminal
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
+``page_progress``: pages read of the documents that jobs wait for
 ``index_summary``, ``index_failures``: report of an index job, and its failed files
 ``document_commands``, ``note_commands``, ``change_commands``, ``rebuild``, ``search``: documents
 ``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters

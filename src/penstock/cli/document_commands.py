@@ -135,7 +135,10 @@ def show(
     if session.as_json:
         emit_json({"document": source, "generations": generations})
         return
-    emit(fields(_facts(source)))
+    from penstock.service.reasons import recognized_text
+
+    found = session.assembly.documents.recognized(source)
+    emit(fields([*_facts(source), ("OCR", recognized_text(found) if found.pages else None)]))
     rows = [
         (
             each.document_id,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
+from penstock.cli.page_progress import PageCount, PageProgress
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class JobSample:
     """Share of the work done, by size where sizes are known; None while the total is unknown."""
     message: str = ""
     chunks: int = 0
+    pages: PageCount | None = None
+    """Pages of the documents in work that are read by tasks."""
 
 
 class JobProgress:
@@ -59,7 +62,13 @@ class JobProgress:
     """
 
     def __init__(
-        self, jobs: Jobs, job_id: str, clock: Callable[[], float] = time.monotonic, *, here: bool = False
+        self,
+        jobs: Jobs,
+        job_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        here: bool = False,
+        page_progress: PageProgress | None = None,
     ) -> None:
         """``here``: this command runs the job, so that no worker is waited for."""
         self._jobs = jobs
@@ -74,6 +83,8 @@ class JobProgress:
         self._share: float | None = None
         self._mean_size = 0.0
         self._sample_at = 0.0
+        self._page_progress = page_progress
+        self._pages: PageCount | None = None
 
     def sample(self) -> JobSample:
         from penstock.service.job_reports import counts_of
@@ -84,8 +95,10 @@ class JobProgress:
         counts = counts_of(job)
         self._last = (counts.get("sent", 0), job.children_failed, job.total_chunks)
         files, failed, chunks = (now + before for now, before in zip(self._last, self._before, strict=True))
-        if not walking and job.children_open and self._clock() > self._sample_at:
-            self._estimate_sizes(job)
+        if not walking and self._clock() > self._sample_at:
+            self._look_below(job)
+            if not files and self._pages is not None and self._pages.total:
+                self._share = self._pages.done / self._pages.total
         if not walking and files:
             left = self._bytes_left(job, counts)
             share = (files - job.children_open) / files if left is None else 1 - left
@@ -98,10 +111,16 @@ class JobProgress:
             done=max(files - job.children_open, 0),
             failed=failed,
             share=self._share,
-            message=self._message(job, counts),
+            message=str(self._pages) if self._pages is not None and not files else self._message(job, counts),
+            pages=self._pages,
             # The last children of the run before may have ended between two samples.
             chunks=max(chunks, job.total_chunks + counts.get("resumed_chunks", 0)),
         )
+
+    def close(self) -> None:
+        """Close what was opened; in the thread that took the samples."""
+        if self._page_progress is not None:
+            self._page_progress.close()
 
     def _follow_run(self, job: Job) -> None:
         if self._run and job.run != self._run:
@@ -117,11 +136,17 @@ class JobProgress:
             return None
         return float(min(self._mean_size * job.children_open / total, 1.0))
 
-    def _estimate_sizes(self, job: Job) -> None:
+    def _look_below(self, job: Job) -> None:
         """Estimate the mean size of pending files from the last ones: large files may come last."""
-        open_ones = self._jobs.jobs(
-            status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
+        open_ones = (
+            self._jobs.jobs(
+                status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
+            )
+            if job.children_open
+            else []
         )
+        if self._page_progress is not None:
+            self._pages = self._page_progress.of([job, *open_ones])
         sizes = [child.payload.get("size_bytes") or 0 for child in open_ones]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 0.0
         self._sample_at = self._clock() + SAMPLE_S
@@ -166,7 +191,8 @@ def shown_live(
     if quiet or not sys.stderr.isatty():
         yield
         return
-    follower = JobProgress(assembly.further_jobs(), job_id, here=here)
+    pages = PageProgress(assembly.open_catalog)
+    follower = JobProgress(assembly.further_jobs(), job_id, here=here, page_progress=pages)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()
@@ -199,6 +225,7 @@ def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool])
             if seen.ended or over(LOOK_S):
                 return
     finally:
+        follower.close()
         _write("")
 
 
@@ -232,6 +259,8 @@ def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
     gained = seen.share - (first.share or 0.0)
     if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
         parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
+    if seen.pages is not None:
+        parts.append(str(seen.pages))
     if seen.failed:
         parts.append(f"{seen.failed:,} failed")
     if seen.chunks:

@@ -18,7 +18,7 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, ServiceUnavailable, UnsupportedType
+from penstock.errors import ComponentMissing, PermanentFailure, ServiceUnavailable, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.handlers.page_files import PageFiles
@@ -157,6 +157,9 @@ class Phases:
         except ServiceUnavailable as down:
             failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
             return outcomes.postponed(task, failure, SERVICE_PAUSE)
+        except ComponentMissing as missing:
+            # Its remedy names the package. A failure of a page has only a message.
+            return outcomes.failed(task, Failure(missing.code, f"{missing.message}. {missing.remedy}"))
         except Exception as error:  # noqa: BLE001 - as above
             return _failed(task, error)
         return _page_ended(task, page)

@@ -21,8 +21,6 @@ from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 
-OCR_BYTES = 256 << 20
-"""Memory to recognize the text of a page, besides that for its file."""
 PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("kreuzberg",)
@@ -131,7 +129,7 @@ class Pipeline:
         from penstock.pipeline.ocr.factory import open_endpoint
 
         options, endpoint = self._ocr
-        pages, memory = range(page, page + 1), OCR_BYTES + 2 * len(content.data)
+        pages, memory = range(page, page + 1), self._ocr.memory_bytes + 2 * len(content.data)
         extracted = self._sandbox.extract(
             content, pages=pages, memory_bytes=memory, ocr=options if endpoint is None else None
         )

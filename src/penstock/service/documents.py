@@ -13,7 +13,15 @@ import msgspec
 from penstock import items
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Phase, Place
-from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
+from penstock.catalog.views import (
+    Document,
+    Filters,
+    PageState,
+    Progress,
+    RecognizedPages,
+    Source,
+    TenantCount,
+)
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
@@ -25,7 +33,7 @@ from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
-from penstock.service.reasons import Reason
+from penstock.service.reasons import LOW_CONFIDENCE, Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
 from penstock.vocabulary import how_many
@@ -343,6 +351,17 @@ class Documents:
                 found = self.sources(path=path, after=found[-1].source_id, limit=BATCH, **where)
 
         return export_pages(self.catalog, chosen(), Path(directory))
+
+    def recognized(self, of: Job | Source) -> RecognizedPages:
+        """Count recognized pages: of a document, or since a job was submitted at or below its path."""
+        if isinstance(of, Source):
+            place, path, since = of.place, of.path, reasons.EARLIEST
+        else:
+            place, since = Place(of.tenant_id, of.collection, of.branch), of.created_at
+            path = _path_of(of) or ""
+        with self.catalog.snapshot() as snapshot:
+            found = snapshot.recognized(place, path, since, LOW_CONFIDENCE) if path else None
+        return found or RecognizedPages(0)
 
     def progress(self, document_id: int) -> Progress | None:
         """Progress of a generation under construction."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -12,15 +13,22 @@ import msgspec
 from penstock.catalog.protocol import BATCH, CatalogSnapshot
 from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
-from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, Source
+from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
     "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
 ]
 
+LOW_CONFIDENCE = 65.0
+"""Mean confidence of a page below which most of its recognized words are wrong."""
+CHECK_RECOGNITION = (
+    "`penstock documents show PATH --page N` prints what was read. Set PENSTOCK_OCR_LANGUAGES to the "
+    "languages of the document, or install rapidocr for poor pictures."
+)
 FORMER_VERSION = "; search still finds the former version"
 SEEN_ELSEWHERE = 10
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 LISTED = 100
 """Maximum number of paths listed for a folder."""
 
@@ -104,8 +112,10 @@ def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | 
 def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """The reason for exactly this path; None where the catalog does not know it."""
     known = snapshot.why(place, path)
+    published = known.source is not None and known.source.published_id is not None
+    recognized = snapshot.recognized(place, path, EARLIEST, LOW_CONFIDENCE) if published else None
     above = _ledger_above(snapshot, place, path) if known.ledger is None else None
-    return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above))
+    return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above), recognized)
 
 
 def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | None:
@@ -176,7 +186,7 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
     return None
 
 
-def _reason(path: str, known: PathReport) -> Reason | None:
+def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = None) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_missing_part(one) for one in known.missing)
     if known.building is not None and not known.building.settled:
@@ -212,10 +222,23 @@ def _reason(path: str, known: PathReport) -> Reason | None:
     if source is not None and source.published_id is not None:
         made = f"{how_many(source.chunk_count, 'chunk')} of {how_many(source.page_count, 'page')}"
         if not source.chunk_count:
-            made = "the file is blank: there is no text to find"
+            blank = recognized is None or not recognized.pages
+            made = f"the {'file is blank' if blank else 'pictures show no text'}: there is no text to find"
+        elif recognized is not None and recognized.pages:
+            made += f"; {recognized_text(recognized)}"
         verdict = "partial" if source.partial else "indexed"
-        return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
+        low = recognized is not None and recognized.low > 0
+        remedy = CHECK_RECOGNITION if low else ""
+        return Reason(path=path, verdict=verdict, cause=made, remedy=remedy, source=source, missing=missing)
     return None
+
+
+def recognized_text(found: RecognizedPages) -> str:
+    """Recognized pages in words."""
+    text = f"text of {how_many(found.pages, 'page')} recognized"
+    if found.confidence is not None:
+        text += f", mean confidence {found.confidence:.0f}"
+    return f"{text}, low on {found.low:,}" if found.low else text
 
 
 def _remedy(building: Document, source: Source | None) -> str:

@@ -69,14 +69,14 @@ class DocumentNotifier:
         page, more = self._pages.next_page()
         now = clock.now()
         for job in page:
-            if _document_of(job) is not None and (
+            if document_of(job) is not None and (
                 job.cancel_requested or now - job.updated_at > RECHECK_AFTER
             ):
                 self._settle(job)
         return more
 
     def _settle(self, job: Job) -> None:
-        document_id = _document_of(job)
+        document_id = document_of(job)
         if document_id is None:
             return
         if job.cancel_requested:
@@ -170,7 +170,8 @@ def _running(job: Job) -> bool:
     return job.status is Status.IN_PROGRESS and not job.waiting
 
 
-def _document_of(job: Job) -> int | None:
+def document_of(job: Job) -> int | None:
+    """The document that a job waits for."""
     if not job.waiting or job.waiting_for in (None, CHILDREN):
         return None
     return int(job.waiting_for) if job.waiting_for.isdecimal() else None

@@ -178,7 +178,7 @@ class Supervisor:
         schedule.add(CHECK_S, self._report_changes)
         schedule.add(options.upkeep_s, self._reaper(max(leases)).run, spread=SPREAD)
         schedule.add(options.upkeep_s, Reconciler(queue).run, spread=SPREAD)
-        schedule.add(options.upkeep_s, OverdueEnder(queue).run, spread=SPREAD)
+        schedule.add(options.upkeep_s, OverdueEnder(queue, self._catalog).run, spread=SPREAD)
         pruner = Pruner(queue, options.retention, options.heartbeat_s)
         schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
         schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)

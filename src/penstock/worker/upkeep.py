@@ -24,7 +24,7 @@ from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.document_notifier import DocumentNotifier, document_of
 from penstock.worker.orphans import JobPages
 from penstock.worker.outbox import OUTAGE
 
@@ -172,10 +172,11 @@ class Reconciler:
 
 
 class OverdueEnder:
-    """Fails waiting jobs if no job of the tree ended for as long as their timeout."""
+    """Fails waiting jobs if no job of the tree and no page ended for as long as their timeout."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, catalog: Catalog | None = None) -> None:
         self._queue = queue
+        self._catalog = catalog
         self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
 
     def run(self) -> bool:
@@ -185,7 +186,7 @@ class OverdueEnder:
             job
             for job in page
             if job.waiting
-            and _silent(job, job.timeout_s, now)
+            and self._silent(job, job.timeout_s, now)
             and not any(scope.covers(job.tenant_id, job.collection) for scope in paused)
             and not self._has_active_descendant(job, job.timeout_s, now)
         ]
@@ -199,14 +200,21 @@ class OverdueEnder:
         """Look for progress level by level: an ending child touches the row of the parent only."""
         below = orphans.all_jobs(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
         return any(
-            not _silent(child, timeout_s, now) or self._has_active_descendant(child, timeout_s, now)
+            not self._silent(child, timeout_s, now) or self._has_active_descendant(child, timeout_s, now)
             for child in below
             if child.waiting
         )
 
-
-def _silent(job: Job, timeout_s: int, now: datetime) -> bool:
-    return now - job.updated_at > timedelta(seconds=timeout_s)
+    def _silent(self, job: Job, timeout_s: int, now: datetime) -> bool:
+        limit = timedelta(seconds=timeout_s)
+        if now - job.updated_at <= limit:
+            return False
+        document_id = document_of(job)
+        if document_id is None or self._catalog is None:
+            return True
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(document_id)
+        return document is None or now - document.updated_at > limit
 
 
 class Pruner:

@@ -55,6 +55,7 @@ from penstock.catalog.views import (
     PathReport,
     Progress,
     PublishedCount,
+    RecognizedPages,
     Source,
     TenantCount,
 )
@@ -217,6 +218,10 @@ class SqlSnapshot(SearchReads):
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since))
         return PublishedCount(*self._rows.all("published_since", *where)[0])
+
+    def recognized(self, place: Place, path: str, since: datetime, low: float) -> RecognizedPages:
+        where = (place.tenant_id, place.collection, place.branch, path, *span(path), format_time(since), low)
+        return RecognizedPages(*self._rows.all("recognized", *where)[0])
 
     def open_tasks(self, lane: Phase) -> int:
         count: int = self._rows.value(f"open_tasks_{lane}")

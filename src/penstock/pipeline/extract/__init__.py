@@ -10,5 +10,6 @@
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
+- ``image``: pictures, whose text OCR recognizes
 - ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
 """

@@ -12,7 +12,7 @@ from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "office"])
+SANDBOXED = frozenset(["pdf", "office", "image"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2",)})

@@ -33,6 +33,12 @@ _DOCUMENTS = {
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    FileType("image/png", "image"): "png",
+    FileType("image/jpeg", "image"): "jpg jpeg",
+    FileType("image/tiff", "image"): "tif tiff",
+    FileType("image/webp", "image"): "webp",
+    FileType("image/bmp", "image"): "bmp",
+    FileType("image/gif", "image"): "gif",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -44,6 +50,7 @@ _DOCUMENTS = {
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "html": "html.HtmlExtractor",
+        "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
         "office": "office.OfficeExtractor",
@@ -120,7 +127,7 @@ _NAMES = {
 }
 
 _BINARY_SUFFIXES = frozenset(
-    "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
+    "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
     "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
@@ -160,6 +167,16 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"ID3", "MP3 audio"),
     (b"RIFF", "RIFF media"),
     (b"\x00asm", "WebAssembly"),
+)
+
+_PICTURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"RIFF", "webp"),
+    (b"BM", "bmp"),
+    (b"GIF8", "gif"),
 )
 
 
@@ -225,6 +242,8 @@ def detect(name: str, head: bytes) -> FileType:
         return PDF
     if seen == "a ZIP archive" and expected is DOCX:
         return DOCX
+    if expected is not None and expected.extractor == "image":
+        return _picture(name, head)
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
     if expected in (PDF, DOCX):
@@ -234,6 +253,14 @@ def detect(name: str, head: bytes) -> FileType:
     if expected is None:
         expected = _by_content(head)
     return expected
+
+
+def _picture(name: str, head: bytes) -> FileType:
+    """Type of a picture by its first bytes: names of pictures are often wrong."""
+    for magic, suffix in _PICTURES:
+        if head.startswith(magic) and (suffix != "webp" or head[8:12] == b"WEBP"):
+            return BY_SUFFIX[suffix]
+    raise UnsupportedType(f"{_shown(name)} is not a picture, in spite of its name")
 
 
 def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:

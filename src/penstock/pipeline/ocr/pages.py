@@ -23,6 +23,9 @@ SAME_WORDS = 0.75
 """Share of the recognized words that a text layer must have to be kept."""
 FEW_CHARS = 20
 """Characters below which a text layer is only a page number or a stamp, kept beside the recognized text."""
+OCR_BYTES = 256 << 20
+BOTH_ENGINES_BYTES = 1024 << 20
+"""Memory for a page with rapidocr, which takes about 700 MB."""
 NOTHING_FOUND = "no text was recognized in the picture of this page"
 _WORD = re.compile(r"\w+")
 
@@ -43,6 +46,14 @@ class OcrSetup(NamedTuple):
         return fingerprint(
             {"options": msgspec.structs.asdict(self.options), "versions": engine_versions()},
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory to recognize the text of a page, besides that for its file."""
+        from penstock.pipeline.ocr import rapid
+
+        both = self.endpoint is None and rapid.usable(self.options.languages)
+        return BOTH_ENGINES_BYTES if both else OCR_BYTES
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -17,6 +17,13 @@ FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
   AND published_id IS NOT NULL AND published_at >= $6
 
+-- name: recognized
+SELECT count(1), avg(x.confidence), coalesce(sum(CASE WHEN x.confidence < $8 THEN 1 ELSE 0 END), 0)
+FROM sources s JOIN documents d ON d.{id} = s.published_id
+JOIN task_queue_page p ON p.document_id = d.id JOIN catalog_page_text x ON x.{page_key} = p.{id}
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
+  AND (s.path = $4 OR (s.path >= $5 AND s.path < $6)) AND s.published_at >= $7 AND x.engine <> ''
+
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 

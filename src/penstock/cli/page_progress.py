@@ -1,0 +1,50 @@
+"""Pages read of the long documents and scans that jobs wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import Catalog
+    from penstock.job import Job
+
+MOST_DOCUMENTS = 50
+"""Documents whose pages are counted at a time."""
+
+
+class PageCount(NamedTuple):
+    """Pages read or failed, and all pages, of documents that are being indexed."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {how_many(self.total, 'page')}"
+
+
+class PageProgress:
+    """Counts pages. The catalog is opened at the first document: most jobs wait for none."""
+
+    def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
+        self._open = open_catalog
+        self._catalog: Catalog | None = None
+
+    def of(self, jobs: Iterable[Job]) -> PageCount | None:
+        """Count the pages of the documents that these jobs wait for; None if there are none."""
+        waited = [job.waiting_for for job in jobs if job.waiting and job.waiting_for is not None]
+        ids = [int(text) for text in waited if text.isdecimal()][:MOST_DOCUMENTS]
+        if not ids:
+            return None
+        if self._catalog is None:
+            self._catalog = self._open()
+        with self._catalog.snapshot() as snapshot:
+            found = [progress for each in ids if (progress := snapshot.progress(each)) is not None]
+        done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found)
+        return PageCount(done, sum(each.total_pages for each in found))
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
