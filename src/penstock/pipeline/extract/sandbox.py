@@ -32,8 +32,15 @@ from penstock.pipeline.extract.protocol import (
     Page,
     PageImage,
 )
-from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, Refusal, Request, Whole
-from penstock.pipeline.extract.sandbox_process import Child, ChildDied, TooLarge, TooSlow, Zygote, ZygoteDied
+from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
+from penstock.pipeline.extract.sandbox_process import (
+    ChildDied,
+    SandboxChild,
+    TooLarge,
+    TooSlow,
+    Zygote,
+    ZygoteDied,
+)
 from penstock.pipeline.ocr.protocol import OcrOptions
 from penstock.vocabulary import how_many
 
@@ -53,7 +60,7 @@ class Sandbox:
         self._limits = limits or ExtractLimits()
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
-        self._child: Child | None = None
+        self._child: SandboxChild | None = None
         self._deadly: dict[bytes, _DeadlyDocument] = {}
         """Documents with pages that ended their child, by the hash of their bytes."""
 
@@ -107,10 +114,10 @@ class Sandbox:
         self._run(call, alone=alone)
         return call.draft()
 
-    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> Request:
+    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> ParseRequest:
         limits = self._limits
         check_size(content, limits)
-        return Request(
+        return ParseRequest(
             name=content.name,
             file_type=file_types.detect(content.name, content.data[:SNIFFED]),
             limits=limits,
@@ -175,7 +182,7 @@ class Sandbox:
             return True
         return False
 
-    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
         child = self._child
         if child is not None and (
             child.files >= FILES_PER_CHILD or (ocr_paths and ocr_paths != child.ocr_paths)
@@ -185,7 +192,7 @@ class Sandbox:
             self._child = self._fork(extractor, ocr_paths)
         return self._child
 
-    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
         if self._zygote is not None:
             with suppress(ZygoteDied):
                 return self._zygote.fork(extractor, ocr_paths)
@@ -236,7 +243,7 @@ class _DeadlyDocument:
 class _Call:
     """One call of the sandbox: the request to the child, and the answers so far."""
 
-    def __init__(self, request: Request, data: bytes, *, last_attempt: bool) -> None:
+    def __init__(self, request: ParseRequest, data: bytes, *, last_attempt: bool) -> None:
         self.request = request
         self.data = data
         self.whole = request.pages is None

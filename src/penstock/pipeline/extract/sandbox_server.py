@@ -33,11 +33,11 @@ from penstock.pipeline.extract.sandbox_messages import (
     Answer,
     Collect,
     Drawn,
-    Ended,
     Opened,
     PageRead,
+    PagesEnded,
+    ParseRequest,
     Refusal,
-    Request,
     Whole,
     decode_order,
     decode_request,
@@ -162,7 +162,7 @@ class _Child:
     def _send(self, answer: Answer) -> None:
         send(self._sink, encode(answer))
 
-    def _serve(self, request: Request, data: bytes) -> None:
+    def _serve(self, request: ParseRequest, data: bytes) -> None:
         parser = extractor(request.file_type.extractor)
         self._memory.reset_peak()
         self._resident = self._memory.resident_bytes()
@@ -180,7 +180,7 @@ class _Child:
         else:
             self._send(Whole(draft=build_draft(extracted, request.sizes, complete=pages is None)))
 
-    def _serve_pages(self, request: Request, parser: PagedExtractor, data: bytes) -> None:
+    def _serve_pages(self, request: ParseRequest, parser: PagedExtractor, data: bytes) -> None:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
@@ -206,9 +206,9 @@ class _Child:
         kept = request.batch_seconds is not None and number < document.page_count
         if not kept:
             self._close()
-        self._send(Ended(kept))
+        self._send(PagesEnded(kept))
 
-    def _page_answer(self, request: Request, head: ExtractedText, page: Page) -> PageRead:
+    def _page_answer(self, request: ParseRequest, head: ExtractedText, page: Page) -> PageRead:
         if page.failure is not None and self._was_full(request):
             raise MemoryError
         if request.sizes is None:
@@ -216,7 +216,7 @@ class _Child:
         draft = build_draft(msgspec.structs.replace(head, pages=(page,)), request.sizes, complete=False)
         return PageRead(page.number, None, draft.pages[0], draft.warnings[len(head.warnings) :])
 
-    def _refusal(self, request: Request, error: BaseException) -> Refusal:
+    def _refusal(self, request: ParseRequest, error: BaseException) -> Refusal:
         full = not isinstance(error, DocumentTooLarge) and self._was_full(request)
         if isinstance(error, MemoryError) or full:
             return Refusal(OUT_OF_MEMORY)
@@ -224,7 +224,7 @@ class _Child:
             return Refusal(type(error).__name__, error.message, error.remedy)
         return Refusal(type(error).__name__, str(error)[:500])
 
-    def _was_full(self, request: Request) -> bool:
+    def _was_full(self, request: ParseRequest) -> bool:
         """Check whether much of the memory was in use: libraries have their own errors when it runs out."""
         return self._memory.peak_bytes() - self._resident > request.memory_bytes // 2
 
