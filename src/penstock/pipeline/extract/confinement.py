@@ -6,7 +6,6 @@ nothing fails; ``supported`` tells which of them it has.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import platform
@@ -15,7 +14,12 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+try:
+    import ctypes
+except ImportError:  # an interpreter built without it
+    ctypes = None  # type: ignore[assignment]
 
 _NO_NEW_PRIVILEGES = 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -136,19 +140,24 @@ def confine(readable: Iterable[str]) -> Confinement:
 
 def end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent ends; now, if it has ended already."""
-    if sys.platform.startswith("linux"):
+    if _calls() is not None:
         _libc().prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _calls() -> _Calls | None:
-    if not sys.platform.startswith("linux") or sys.byteorder != "little" or sys.maxsize < 1 << 32:
+    if (
+        ctypes is None
+        or not sys.platform.startswith("linux")
+        or sys.byteorder != "little"
+        or sys.maxsize < 1 << 32
+    ):
         return None
     return _CALLS.get(platform.machine())
 
 
-def _libc() -> ctypes.CDLL:
+def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 

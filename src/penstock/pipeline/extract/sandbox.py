@@ -32,8 +32,15 @@ from penstock.pipeline.extract.protocol import (
     Page,
     PageImage,
 )
-from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, Refusal, Request, Whole
-from penstock.pipeline.extract.sandbox_process import Child, ChildDied, TooLarge, TooSlow, Zygote, ZygoteDied
+from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
+from penstock.pipeline.extract.sandbox_process import (
+    ChildDied,
+    SandboxChild,
+    TooLarge,
+    TooSlow,
+    Zygote,
+    ZygoteDied,
+)
 from penstock.pipeline.ocr.protocol import OcrOptions
 from penstock.vocabulary import how_many
 
@@ -53,7 +60,7 @@ class Sandbox:
         self._limits = limits or ExtractLimits()
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
-        self._child: Child | None = None
+        self._child: SandboxChild | None = None
         self._deadly: dict[bytes, _DeadlyDocument] = {}
         """Documents with pages that ended their child, by the hash of their bytes."""
 
@@ -94,27 +101,23 @@ class Sandbox:
         *,
         pages: range | None = None,
         memory_bytes: int | None = None,
-        last_attempt: bool = True,
+        alone: bool = False,
     ) -> Draft:
-        """Extract and chunk a file of any type in the child. The last attempt is in a child for it alone.
+        """Extract and chunk a file of any type in the child. ``alone``: in a child for this file only.
 
-        Otherwise a page that exceeds ``memory_bytes`` fails the call, which can be repeated with more.
+        With ``memory_bytes``, and not alone, a page that exceeds them fails the call, which can be repeated
+        with more.
         """
         request = self._request(content, pages, memory_bytes)
         request.sizes = sizes
-        call = _Call(request, content.data, last_attempt=last_attempt)
-        try:
-            self._run(call)
-        finally:
-            if last_attempt:
-                # Memory that this file left in the child is needed for the next large file.
-                self._end_child()
+        call = _Call(request, content.data, last_attempt=alone or memory_bytes is None)
+        self._run(call, alone=alone)
         return call.draft()
 
-    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> Request:
+    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> ParseRequest:
         limits = self._limits
         check_size(content, limits)
-        return Request(
+        return ParseRequest(
             name=content.name,
             file_type=file_types.detect(content.name, content.data[:SNIFFED]),
             limits=limits,
@@ -125,7 +128,7 @@ class Sandbox:
             memory_bytes=limits.parser_memory_bytes if memory_bytes is None else memory_bytes,
         )
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: _Call, *, alone: bool = False) -> None:
         with self._lock:
             try:
                 self._answer(call)
@@ -135,6 +138,10 @@ class Sandbox:
                 # Interrupted during an exchange: a late answer would be taken for that of the next file.
                 self.close()
                 raise
+            finally:
+                if alone:
+                    # Memory that this file left in the child is needed for the next large file.
+                    self._end_child()
 
     def _answer(self, call: _Call) -> None:
         deadly = self._deadly.get(_digest(call.data)) if self._deadly else None
@@ -175,7 +182,7 @@ class Sandbox:
             return True
         return False
 
-    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
         child = self._child
         if child is not None and (
             child.files >= FILES_PER_CHILD or (ocr_paths and ocr_paths != child.ocr_paths)
@@ -185,7 +192,7 @@ class Sandbox:
             self._child = self._fork(extractor, ocr_paths)
         return self._child
 
-    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
         if self._zygote is not None:
             with suppress(ZygoteDied):
                 return self._zygote.fork(extractor, ocr_paths)
@@ -236,7 +243,7 @@ class _DeadlyDocument:
 class _Call:
     """One call of the sandbox: the request to the child, and the answers so far."""
 
-    def __init__(self, request: Request, data: bytes, *, last_attempt: bool) -> None:
+    def __init__(self, request: ParseRequest, data: bytes, *, last_attempt: bool) -> None:
         self.request = request
         self.data = data
         self.whole = request.pages is None

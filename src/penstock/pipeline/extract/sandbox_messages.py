@@ -30,7 +30,7 @@ class Collect(msgspec.Struct, array_like=True, tag=True):
     """Order to the zygote: end the child. Answered with its exit status."""
 
 
-class Request(msgspec.Struct, array_like=True):
+class ParseRequest(msgspec.Struct, array_like=True):
     """A request to the child. Unless ``resumed``, the file's bytes follow, as a message of their own."""
 
     name: str
@@ -84,7 +84,7 @@ class Drawn(msgspec.Struct, array_like=True, tag=True):
     pixels: bytes
 
 
-class Ended(msgspec.Struct, array_like=True, tag=True):
+class PagesEnded(msgspec.Struct, array_like=True, tag=True):
     """Last answer for a document with pages."""
 
     kept: bool
@@ -100,11 +100,11 @@ class Refusal(msgspec.Struct, array_like=True, tag=True):
 
 
 Order: TypeAlias = Fork | Collect
-Answer: TypeAlias = Whole | Opened | PageRead | Drawn | Ended | Refusal
+Answer: TypeAlias = Whole | Opened | PageRead | Drawn | PagesEnded | Refusal
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode
-decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_request = msgspec.msgpack.Decoder(ParseRequest).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 

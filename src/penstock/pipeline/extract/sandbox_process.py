@@ -17,13 +17,13 @@ from penstock.pipeline.extract.sandbox_messages import (
     Answer,
     Collect,
     Drawn,
-    Ended,
     Fork,
     Opened,
     Order,
     PageRead,
+    PagesEnded,
+    ParseRequest,
     Refusal,
-    Request,
     Whole,
     decode_answer,
     encode,
@@ -78,7 +78,7 @@ class Zygote:
                 stderr=subprocess.DEVNULL,
             )
 
-    def fork(self, extractor: str, ocr_paths: tuple[str, ...] = ()) -> Child:
+    def fork(self, extractor: str, ocr_paths: tuple[str, ...] = ()) -> SandboxChild:
         """Fork a child with this extractor loaded, and OCR if folders for it are given.
 
         Raises ``ZygoteDied``.
@@ -86,7 +86,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                return Child(self, self._answer(Fork(extractor, ocr_paths), theirs), ours, ocr_paths)
+                return SandboxChild(self, self._answer(Fork(extractor, ocr_paths), theirs), ours, ocr_paths)
         except BaseException:
             ours.close()
             raise
@@ -114,7 +114,7 @@ class Zygote:
         self._process.wait()
 
 
-class Child:
+class SandboxChild:
     """A process that parses files, and the document it has open."""
 
     def __init__(self, zygote: Zygote, pid: int, channel: socket.socket, ocr_paths: tuple[str, ...]) -> None:
@@ -131,7 +131,7 @@ class Child:
         """Extractor and bytes of the document that is open in the child."""
 
     def exchange(
-        self, request: Request, data: bytes
+        self, request: ParseRequest, data: bytes
     ) -> Iterator[Whole | Opened | PageRead | Drawn | Refusal]:
         """Send a file and receive the answers, until the last. Raises ``ChildDied``."""
         key = (request.file_type.extractor, data)
@@ -142,7 +142,7 @@ class Child:
             answer = self._receive(SLOWEST * seconds)
             if isinstance(answer, Refusal) and answer.error == OUT_OF_MEMORY:
                 raise TooLarge("ran out of memory")
-            if isinstance(answer, Ended):
+            if isinstance(answer, PagesEnded):
                 self._kept = key if answer.kept else None
                 return
             if not isinstance(answer, Opened):
@@ -152,7 +152,7 @@ class Child:
                 return
             seconds = request.page_seconds
 
-    def _begin(self, request: Request, data: bytes) -> None:
+    def _begin(self, request: ParseRequest, data: bytes) -> None:
         """Send a file, and wait until the child is about to parse it."""
         self.files += 1
         self._channel.settimeout(START_S)

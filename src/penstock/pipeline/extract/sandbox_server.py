@@ -6,7 +6,6 @@ until the sandbox ends it.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import math
@@ -34,11 +33,11 @@ from penstock.pipeline.extract.sandbox_messages import (
     Answer,
     Collect,
     Drawn,
-    Ended,
     Opened,
     PageRead,
+    PagesEnded,
+    ParseRequest,
     Refusal,
-    Request,
     Whole,
     decode_order,
     decode_request,
@@ -51,7 +50,6 @@ from penstock.pipeline.ocr.protocol import OcrOptions
 OWN_BYTES = 32 << 20
 """Least memory of a child before it reads a file."""
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 OCR_LIBRARIES = ("tesserocr", "numpy", "PIL.Image")
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 
@@ -60,7 +58,7 @@ def serve() -> None:
     """Main loop of the zygote: orders from the socket at stdin, until the sandbox is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _keep_freed_memory()
+    budget.keep_freed_memory()
     with socket.socket(fileno=os.dup(0)) as control:
         os.dup2(2, 0)
         child = 0
@@ -78,17 +76,6 @@ def serve() -> None:
             child = _fork(control, descriptors[0], order.ocr_paths)
             os.close(descriptors[0])
             control.sendall(encode(child))
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep what a page frees for the next page.
-
-    Otherwise it returns the memory after every page, and the page faults cost a third of the time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in ((_TRIM_THRESHOLD, 16 << 20), (_MMAP_THRESHOLD, 8 << 20), (_TOP_PAD, 256 << 10)):
-        if mallopt is not None:
-            mallopt(option, value)
 
 
 def load(name: str) -> None:
@@ -113,7 +100,6 @@ def _collect(child: int) -> int:
 
 def _fork(control: socket.socket, channel: int, ocr_paths: tuple[str, ...]) -> int:
     zygote = os.getpid()
-    gc.collect()
     gc.freeze()
     child = os.fork()
     if child:
@@ -176,7 +162,7 @@ class _Child:
     def _send(self, answer: Answer) -> None:
         send(self._sink, encode(answer))
 
-    def _serve(self, request: Request, data: bytes) -> None:
+    def _serve(self, request: ParseRequest, data: bytes) -> None:
         parser = extractor(request.file_type.extractor)
         self._memory.reset_peak()
         self._resident = self._memory.resident_bytes()
@@ -194,7 +180,7 @@ class _Child:
         else:
             self._send(Whole(draft=build_draft(extracted, request.sizes, complete=pages is None)))
 
-    def _serve_pages(self, request: Request, parser: PagedExtractor, data: bytes) -> None:
+    def _serve_pages(self, request: ParseRequest, parser: PagedExtractor, data: bytes) -> None:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
@@ -220,9 +206,9 @@ class _Child:
         kept = request.batch_seconds is not None and number < document.page_count
         if not kept:
             self._close()
-        self._send(Ended(kept))
+        self._send(PagesEnded(kept))
 
-    def _page_answer(self, request: Request, head: ExtractedText, page: Page) -> PageRead:
+    def _page_answer(self, request: ParseRequest, head: ExtractedText, page: Page) -> PageRead:
         if page.failure is not None and self._was_full(request):
             raise MemoryError
         if request.sizes is None:
@@ -230,7 +216,7 @@ class _Child:
         draft = build_draft(msgspec.structs.replace(head, pages=(page,)), request.sizes, complete=False)
         return PageRead(page.number, None, draft.pages[0], draft.warnings[len(head.warnings) :])
 
-    def _refusal(self, request: Request, error: BaseException) -> Refusal:
+    def _refusal(self, request: ParseRequest, error: BaseException) -> Refusal:
         full = not isinstance(error, DocumentTooLarge) and self._was_full(request)
         if isinstance(error, MemoryError) or full:
             return Refusal(OUT_OF_MEMORY)
@@ -238,7 +224,7 @@ class _Child:
             return Refusal(type(error).__name__, error.message, error.remedy)
         return Refusal(type(error).__name__, str(error)[:500])
 
-    def _was_full(self, request: Request) -> bool:
+    def _was_full(self, request: ParseRequest) -> bool:
         """Check whether much of the memory was in use: libraries have their own errors when it runs out."""
         return self._memory.peak_bytes() - self._resident > request.memory_bytes // 2
 
