@@ -52,6 +52,8 @@ class Pipeline:
         self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[str | None, str] = {}
+        self._of_pictures: set[str] = set()
+        """Fingerprints of files whose pages may be pictures."""
 
     @property
     def space(self) -> str:
@@ -63,18 +65,20 @@ class Pipeline:
         file_type = file_types.by_name(name) or file_types.TEXT
         found = self._fingerprints.get((file_type.extractor, sizes))
         if found is None:
-            found = fingerprints(
-                sizes,
-                self.embedder,
-                extractor_name=file_type.extractor,
-                ocr=self._ocr_fingerprint if file_type.extractor in PICTURES else None,
-            )
+            ocr = self._ocr_fingerprint if file_type.extractor in PICTURES else None
+            found = fingerprints(sizes, self.embedder, extractor_name=file_type.extractor, ocr=ocr)
+            if ocr is not None:
+                self._of_pictures.add(found.ocr)
             self._fingerprints[file_type.extractor, sizes] = found
         return found
 
     @property
     def _ocr_fingerprint(self) -> str:
         return self._ocr.fingerprint if self._ocr is not None else "off"
+
+    def _languages(self) -> tuple[str, ...]:
+        """Installed languages of OCR: pages that failed for want of one are read once it is there."""
+        return self._ocr.languages if self._ocr is not None else ()
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
@@ -85,7 +89,7 @@ class Pipeline:
                     "ocr": wanted.ocr,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
-                    "languages": self._ocr.languages if self._ocr is not None else (),
+                    "languages": self._languages() if wanted.ocr in self._of_pictures else (),
                 }
             )
             self._failure_fingerprints[wanted.ocr] = found

@@ -48,7 +48,15 @@ def folders(tessdata_dir: str = "") -> tuple[str, ...]:
     for prefix in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()):
         found.append(str(Path(prefix, "share", "tessdata")))
     found.extend(_OF_SYSTEM)
-    return tuple(dict.fromkeys(str(Path(folder).absolute()) for folder in found if Path(folder).is_dir()))
+    return tuple(dict.fromkeys(str(Path(folder).absolute()) for folder in found if _is_folder(folder)))
+
+
+def _is_folder(path: str) -> bool:
+    """Check whether a folder is there and may be seen: a user's own may be out of reach for another one."""
+    try:
+        return Path(path).is_dir()
+    except PermissionError:
+        return False
 
 
 def installed(tessdata_dir: str = "") -> tuple[str, ...]:

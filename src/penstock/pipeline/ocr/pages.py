@@ -57,7 +57,7 @@ class OcrSetup(NamedTuple):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Installed languages: pages that failed for want of one are read once it is there."""
+        """Installed languages, as far as this user may see them."""
         from penstock.pipeline.ocr import models
 
         return models.installed(self.options.tessdata_dir)
