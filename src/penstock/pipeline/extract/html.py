@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract import html_cost
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.charset_labels import markup_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text import fence_around, one_page
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-_DECLARATION = re.compile(rb"<(?:meta|\?xml)([^>]*)", re.I)
-_CHARSET = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
 _INVISIBLE = (
     "script, style, template, noscript, iframe, object, canvas, audio, video, svg, datalist, "
     '[hidden], [style*="display:none"], [style*="display: none"]'
@@ -38,7 +37,7 @@ _MAX_LIST_INDENT = 20
 
 class HtmlExtractor:
     name = "html"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -49,7 +48,7 @@ class HtmlExtractor:
     ) -> ExtractedText:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-        decoded = decode(content.data, _declared_charset(content.data[:4096]))
+        decoded = decode(content.data, markup_label)
         markup = html_cost.simplified(clean(decoded.text))
         _check_cost(markup)
         try:
@@ -65,13 +64,8 @@ class HtmlExtractor:
             limits,
             shape=Shape.MARKDOWN,
             title=title,
-            warnings=decoding_warnings(decoded),
+            decoded=decoded,
         )
-
-
-def _declared_charset(head: bytes) -> str | None:
-    charsets = (_CHARSET.search(found[1]) for found in _DECLARATION.finditer(head))
-    return next((found[1].decode("ascii") for found in charsets if found), None)
 
 
 def _check_cost(markup: str) -> None:

@@ -11,8 +11,9 @@ import msgspec
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.charset_labels import markup_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text import fence_around, one_page
 
 _LONG_LINE = 2000
 _MAX_OUTPUT = 2000
@@ -29,7 +30,7 @@ class JsonExtractor:
     """JSON as written. A document on one long line is split into lines first."""
 
     name = "json"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -47,9 +48,7 @@ class JsonExtractor:
                 kept = False
             except (msgspec.DecodeError, RecursionError):
                 kept = True  # not JSON, or nested too deeply: kept as text
-        return one_page(
-            text, file_type, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
-        )
+        return one_page(text, file_type, limits, shape=Shape.PROSE, line_numbers=kept, decoded=decoded)
 
 
 def _with_lines(text: str) -> str:
@@ -70,7 +69,7 @@ class NotebookExtractor:
     """Notebook cells as Markdown; code and output in fences."""
 
     name = "notebook"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -79,8 +78,9 @@ class NotebookExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
+        decoded = decode(content.data)
         try:
-            notebook = msgspec.json.decode(content.data)
+            notebook = msgspec.json.decode(clean(decoded.text))
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
             language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
             name = str(language)
@@ -89,7 +89,9 @@ class NotebookExtractor:
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
         warnings = (_cut("the name of the language"),) if len(name) > _MAX_NAME else ()
-        return one_page(clean(text), file_type, limits, shape=Shape.MARKDOWN, warnings=warnings)
+        return one_page(
+            clean(text), file_type, limits, shape=Shape.MARKDOWN, decoded=decoded, warnings=warnings
+        )
 
 
 def _cut(what: str) -> str:
@@ -125,7 +127,7 @@ class XmlExtractor:
     """
 
     name = "xml"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -134,10 +136,8 @@ class XmlExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
-        declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w:.-]+)""", content.data[:1024])
-        decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
+        decoded = decode(content.data, markup_label)
         text = clean(decoded.text)
-        warnings = decoding_warnings(decoded)
         reader = _XmlLines()
         try:
             lines = reader.read(text)
@@ -148,11 +148,17 @@ class XmlExtractor:
                 limits,
                 shape=Shape.PROSE,
                 line_numbers=True,
-                warnings=(*warnings, f"kept as written, not well-formed XML: {error}"),
+                decoded=decoded,
+                warnings=(f"kept as written, not well-formed XML: {error}",),
             )
-        if reader.long_names:
-            warnings = (*warnings, _cut("the name of an element"))
-        return one_page("\n".join(lines), file_type, limits, shape=Shape.PROSE, warnings=warnings)
+        return one_page(
+            "\n".join(lines),
+            file_type,
+            limits,
+            shape=Shape.PROSE,
+            decoded=decoded,
+            warnings=(_cut("the name of an element"),) if reader.long_names else (),
+        )
 
 
 class _Refused(Exception):

@@ -6,8 +6,9 @@ import csv
 from collections.abc import Iterator
 
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.charset_labels import text_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.pipeline.extract.text import one_page
 
 _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50
@@ -18,7 +19,7 @@ _LINES_AT_ONCE = 1024 * 1024
 
 class TableExtractor:
     name = "table"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -27,20 +28,18 @@ class TableExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
-        decoded = decode(content.data)
+        decoded = decode(content.data, text_label)
         text = clean(decoded.text)
         delimiter = "\t" if file_type.media_type == "text/tab-separated-values" else _delimiter(text)
         rows, lines, readable = _rows(text, delimiter)
-        warnings = decoding_warnings(decoded)
-        if not readable:
-            warnings = (*warnings, "not a table throughout: lines are kept as written")
         return one_page(
             "\n".join(rows),
             file_type,
             limits,
             shape=Shape.ROWS,
             line_numbers=len(rows) == lines,
-            warnings=warnings,
+            decoded=decoded,
+            warnings=() if readable else ("not a table throughout: lines are kept as written",),
         )
 
 
