@@ -26,6 +26,7 @@ SAMPLES = {
     "notebook": ("a.ipynb", NOTEBOOK),
     "office": ("a.docx", docx(paragraph("words"))),
     "pdf": ("a.pdf", pdf("words")),
+    "subtitles": ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\nwords\n"),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),
 }
@@ -189,7 +190,7 @@ def test_table_rows_are_lines(delimiter: str):
     extracted = read("a.csv", data.encode())
 
     assert 'name | text\nmill | two lines, "quoted"' == extracted.pages[0].text
-    assert (Shape.ROWS, False) == (extracted.shape, extracted.line_numbers)
+    assert (Shape.TABLE, False) == (extracted.shape, extracted.line_numbers)
     assert read("a.csv", b"a,b\nc,d\n").line_numbers
 
 

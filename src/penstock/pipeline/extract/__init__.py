@@ -6,6 +6,7 @@
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
 - ``charset``, ``charset_labels``: from bytes to text that every store can keep; names of encodings in files
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
+- ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
 - ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg

@@ -13,7 +13,7 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 SANDBOXED = frozenset(["pdf", "office"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
-PLAIN = frozenset(["text", "markdown", "rows", "table"])
+PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
 
 

@@ -11,7 +11,7 @@ from penstock.pipeline.extract.protocol import FileType
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
-HTML = FileType("text/html", "html")
+HTML = FileType("text/html", "html", position_unit="paragraph")
 PDF = FileType("application/pdf", "pdf")
 DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
 CSV = FileType("text/csv", "table")
@@ -19,10 +19,10 @@ TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
-NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib srt vtt po pot diff patch eml mbox vcf ics",
+    TEXT: "txt text log asc tex bib po pot diff patch eml mbox vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -33,6 +33,8 @@ _DOCUMENTS = {
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    FileType("application/x-subrip", "subtitles"): "srt",
+    FileType("text/vtt", "subtitles"): "vtt",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -48,6 +50,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "notebook": "structured.NotebookExtractor",
         "office": "office.OfficeExtractor",
         "pdf": "pdf.PdfExtractor",
+        "subtitles": "subtitles.SubtitleExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
     }

@@ -25,6 +25,10 @@ class Shape(enum.StrEnum):
     """Like Markdown, with their own headings."""
     ROWS = "rows"
     """One record per line. A line that fits a chunk is never cut."""
+    TABLE = "table"
+    """Rows below a first line that names the columns, which serves as their heading."""
+    SECTIONS = "sections"
+    """Settings below ``[names]`` or top-level keys."""
     CODE = "code"
     """Source code in ``FileType.language``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from array import array
 from collections.abc import Iterator
 
 from penstock.pipeline.extract.charset import clean, decode
@@ -11,6 +12,7 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 from penstock.pipeline.extract.text import one_page
 
 _DELIMITERS = ",;\t|"
+_SEPARATOR = " | "
 _SAMPLED_LINES = 50
 _WIDEST_CELL = 16 * 1024 * 1024
 _LINES_AT_ONCE = 1024 * 1024
@@ -36,11 +38,18 @@ class TableExtractor:
             "\n".join(rows),
             file_type,
             limits,
-            shape=Shape.ROWS,
-            line_numbers=len(rows) == lines,
+            shape=Shape.TABLE if readable and _has_header(rows) else Shape.ROWS,
+            line_numbers=lines if lines is not None else True,
             decoded=decoded,
             warnings=() if readable else ("not a table throughout: lines are kept as written",),
         )
+
+
+def _has_header(rows: list[str]) -> bool:
+    """Check whether the first row names the columns: all cells differ, and none is empty or a number."""
+    cells = rows[0].split(_SEPARATOR) if len(rows) > 1 else []
+    distinct = len(cells) > 1 and len(set(cells)) == len(cells)
+    return distinct and all(cell and not cell[0].isdecimal() and cell[0] not in "+-." for cell in cells)
 
 
 def _delimiter(text: str) -> str:
@@ -55,16 +64,25 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=agreement)
 
 
-def _rows(text: str, delimiter: str) -> tuple[list[str], int, bool]:
-    """The rows, their number of lines, and whether the whole text could be read as a table."""
+def _rows(text: str, delimiter: str) -> tuple[list[str], tuple[int, ...] | None, bool]:
+    """The rows, the line of the text where each begins, and whether the whole text could be read as a table.
+
+    The lines are None if every row is one line.
+    """
     before = csv.field_size_limit(_WIDEST_CELL)
     lines = _Lines(text)
+    starts = array("L")
+    rows: list[str] = []
+    start = 1
     try:
         reader = csv.reader(lines, delimiter=delimiter, strict=False)
-        return [" | ".join([" ".join(cell.split()) for cell in row]) for row in reader], lines.count, True
+        for row in reader:
+            rows.append(_SEPARATOR.join([" ".join(cell.split()) for cell in row]))
+            starts.append(start)
+            start = reader.line_num + 1
+        return rows, None if lines.count == len(rows) else tuple(starts), True
     except csv.Error:
-        kept = text.splitlines()
-        return kept, len(kept), False
+        return text.splitlines(), None, False
     finally:
         csv.field_size_limit(before)
 
