@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
+from penstock.normal_form import normalized
 from penstock.pipeline.extract import html_cost
 from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.charset_labels import markup_label
@@ -70,7 +71,8 @@ class HtmlExtractor:
             tree = LexborHTMLParser(markup)
         except SelectolaxError as error:
             raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
-        title, stated = _title(tree), _stated(tree)
+        title = _title(tree)
+        stated = _stated(tree) if "<meta" in markup or "lang=" in markup else {}
         for node in tree.css(_INVISIBLE):
             node.decompose()
         text, paragraphs = _text(tree)
@@ -83,7 +85,7 @@ class HtmlExtractor:
             line_numbers=paragraphs,
             decoded=decoded,
         )
-        return with_properties(extracted, **stated)
+        return with_properties(extracted, **stated) if stated else extracted
 
 
 def _check_cost(markup: str) -> None:
@@ -109,7 +111,8 @@ def _stated(tree: LexborHTMLParser) -> dict[str, str]:
     stated: dict[str, str] = {}
     if tree.root is not None:
         stated["language"] = tree.root.attributes.get("lang") or ""
-    for node in tree.css("meta[content]")[:_MAX_META]:
+    # The whole page would take as long as reading it.
+    for node in tree.head.css("meta[content]")[:_MAX_META] if tree.head is not None else ():
         attributes = node.attributes
         name = attributes.get("name") or attributes.get("property") or attributes.get("itemprop") or ""
         meaning = _META.get(name.lower())
@@ -196,8 +199,9 @@ class _Writer:
 
     def text(self) -> tuple[str, tuple[int, ...]]:
         self._flush()
-        # Character references may have made signs that are not in normal form.
-        return clean("\n".join(self._lines)), tuple(self._paragraphs)
+        text = "\n".join(self._lines)
+        # Without the tags and character references between them, signs may combine.
+        return text if text.isascii() else normalized("NFC", text), tuple(self._paragraphs)
 
     def add(self, text: str) -> None:
         self._inline.append(text)

@@ -256,44 +256,50 @@ class _XmlLines:
         if len(name) > _MAX_NAME:
             name = name[:_MAX_NAME] + "…"
             self.long_names = True
-        values = [f"{name} {key}: {' '.join(value.split())}" for key, value in attributes.items()]
-        if self._inline or self._is_in_text():
-            self._inline += 1
-            self._later += values
-            return
-        self._flush()
-        line = self._text_line = self._parser.CurrentLineNumber
+        values = (
+            [f"{name} {key}: {' '.join(value.split())}" for key, value in attributes.items()]
+            if attributes
+            else []
+        )
+        if self._text:
+            if self._inline or self._is_in_text():
+                self._inline += 1
+                self._later += values
+                return
+            self._flush()
+        self._text_line = self._parser.CurrentLineNumber
         if len(self._names) == 1 and self._lines:
-            self._add("", line)
+            values.insert(0, "")
         self._names.append(name)
-        for value in values:
-            self._add(value, line)
+        if values:
+            self._add(values)
 
     def _end(self, _: str) -> None:
         if self._inline:
             self._inline -= 1
             return
-        self._flush()
+        if self._text:
+            self._flush()
         self._names.pop()
-        self._text_line = self._parser.CurrentLineNumber
 
     def _is_in_text(self) -> bool:
         """Check for a running text around an element. Text beside the records of a root is not one."""
-        in_record = len(self._names) > 1
-        return in_record and 0 < len(self._text) < _MAX_PARTS and not all(map(str.isspace, self._text))
+        in_record = len(self._names) > 1 and len(self._text) < _MAX_PARTS
+        return in_record and not all(map(str.isspace, self._text))
 
     def _flush(self) -> None:
-        written = "".join(self._text)
+        written = self._text[0] if len(self._text) == 1 else "".join(self._text)
         self._text.clear()
         text = " ".join(written.split())
         if text and self._names:
-            before = written[: len(written) - len(written.lstrip())]
-            line = self._text_line + before.count("\n")
-            self._add(f"{self._names[-1]}: {text}", line)
-            for value in self._later:
-                self._add(value, line)
-        self._later.clear()
+            before = len(written) - len(written.lstrip())
+            self._text_line += written.count("\n", 0, before)
+            self._add([f"{self._names[-1]}: {text}", *self._later])
+            self._later.clear()
+            self._text_line += written.count("\n", before)
+        else:
+            self._text_line += written.count("\n")
 
-    def _add(self, line: str, position: int) -> None:
-        self._lines.append(line)
-        self.positions.append(position)
+    def _add(self, lines: list[str]) -> None:
+        self._lines += lines
+        self.positions += [self._text_line] * len(lines)

@@ -78,7 +78,9 @@ class TextExtractor:
             line_numbers=True,
             decoded=decoded,
         )
-        stated = _front_matter(text) if shape is Shape.MARKDOWN else {}
+        stated = _front_matter(text) if shape is Shape.MARKDOWN else None
+        if not stated:
+            return extracted
         language = stated.get("lang", "") or stated.get("language", "")
         return with_properties(
             extracted, author=stated.get("author", ""), created=stated.get("date", ""), language=language
