@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from penstock.pipeline.extract.charset import SAMPLED, decode
+from penstock.pipeline.extract.charset import SAMPLED, decode, whole_lines
 from penstock.pipeline.extract.charset_labels import codec_of
 from penstock.pipeline.extract.factory import extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Properties
@@ -210,3 +210,20 @@ def test_every_text_format_tells_its_encoding(name: str, text: str):
     assert RUSSIAN in extracted.pages[0].text
     assert "koi8-r" == extracted.properties.encoding
     assert Properties() == read(name, text.format(RUSSIAN).encode()).properties
+
+
+@pytest.mark.parametrize(
+    ("data", "quoted", "expected"),
+    [
+        (b"one\ntwo\nthr", False, b"one\ntwo\n"),
+        (b"one\ntwo\n", False, b"one\ntwo\n"),
+        (b"one", False, b"one"),
+        (b"a,b\nc,d\ne", True, b"a,b\nc,d\n"),
+        (b'a,b\nc,"d\ne', True, b"a,b\n"),
+        (b'a,b\nc,"d\ne"\nf', True, b'a,b\nc,"d\ne"\n'),
+        (b'a,"b\nc', True, b'a,"b\nc'),
+        ("größer".encode("utf-16")[:-1], False, "größe".encode("utf-16")),
+    ],
+)
+def test_the_beginning_of_a_text_ends_with_a_whole_line(data: bytes, quoted: bool, expected: bytes):
+    assert expected == whole_lines(data, quoted=quoted)

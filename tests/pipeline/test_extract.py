@@ -84,7 +84,7 @@ def test_damage_gives_text_or_a_reason(name: str, damage: str):
 @each
 def test_limits_hold_for_every_type(name: str):
     with pytest.raises(DocumentTooLarge):
-        read(*SAMPLES[name], file_bytes=5)
+        read(*SAMPLES[name], file_bytes=5, text_bytes=5)
     with pytest.raises(DocumentTooLarge):
         read(*SAMPLES[name], text_chars=3)
 

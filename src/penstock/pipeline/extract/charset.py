@@ -15,6 +15,7 @@ from penstock.pipeline.extract.charset_labels import codec_of
 SNIFFED = 8192
 """Bytes from the start that decide between binary and text."""
 
+_LONGEST_LINE = 1024 * 1024
 _TOO_FEW = 4
 """With fewer characters outside ASCII, the encoding cannot be guessed."""
 
@@ -112,6 +113,28 @@ def looks_binary(head: bytes) -> bool:
         return wide_encoding(head) is None
     control = len(head) - len(head.translate(None, _CONTROL))
     return control > len(head) // 20
+
+
+def whole_lines(data: bytes, *, quoted: bool = False) -> bytes:
+    """The beginning of a file without its last line, which may be incomplete. A very long line is kept.
+
+    ``quoted``: line feeds between quotes end no row of a table.
+    """
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+    if wide or wide_encoding(data[:SNIFFED]) is not None:
+        # Bytes of a line feed may be parts of other characters. This is a multiple of every width.
+        return data[: len(data) - len(data) % 4]
+    earliest = max(0, len(data) - _LONGEST_LINE)
+    is_open = quoted and data.count(b'"') % 2 == 1
+    end = len(data)
+    place = data.rfind(b"\n", earliest)
+    while place >= 0:
+        is_open ^= quoted and data.count(b'"', place, end) % 2 == 1
+        if not is_open:
+            return data[: place + 1]
+        end = place
+        place = data.rfind(b"\n", earliest, end)
+    return data
 
 
 def wide_encoding(head: bytes) -> str | None:

@@ -57,6 +57,9 @@ CLASSES: Mapping[str, str] = MappingProxyType(
 )
 """Module and class of each extractor. Those of other names are kinds of plain text."""
 
+READ_IN_PART = frozenset(["code", "markdown", "rows", "subtitles", "table", "text"])
+"""Extractors that can read the beginning of a file: one line does not need the lines after it."""
+
 _LANGUAGES = {
     "python": "py pyi pyw",
     "javascript": "js mjs cjs jsx",
@@ -209,6 +212,12 @@ def is_binary_name(name: str) -> bool:
 def is_unreadable_name(name: str) -> bool:
     """Check whether the file is a document of a type not readable yet."""
     return suffix_of(name) in _OFFICE_SUFFIXES
+
+
+def may_be_read_in_part(name: str) -> bool:
+    """Check whether the beginning of a file may be enough, by its name: text, or a type unknown by name."""
+    file_type = by_name(name)
+    return not is_binary_name(name) and (file_type or TEXT).extractor in READ_IN_PART
 
 
 def is_code_name(name: str) -> bool:
