@@ -261,7 +261,9 @@ class _XmlLines:
             if attributes
             else []
         )
-        if self._text:
+        if len(self._text) == 1 and self._text[0].isspace():
+            self._text.clear()
+        elif self._text:
             if self._inline or self._is_in_text():
                 self._inline += 1
                 self._later += values
@@ -290,13 +292,15 @@ class _XmlLines:
     def _flush(self) -> None:
         written = self._text[0] if len(self._text) == 1 else "".join(self._text)
         self._text.clear()
-        text = " ".join(written.split())
-        if text and self._names:
-            before = len(written) - len(written.lstrip())
-            self._text_line += written.count("\n", 0, before)
+        if self._names and not written.isspace():
+            text = " ".join(written.split())
+            # The position is that of the first word.
+            feeds = written.count("\n")
+            before = written.count("\n", 0, len(written) - len(written.lstrip())) if feeds else 0
+            self._text_line += before
             self._add([f"{self._names[-1]}: {text}", *self._later])
             self._later.clear()
-            self._text_line += written.count("\n", before)
+            self._text_line += feeds - before
         else:
             self._text_line += written.count("\n")
 
