@@ -193,10 +193,13 @@ def test_a_declared_hash_is_not_compared_with_that_of_a_part(docs: IndexedFolder
         assert [f"size_bytes: declared 7, found {path.stat().st_size:,}"] == found["mismatches"]
 
 
-def test_binary_data_behind_the_name_of_a_text_is_refused(docs: IndexedFolder, worker: ManualWorker):
+def test_binary_data_behind_the_name_of_a_text_is_refused_by_its_first_bytes(
+    docs: IndexedFolder, worker: ManualWorker, bytes_read: dict[str, int]
+):
     path = docs.put("mill.log", b"\x7fELF" + bytes(range(256)) * 200)
 
     assert "ERR_UNSUPPORTED_TYPE" == indexed(docs, worker, path).error_code
+    assert 2 * SNIFFED == bytes_read["mill.log"]
 
 
 def test_a_row_is_not_cut_within_a_cell(docs: IndexedFolder, worker: ManualWorker):

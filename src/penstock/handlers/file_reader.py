@@ -77,8 +77,10 @@ def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
         extractor = file_types.detect(path, os.pread(fd, SNIFFED, 0)).extractor
         in_part = extractor in file_types.READ_IN_PART
     except UnsupportedType:
-        # Not text. It is refused, with a reason, when it is parsed.
-        in_part = file_types.may_be_read_in_part(path)
+        if file_types.may_be_read_in_part(path):
+            # Not text. These bytes are enough to refuse it, with a reason, when it is parsed.
+            return SNIFFED
+        in_part = False
     if not in_part and size > limits.file_bytes:
         raise DocumentTooLarge(f"{path} has {size:,} bytes; the limit is {limits.file_bytes:,}")
     return min(size, limits.text_bytes) if in_part else size
