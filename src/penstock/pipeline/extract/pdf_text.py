@@ -1,0 +1,113 @@
+"""Text of a PDF page as pdfium reads it, without text outside the page's box."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.pipeline.extract.charset import clean
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfPage, PdfTextPage
+
+_TOLERANCE = 1.0
+"""Points by which text may stand out of the page's box."""
+_DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
+"""The form in which pdfium returns a hyphen at the end of a line."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
+
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top."""
+
+
+def raw_text(page: PdfPage) -> str:
+    """Text of the page's layer, inside the page's box, unchanged."""
+    layer = page.get_textpage()
+    try:
+        raw: str = layer.get_text_range(errors="surrogatepass")
+        if not raw:
+            return raw
+        bounded = layer.get_text_bounded(errors="surrogatepass")
+        if _beyond_16_bits(bounded):
+            raw = _with_whole_characters(layer, raw)
+        # The bounded text has its cells glued, but shows at little cost that no character is outside.
+        if _visible(bounded) == _visible(raw):
+            return raw
+        box = page.get_bbox()
+        if _all_inside(layer, box):
+            return raw
+        return _clipped(layer, box)
+    finally:
+        layer.close()
+
+
+def normalised(raw: str) -> str:
+    """The text with words joined at line ends, ``\\n`` line ends, NFC, and without control characters."""
+    text = _DISGUISED.sub("", raw.replace("\r\n", "\n"))
+    text = clean(_CONTROL.sub(" ", text))
+    return "\n".join([line.rstrip() for line in text.split("\n")]).strip()
+
+
+def _visible(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def _beyond_16_bits(text: str) -> bool:
+    return len(text.encode("utf-16-le", "surrogatepass")) != 2 * len(text)
+
+
+def _with_whole_characters(layer: PdfTextPage, raw: str) -> str:
+    """Replace characters of which pdfium returned the lower 16 bits: mathematical letters, emoji."""
+    import pypdfium2.raw as pdfium
+
+    characters = list(raw)
+    for at, char in enumerate(characters):
+        if not char.isascii():
+            code = pdfium.FPDFText_GetUnicode(layer, pdfium.FPDFText_GetCharIndexFromTextIndex(layer, at))
+            if code > 0xFFFF and code & 0xFFFF == ord(char):
+                characters[at] = chr(code)
+    return "".join(characters)
+
+
+def _all_inside(layer: PdfTextPage, box: Box) -> bool:
+    left, bottom, right, top = box
+    for number in range(layer.count_rects()):
+        one = layer.get_rect(number)
+        if one[0] < left - _TOLERANCE or one[1] < bottom - _TOLERANCE:
+            return False
+        if one[2] > right + _TOLERANCE or one[3] > top + _TOLERANCE:
+            return False
+    return True
+
+
+def _clipped(layer: PdfTextPage, box: Box) -> str:
+    """Text of the characters whose centre is inside the box."""
+    parts: list[str] = []
+    begun: int | None = None
+    count = layer.count_chars()
+    for at, inside in enumerate(_inside(layer, count, box)):
+        if inside and begun is None:
+            begun = at
+        elif not inside and begun is not None:
+            parts.append(layer.get_text_range(begun, at - begun, errors="surrogatepass"))
+            begun = None
+    if begun is not None:
+        parts.append(layer.get_text_range(begun, count - begun, errors="surrogatepass"))
+    return "".join([part if part[-1:].isspace() else part + "\n" for part in parts])
+
+
+def _inside(layer: PdfTextPage, count: int, box: Box) -> Iterator[bool]:
+    """For each character, check whether it is on the page. Generated ones follow the one before."""
+    import pypdfium2.raw as pdfium
+
+    left, bottom, right, top = box
+    x1, x2, y1, y2 = (ctypes.c_double() for _ in range(4))
+    inside = False
+    for at in range(count):
+        generated = pdfium.FPDFText_IsGenerated(layer, at) == 1
+        if not generated and pdfium.FPDFText_GetCharBox(layer, at, x1, x2, y1, y2):
+            x, y = (x1.value + x2.value) / 2, (y1.value + y2.value) / 2
+            inside = left <= x <= right and bottom <= y <= top
+        yield inside
