@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
+from string import ascii_letters
 
 import msgspec
 
@@ -24,19 +25,28 @@ LARGE_PICTURE = 0.5
 FULL_PICTURE = 0.8
 MOSTLY = 0.5
 
-_FREQUENT = frozenset("eaionrts")
+HYPHENS = "\ufffe\uffff\x02"
+"""Characters as which pdfium returns a hyphen at the end of a line."""
+_ASCII = bytes(range(128))
+_LETTERS = ascii_letters.encode()
+_FREQUENT = b"eaionrtsEAIONRTS"
 """Frequent letters of Latin script: .39 or more of the letters on good pages, .11 to .21 on shifted ones."""
+_ASCII_VOWELS = b"aeiouyAEIOUY"
+_IGNORED = b" \t\n\r\f\v\x02"
+"""White space and hyphens."""
+_CONTROLS = bytes({*range(32), 127} - {*_IGNORED})
 _MIN_LETTERS = 60
 _MIN_LETTER_SHARE = 0.3
 _NOISE_CHARS = 100
+_FOREIGN_SHARE = 0.03
+_VOWEL_SHARE = 0.33
+"""Words are looked at one by one if there are more foreign letters, or fewer vowels, than these shares."""
 _MAX_CHANGES = 0.3
 """Changes between Latin and CJK per letter, above which a word is noise."""
 _VOWELS = frozenset("aeiouyæøœıəɛɔ")
 
-_HYPHEN = re.compile("[\ufffe\uffff\x02]")
-"""The form in which pdfium returns a hyphen at the end of a line."""
+_ODD, _BLANK = "odd", "blank"
 _WORD = re.compile(r"[^\W\d_]+")
-_NO_VOWEL = re.compile(r"\b[b-df-hj-np-tv-xz]{5,}\b", re.IGNORECASE)
 _CJK = frozenset(
     "CJK HIRAGANA KATAKANA KATAKANA-HIRAGANA HANGUL BOPOMOFO IDEOGRAPHIC HALFWIDTH FULLWIDTH".split()
 )
@@ -72,31 +82,25 @@ class Shown(msgspec.Struct, frozen=True):
 
 def measure(raw: str) -> LayerMeasures:
     """Measure the text of a page as pdfium returns it."""
-    text = _HYPHEN.sub("", raw)
-    counts = Counter(text)
-    chars = sum(count for char, count in counts.items() if not char.isspace())
+    plain = raw.encode("utf-8", "surrogatepass")
+    kinds = dict.fromkeys(("", "LATIN", "CJK", _ODD, _BLANK), 0)
+    if not raw.isascii():
+        for char, count in Counter(plain.translate(None, _ASCII).decode("utf-8", "surrogatepass")).items():
+            kind = _kind(char)
+            kinds[kind] = kinds.get(kind, 0) + count
+    chars = len(raw) - _count(plain, _IGNORED) - kinds[_BLANK]
     if not chars:
         return LayerMeasures(0)
-    odd = cjk = letters = frequent = 0
-    for char, count in counts.items():
-        if char.isascii():
-            if char.isalpha():
-                letters += count
-                if char.lower() in _FREQUENT:
-                    frequent += count
-            elif (char < " " and char not in "\t\n\r\f") or char == "\x7f":
-                odd += count
-        elif _is_odd(char):
-            odd += count
-        elif _script(char) == "CJK":
-            cjk += count
+    foreign = sum(kinds.values()) - sum([kinds[kind] for kind in ("", "LATIN", _ODD, _BLANK)])
+    letters, vowels = _count(plain, _LETTERS), _count(plain, _ASCII_VOWELS) + kinds["LATIN"]
     enough = letters >= _MIN_LETTERS and letters > _MIN_LETTER_SHARE * chars
+    sure = foreign < _FOREIGN_SHARE * chars and vowels > _VOWEL_SHARE * letters
     return LayerMeasures(
         chars=chars,
-        odd=odd / chars,
-        frequent=frequent / letters if enough else None,
-        noise=_noise(text) if chars >= _NOISE_CHARS else 0.0,
-        cjk=cjk / chars,
+        odd=(_count(plain, _CONTROLS) + kinds[_ODD]) / chars,
+        frequent=_count(plain, _FREQUENT) / letters if enough else None,
+        noise=0.0 if sure or chars < _NOISE_CHARS else _noise(raw),
+        cjk=kinds["CJK"] / chars,
     )
 
 
@@ -129,18 +133,19 @@ def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReas
     return None
 
 
+def _count(plain: bytes, wanted: bytes) -> int:
+    return len(plain) - len(plain.translate(None, wanted))
+
+
 def _noise(text: str) -> float:
-    if text.isascii():
-        words = len(_WORD.findall(text))
-        return len(_NO_VOWEL.findall(text)) / words if words else 0.0
-    found = _WORD.findall(text)
-    return sum(map(_is_noise, found)) / len(found) if found else 0.0
+    words = Counter(_WORD.findall(text))
+    return sum(count for word, count in words.items() if _is_noise(word)) / max(1, words.total())
 
 
 def _is_noise(word: str) -> bool:
     if word.isascii():
         return len(word) >= 5 and _VOWELS.isdisjoint(word.lower())
-    scripts = [script for script in map(_script, word) if script]
+    scripts = [script for script in map(_kind, word) if script]
     kinds = set(scripts)
     if kinds == {"LATIN"}:
         plain = unicodedata.normalize("NFD", word.lower())
@@ -153,14 +158,13 @@ def _is_noise(word: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_odd(char: str) -> bool:
-    return char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cn", "Co", "Cs")
-
-
-@lru_cache(maxsize=4096)
-def _script(char: str) -> str:
-    """Script of a letter, by its Unicode name; empty for letters of every script."""
+def _kind(char: str) -> str:
+    """Script of a letter, by its Unicode name; empty for letters of every script, digits and signs."""
     if char.isascii():
         return "LATIN" if char.isalpha() else ""
+    if char.isspace() or char in HYPHENS:
+        return _BLANK
+    if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cn", "Co", "Cs"):
+        return _ODD
     first = unicodedata.name(char, "").partition(" ")[0] if char.isalpha() else ""
     return "CJK" if first in _CJK else "" if first in _NO_SCRIPT else first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.extract.pdf_layer import Shown
@@ -11,8 +11,8 @@ from penstock.pipeline.extract.pdf_layer import Shown
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage
 
-_SAMPLE = 16
-"""Objects looked at from both ends of a page, to find out whether it has pictures."""
+_SAMPLE = 5
+"""Objects looked at from both ends of a page, to find out whether it has invisible text."""
 _MAX_OBJECTS = 20_000
 _MAX_DEPTH = 4
 _NO_WIDTH = 0.1
@@ -22,25 +22,24 @@ _IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def survey(page: PdfPage, *, whole: bool) -> Shown:
-    """Survey the objects of a page. Unless ``whole``, a page without pictures in a sample has none."""
+    """Survey the objects of a page. Unless ``whole``, only if some of its text is invisible."""
     import pypdfium2.raw as pdfium
 
     count = pdfium.FPDFPage_CountObjects(page)
     if count <= 0:
         return Shown(anything=False)
-    if not whole and not _pictures_in_sample(page, count):
+    if not whole and not _hidden_text_in_sample(page.raw, count):
         return Shown(anything=True)
     left, bottom, right, top = page.get_bbox()
     area = texts = hidden = narrow = 0.0
-    for kind, thing, matrix in _walk(page):
+    for kind, thing, matrix in _walk(page.raw, count):
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             box = _bounds(thing, matrix)
             width, height = min(box[2], right) - max(box[0], left), min(box[3], top) - max(box[1], bottom)
             area += max(0.0, width) * max(0.0, height)
         elif kind == pdfium.FPDF_PAGEOBJ_TEXT:
             texts += 1
-            mode = pdfium.FPDFTextObj_GetTextRenderMode(thing)
-            hidden += mode == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
+            hidden += pdfium.FPDFTextObj_GetTextRenderMode(thing) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
             if whole:
                 box = _bounds(thing, _IDENTITY)
                 narrow += box[2] - box[0] < _NO_WIDTH
@@ -48,19 +47,35 @@ def survey(page: PdfPage, *, whole: bool) -> Shown:
     return Shown(True, min(1.0, area / size), hidden / max(1.0, texts), narrow / max(1.0, texts))
 
 
-def _pictures_in_sample(page: PdfPage, count: int) -> bool:
+def _hidden_text_in_sample(page: Any, count: int) -> bool:
     import pypdfium2.raw as pdfium
 
-    ends = range(count) if count <= 2 * _SAMPLE else (*range(_SAMPLE), *range(count - _SAMPLE, count))
-    wanted = (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM)
-    return any(pdfium.FPDFPageObj_GetType(pdfium.FPDFPage_GetObject(page, at)) in wanted for at in ends)
+    for at in _ends(count):
+        thing = pdfium.FPDFPage_GetObject(page, at)
+        if pdfium.FPDFPageObj_GetType(thing) == pdfium.FPDF_PAGEOBJ_FORM:
+            inside = pdfium.FPDFFormObj_CountObjects(thing)
+            if any(_is_hidden(pdfium.FPDFFormObj_GetObject(thing, one)) for one in _ends(inside)):
+                return True
+        elif _is_hidden(thing):
+            return True
+    return False
 
 
-def _walk(page: PdfPage) -> Iterator[tuple[int, Any, Matrix]]:
+def _ends(count: int) -> Iterable[int]:
+    return range(count) if count <= 2 * _SAMPLE else (*range(_SAMPLE), *range(count - _SAMPLE, count))
+
+
+def _is_hidden(thing: Any) -> bool:
+    import pypdfium2.raw as pdfium
+
+    # Objects of other types have no mode.
+    return bool(pdfium.FPDFTextObj_GetTextRenderMode(thing) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE)
+
+
+def _walk(page: Any, count: int) -> Iterator[tuple[int, Any, Matrix]]:
     """All objects of a page with their type, and the matrix of the forms around them."""
     import pypdfium2.raw as pdfium
 
-    count = pdfium.FPDFPage_CountObjects(page)
     found = (pdfium.FPDFPage_GetObject(page, at) for at in range(count))
     levels: list[tuple[Iterator[Any], Matrix]] = [(found, _IDENTITY)]
     left = _MAX_OBJECTS

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.extract.charset import clean
+from penstock.pipeline.extract.pdf_layer import HYPHENS
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage
 
 _TOLERANCE = 1.0
 """Points by which text may stand out of the page's box."""
-_DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
-"""The form in which pdfium returns a hyphen at the end of a line."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
+_CONTROL_CHARS = frozenset(map(chr, [*range(9), 11, *range(14, 32)]))
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
@@ -29,14 +29,12 @@ def raw_text(page: PdfPage) -> str:
         raw: str = layer.get_text_range(errors="surrogatepass")
         if not raw:
             return raw
-        bounded = layer.get_text_bounded(errors="surrogatepass")
+        box = page.get_bbox()
+        bounded = _bounded(layer, box, len(raw))
         if _beyond_16_bits(bounded):
             raw = _with_whole_characters(layer, raw)
         # The bounded text has its cells glued, but shows at little cost that no character is outside.
-        if _visible(bounded) == _visible(raw):
-            return raw
-        box = page.get_bbox()
-        if _all_inside(layer, box):
+        if _visible(bounded) == _visible(raw) or _all_inside(layer, box):
             return raw
         return _clipped(layer, box)
     finally:
@@ -45,13 +43,29 @@ def raw_text(page: PdfPage) -> str:
 
 def normalised(raw: str) -> str:
     """The text with words joined at line ends, ``\\n`` line ends, NFC, and without control characters."""
-    text = _DISGUISED.sub("", raw.replace("\r\n", "\n"))
-    text = clean(_CONTROL.sub(" ", text))
-    return "\n".join([line.rstrip() for line in text.split("\n")]).strip()
+    text = raw.replace("\r\n", "\n")
+    for hyphen in HYPHENS:
+        if hyphen in text:
+            text = text.replace(hyphen + "\n", "").replace(hyphen, "")
+    if not _CONTROL_CHARS.isdisjoint(text):
+        text = _CONTROL.sub(" ", text)
+    return "\n".join([line.rstrip() for line in clean(text).split("\n")]).strip()
+
+
+def _bounded(layer: PdfTextPage, box: Box, length: int) -> str:
+    """Text inside the box, by one call where pypdfium2 makes two."""
+    import pypdfium2.raw as pdfium
+
+    left, bottom, right, top = box
+    size = 2 * length + 64
+    buffer = (ctypes.c_ushort * size)()
+    count = pdfium.FPDFText_GetBoundedText(layer.raw, left, top, right, bottom, buffer, size)
+    return bytes(buffer)[: 2 * count].decode("utf-16-le", "surrogatepass").rstrip("\0")
 
 
 def _visible(text: str) -> int:
-    return len("".join(text.split()))
+    """Number of characters besides those that pdfium adds between words and lines."""
+    return len(text) - text.count(" ") - text.count("\r") - text.count("\n")
 
 
 def _beyond_16_bits(text: str) -> bool:
@@ -83,7 +97,7 @@ def _all_inside(layer: PdfTextPage, box: Box) -> bool:
 
 
 def _clipped(layer: PdfTextPage, box: Box) -> str:
-    """Text of the characters whose centre is inside the box."""
+    """Text of the characters that start inside the box."""
     parts: list[str] = []
     begun: int | None = None
     count = layer.count_chars()
@@ -99,15 +113,17 @@ def _clipped(layer: PdfTextPage, box: Box) -> str:
 
 
 def _inside(layer: PdfTextPage, count: int, box: Box) -> Iterator[bool]:
-    """For each character, check whether it is on the page. Generated ones follow the one before."""
+    """For each character, check whether it is on the page. Generated ones follow the one before.
+
+    Its place is the start of its baseline, so that the letters of a line at the edge share one answer.
+    """
     import pypdfium2.raw as pdfium
 
-    left, bottom, right, top = box
-    x1, x2, y1, y2 = (ctypes.c_double() for _ in range(4))
+    left, bottom, right, top = box[0] - _TOLERANCE, box[1] - _TOLERANCE, box[2], box[3]
+    x, y = ctypes.c_double(), ctypes.c_double()
     inside = False
     for at in range(count):
         generated = pdfium.FPDFText_IsGenerated(layer, at) == 1
-        if not generated and pdfium.FPDFText_GetCharBox(layer, at, x1, x2, y1, y2):
-            x, y = (x1.value + x2.value) / 2, (y1.value + y2.value) / 2
-            inside = left <= x <= right and bottom <= y <= top
+        if not generated and pdfium.FPDFText_GetCharOrigin(layer, at, x, y):
+            inside = left <= x.value <= right and bottom <= y.value <= top
         yield inside
