@@ -155,11 +155,9 @@ class PdfPages:
             self._flattened = _open(self._data)
         page = self._flattened[number - 1]
         try:
-            changed = pdf_forms.flatten(page)
+            pdf_forms.flatten(page)
         finally:
             page.close()
-        if not changed:
-            return raw
         page = self._flattened[number - 1]
         try:
             flattened = pdf_text.raw_text(page)

@@ -1,7 +1,7 @@
 """Form fields and notes of a PDF page, which its text layer does not hold.
 
-Flattening draws them into the page, so that values stand beside their labels. Values and notes that are not
-in the text then are added below it.
+Flattening draws them into the page as people see them. Values and notes that are not in the text then are
+added below it.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ def _read(page: PdfPage, annotation: Any) -> tuple[str, str]:
     return text, "a file attached to a note is not read" if attached else ""
 
 
-def flatten(page: PdfPage) -> bool:
-    """Draw fields and notes into the page; True if it changed. The page must be closed and opened again."""
+def flatten(page: PdfPage) -> None:
+    """Draw fields and notes into the page, which must be closed and opened again to show them."""
     import pypdfium2.raw as pdfium
 
-    return bool(pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS)
+    pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY)
 
 
 def keeps_words(before: str, after: str) -> bool:

@@ -31,8 +31,6 @@ def raw_text(page: PdfPage) -> str:
             return raw
         box = page.get_bbox()
         bounded = _bounded(layer, box, len(raw))
-        if _beyond_16_bits(bounded):
-            raw = _with_whole_characters(layer, raw)
         # The bounded text has its cells glued, but shows at little cost that no character is outside.
         if _visible(bounded) == _visible(raw) or _all_inside(layer, box):
             return raw
@@ -66,23 +64,6 @@ def _bounded(layer: PdfTextPage, box: Box, length: int) -> str:
 def _visible(text: str) -> int:
     """Number of characters besides those that pdfium adds between words and lines."""
     return len(text) - text.count(" ") - text.count("\r") - text.count("\n")
-
-
-def _beyond_16_bits(text: str) -> bool:
-    return len(text.encode("utf-16-le", "surrogatepass")) != 2 * len(text)
-
-
-def _with_whole_characters(layer: PdfTextPage, raw: str) -> str:
-    """Replace characters of which pdfium returned the lower 16 bits: mathematical letters, emoji."""
-    import pypdfium2.raw as pdfium
-
-    characters = list(raw)
-    for at, char in enumerate(characters):
-        if not char.isascii():
-            code = pdfium.FPDFText_GetUnicode(layer, pdfium.FPDFText_GetCharIndexFromTextIndex(layer, at))
-            if code > 0xFFFF and code & 0xFFFF == ord(char):
-                characters[at] = chr(code)
-    return "".join(characters)
 
 
 def _all_inside(layer: PdfTextPage, box: Box) -> bool:
