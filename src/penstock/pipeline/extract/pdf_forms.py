@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -102,8 +102,10 @@ def keeps_words(before: str, after: str) -> bool:
     return kept >= KEPT_WORDS * old.total()
 
 
-def with_additions(text: str, texts: Iterable[str]) -> str:
+def with_additions(text: str, texts: Sequence[str]) -> str:
     """Append the texts that are not in the page's text yet, compared without white space."""
+    if not texts:
+        return text
     found = "".join(text.split())
     missing = [one for one in texts if "".join(one.split()) not in found]
     return "\n".join([text, "", *missing]) if text and missing else text or "\n".join(missing)

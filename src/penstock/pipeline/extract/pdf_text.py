@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1.0
 """Points by which text may stand out of the page's box."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
-_CONTROL_CHARS = frozenset(map(chr, [*range(9), 11, *range(14, 32)]))
+_CONTROLS = bytes([*range(9), 11, *range(14, 32)])
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
@@ -45,7 +45,8 @@ def normalised(raw: str) -> str:
     for hyphen in HYPHENS:
         if hyphen in text:
             text = text.replace(hyphen + "\n", "").replace(hyphen, "")
-    if not _CONTROL_CHARS.isdisjoint(text):
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded.translate(None, _CONTROLS)) < len(encoded):
         text = _CONTROL.sub(" ", text)
     return "\n".join([line.rstrip() for line in clean(text).split("\n")]).strip()
 
