@@ -70,6 +70,7 @@ def test_the_objects_of_a_page_decide_where_its_text_is_no_garbage():
     assert OcrReason.HIDDEN_LAYER is incomplete(prose, Shown(True, 0.9, hidden=1.0), has_text=True)
     assert incomplete(prose, Shown(True, 0.3, hidden=1.0), has_text=True) is None
     assert OcrReason.VERTICAL is incomplete(measure(JAPANESE), Shown(True, narrow=0.8), has_text=True)
+    assert OcrReason.VERTICAL is incomplete(LayerMeasures(2), Shown(True, narrow=0.8), has_text=True)
     assert incomplete(prose, Shown(True, narrow=0.8), has_text=True) is None
 
 
@@ -145,6 +146,28 @@ def test_cells_of_a_row_stay_in_one_line_beside_text_off_the_page():
     row = shown("Flour", x=50) + shown("12", x=200) + shown("sacks", x=300)
 
     assert "Flour 12 sacks" == page_of(row + shown("printer's mark", y=-40)).text
+
+
+def vertical(footer: str) -> bytes:
+    """A page of vertical writing in a font that is not embedded, with a line of Latin letters."""
+    writer = PdfWriter()
+    about = b"/CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 2 >>"
+    name = b"/Type /Font /BaseFont /HeiseiMin-W3"
+    wide = writer.add(b"<< %s /Subtype /CIDFontType0 %s >>" % (name, about))
+    font = writer.add(
+        b"<< %s /Subtype /Type0 /Encoding /UniJIS-UCS2-V /DescendantFonts [%d 0 R] >>" % (name, wide)
+    )
+    column = "水車は夜明け前に回る".encode("utf-16-be").hex().encode()
+    columns = [b"BT /F2 12 Tf %d 700 Td <%s> Tj ET " % (x, column) for x in (500, 480, 460)]
+    writer.page(b"".join(columns) + shown(footer, y=40), fonts=b"/F2 %d 0 R" % font)
+    return writer.bytes()
+
+
+def test_vertical_writing_that_pdfium_misses_needs_ocr():
+    page = read(vertical("12")).pages[0]
+
+    assert ("12", OcrReason.VERTICAL) == (page.text, page.ocr_reason)
+    assert read(vertical(PROSE)).pages[0].ocr_reason is None
 
 
 def test_characters_beyond_16_bits_are_whole():

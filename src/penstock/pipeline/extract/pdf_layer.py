@@ -77,7 +77,7 @@ class Shown(msgspec.Struct, frozen=True):
     hidden: float = 0.0
     """Share of invisible text objects."""
     narrow: float = 0.0
-    """Share of text objects without width."""
+    """Share of text objects with height and without width."""
 
 
 def measure(raw: str) -> LayerMeasures:
@@ -128,7 +128,7 @@ def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReas
         return OcrReason.SPARSE
     if shown.hidden >= MOSTLY and shown.pictures >= FULL_PICTURE:
         return OcrReason.HIDDEN_LAYER
-    if layer.cjk >= MOSTLY and shown.narrow >= MOSTLY:
+    if shown.narrow >= MOSTLY and (layer.cjk >= MOSTLY or layer.chars < FEW_CHARS):
         return OcrReason.VERTICAL
     return None
 

@@ -42,7 +42,7 @@ def survey(page: PdfPage, *, whole: bool) -> Shown:
             hidden += pdfium.FPDFTextObj_GetTextRenderMode(thing) == pdfium.FPDF_TEXTRENDERMODE_INVISIBLE
             if whole:
                 box = _bounds(thing, _IDENTITY)
-                narrow += box[2] - box[0] < _NO_WIDTH
+                narrow += box[2] - box[0] < _NO_WIDTH < box[3] - box[1]
     size = max(1.0, (right - left) * (top - bottom))
     return Shown(True, min(1.0, area / size), hidden / max(1.0, texts), narrow / max(1.0, texts))
 
