@@ -89,12 +89,12 @@ class Page(msgspec.Struct, frozen=True):
     """Reason why this page could not be read, although others could."""
     recognition: Recognition | None = None
     """Set if the text comes from OCR."""
+    ocr_reason: OcrReason | None = None
+    """Set by extractors that decide about OCR by measure."""
     positions: tuple[int, ...] | None = None
     """For each line of the text its line, paragraph or cell in the source (``FileType.position_unit``)."""
     warnings: tuple[str, ...] = ()
     """Losses and guesses on this page, as messages for people."""
-    ocr_reason: OcrReason | None = None
-    """Set by extractors that decide about OCR by measure."""
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
