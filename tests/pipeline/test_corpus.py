@@ -59,63 +59,6 @@ def chunks_cover(extracted: ExtractedText) -> bool:
     )
 
 
-@of("text", "columns", "table", "form", "mixed", "ownerpw", "nonlatin")
-def test_a_text_layer_is_read_page_by_page(entry: Entry, sandbox: Sandbox):
-    extracted = sandbox.extract(content(entry))
-
-    reference = entry["ref"]
-    assert reference["pages"] == len(extracted.pages) == extracted.page_count
-    assert not extracted.needs_ocr
-    # The reference also counts direction marks and form boxes, which are not words.
-    least = 0.9 if entry["class"] in ("form", "nonlatin") else 0.95
-    assert len("".join(joined(extracted).split())) >= least * reference["chars"]
-    assert "(cid:" not in joined(extracted)
-    assert "\ufffd" not in joined(extracted)
-    assert chunks_cover(extracted)
-
-
-@pytest.mark.parametrize(
-    ("file", "sentence"),
-    [
-        ("pdf/columns/multicolumn.pdf", "Phasellus eu tellus sit amet tortor gravida placerat."),
-        (
-            "pdf/columns/multi-column.pdf",
-            "In this work, we show that retrieval can be practically implemented",
-        ),
-    ],
-)
-def test_columns_are_read_one_after_the_other(file: str, sentence: str, sandbox: Sandbox):
-    extracted = sandbox.extract(content({"file": file}))
-
-    assert sentence in " ".join(joined(extracted).split())
-
-
-@of("scan")
-def test_a_scan_says_that_it_needs_ocr(entry: Entry, sandbox: Sandbox):
-    extracted = sandbox.extract(content(entry))
-
-    assert extracted.needs_ocr
-    assert not extracted.blank
-
-
-@of("encrypted")
-def test_a_password_is_a_terminal_failure(entry: Entry, sandbox: Sandbox):
-    with pytest.raises(UnreadableDocument) as refusal:
-        sandbox.extract(content(entry))
-
-    assert "ERR_ENCRYPTED" == refusal.value.error_code
-
-
-@of("malformed")
-def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, sandbox: Sandbox):
-    try:
-        extracted = sandbox.extract(content(entry))
-    except UnreadableDocument as error:
-        assert error.error_code in ("ERR_PARSE", "ERR_PARSER_FAILED", "ERR_TOO_LARGE")  # noqa: PT017
-    else:
-        assert words(joined(extracted)) or extracted.needs_ocr
-
-
 @of("notdoc")
 def test_what_is_no_document_is_refused(entry: Entry, sandbox: Sandbox):
     with pytest.raises(UnreadableDocument) as refusal:

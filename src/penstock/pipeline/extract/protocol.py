@@ -61,17 +61,42 @@ class Recognition(msgspec.Struct, frozen=True):
     confidence: float | None = None
 
 
+class OcrReason(enum.StrEnum):
+    """Reason why a page with a text layer, or without one, is to be read by OCR.
+
+    For ``HIDDEN_LAYER`` and ``VERTICAL``, the page's text is a layer that OCR may replace. For the others, it
+    is text that OCR cannot see or misses (field values, notes, few words), and stays beside the OCR text.
+    """
+
+    NO_TEXT = "no_text"
+    """The page shows something, but has no text."""
+    UNDECODABLE = "undecodable"
+    """Many glyphs have no character."""
+    SHIFTED = "shifted"
+    """The letters are too rare ones: glyph numbers were taken for characters."""
+    NOISE = "noise"
+    """Many words mix scripts or have no vowel."""
+    SPARSE = "sparse"
+    """Few characters beside a large picture."""
+    HIDDEN_LAYER = "hidden_layer"
+    """Invisible text on a picture: an earlier OCR."""
+    VERTICAL = "vertical"
+    """Vertical writing, of which characters are missing."""
+
+
 class Page(msgspec.Struct, frozen=True):
     """One page, numbered from 1. Text is NFC with ``\\n`` line ends, no NUL and no lone surrogate."""
 
     number: int
     text: str
     needs_ocr: bool = False
-    """The page shows something, but has no usable text layer."""
+    """The page shows something that its text layer does not say, or not reliably; see ``ocr_reason``."""
     failure: str | None = None
     """Reason why this page could not be read, although others could."""
     recognition: Recognition | None = None
     """Set if the text comes from OCR."""
+    ocr_reason: OcrReason | None = None
+    """Set by extractors that decide about OCR by measure."""
     positions: tuple[int, ...] | None = None
     """For each line of the text its line, paragraph or cell in the source (``FileType.position_unit``)."""
     warnings: tuple[str, ...] = ()
@@ -191,8 +216,14 @@ class PagedDocument(Protocol):
     page_count: int
     title: str | None
     properties: Properties
-    warnings: tuple[str, ...]
-    attachments: tuple[Attachment, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Files inside the document. Reading them may take long: ask once per document."""
+        ...
 
     def page(self, number: int) -> Page:
         """Read one page. An error of this page alone is its ``failure``."""
