@@ -25,7 +25,7 @@ SAMPLES = {
     "html": ("a.html", b"<h1>Mill</h1><p>words"),
     "json": ("a.json", b'{"a": "words"}'),
     "notebook": ("a.ipynb", NOTEBOOK),
-    "office": ("a.docx", docx(paragraph("words"))),
+    "docx": ("a.docx", docx(paragraph("words"))),
     "pdf": ("a.pdf", pdf("words")),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),

@@ -19,7 +19,7 @@ from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
 
-COMPONENTS = ("kreuzberg",)
+COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
 

@@ -13,7 +13,11 @@ TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
 HTML = FileType("text/html", "html")
 PDF = FileType("application/pdf", "pdf")
-DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
+DOCX = FileType(
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "docx",
+    position_unit="paragraph",
+)
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -46,7 +50,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "html": "html.HtmlExtractor",
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
-        "office": "office.OfficeExtractor",
+        "docx": "office.docx.DocxExtractor",
         "pdf": "pdf.PdfExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",

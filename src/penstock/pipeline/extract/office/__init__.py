@@ -1,0 +1,8 @@
+"""Office documents as Markdown, by readers of our own; no part of a document is written to the disk.
+
+- ``archive``: parts of a document that is a ZIP archive, within limits
+- ``xml_events``: XML as events, of limited depth and without document types
+- ``markdown_page``: the writer of pages
+- ``ooxml``, ``drawing``: packages of Office Open XML with their properties; texts of drawings
+- ``docx``, ``docx_story``, ``docx_styles``: Word documents; their stories; their styles and lists
+"""

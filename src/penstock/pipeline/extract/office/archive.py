@@ -1,0 +1,135 @@
+"""Parts of a document that is a ZIP archive, read in memory and within limits."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
+from penstock.pipeline.extract.office.xml_events import XmlHandler, parse_xml
+from penstock.pipeline.extract.protocol import ExtractLimits
+
+MAX_MEMBERS = 10_000
+_UNPACKED = 4
+"""Bytes that may be unpacked, as a multiple of the size limit of a file."""
+_PIECE = 64 * 1024
+_ENCRYPTED_MEMBER = 1
+_DAMAGE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
+
+
+class Archive:
+    """A ZIP archive of parts. Nothing is written to the disk, so names of parts are only keys.
+
+    Sizes in the directory limit what is unpacked: more than that is never read from a part.
+    """
+
+    def __init__(self, data: bytes, limits: ExtractLimits) -> None:
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+            members = self._zip.infolist()
+        except _DAMAGE as error:
+            raise DocumentDamaged(f"the document is a damaged archive: {error}") from error
+        if len(members) > MAX_MEMBERS:
+            raise DocumentTooLarge(
+                f"the document has {len(members):,} parts; the limit is {MAX_MEMBERS:,}",
+                remedy="Split the document, or save it again with fewer pictures and embedded objects.",
+            )
+        # Of members with the same name, the last counts, as in most programs.
+        self._members = {member.filename: member for member in members}
+        self.has_duplicates = len(self._members) < len(members)
+        self._most = _UNPACKED * limits.file_bytes
+        self._left = self._most
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def size(self, name: str) -> int:
+        """Unpacked size of a part, as the directory of the archive gives it."""
+        return self._members[name].file_size
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Unpack a part piece by piece. The pieces grow with the part: a parser that begins a long token
+        again with each piece still needs linear time."""
+        member = self._members.get(name)
+        if member is None:
+            raise DocumentDamaged(f"the document lacks its part {name!r}")
+        if member.flag_bits & _ENCRYPTED_MEMBER:
+            raise DocumentEncrypted("the document is encrypted and opens only with a password")
+        self._charge(member.file_size)
+        try:
+            with self._zip.open(member) as source:
+                read = 0
+                while piece := source.read(max(_PIECE, read)):
+                    read += len(piece)
+                    yield piece
+        except _DAMAGE as error:
+            raise DocumentDamaged(f"the part {name!r} is damaged: {error}") from error
+
+    def read(self, name: str) -> bytes:
+        return b"".join(self.pieces(name))
+
+    def check(self, name: str) -> None:
+        """Unpack a part without keeping it: another library is going to read it, without limits."""
+        for _ in self.pieces(name):
+            pass
+
+    def parse(self, name: str, handler: XmlHandler, *, outer_doctype: bool = False) -> None:
+        parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
+
+    def parse_if_present(self, name: str | None, handler: XmlHandler) -> None:
+        """Parse a part that documents may lack."""
+        if name is not None and name in self._members:
+            self.parse(name, handler)
+
+    def _charge(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise DocumentTooLarge(
+                f"the document unpacks to more than {self._most:,} bytes, the limit for its parts"
+            )
+
+
+def resolve(part: str, target: str) -> str:
+    """Name of the part that ``part`` refers to as ``target``."""
+    target = target.partition("#")[0]
+    if target.startswith("/"):
+        return target.lstrip("/")
+    return posixpath.normpath(posixpath.join(posixpath.dirname(part), target)).lstrip("/")
+
+
+_LOCAL_HEADER = b"PK\x03\x04"
+_MIMETYPES = {
+    b"application/vnd.oasis.opendocument.text": "odt",
+    b"application/vnd.oasis.opendocument.text-template": "odt",
+    b"application/vnd.oasis.opendocument.spreadsheet": "ods",
+    b"application/vnd.oasis.opendocument.spreadsheet-template": "ods",
+    b"application/vnd.oasis.opendocument.presentation": "odp",
+    b"application/vnd.oasis.opendocument.presentation-template": "odp",
+    b"application/epub+zip": "epub",
+}
+_FOLDER = re.compile(rb"PK\x03\x04.{26}(word|ppt|xl)/", re.DOTALL)
+_FOLDERS = {b"word": "docx", b"ppt": "pptx", b"xl": "xlsx"}
+
+
+def suffix_by_content(head: bytes) -> str | None:
+    """Usual suffix of an office document that is an archive, by its first bytes; None if they do not tell.
+
+    OpenDocument and EPUB begin with a part called ``mimetype``; the others are told apart by the folder of
+    their parts, which need not be among the first ones.
+    """
+    if not head.startswith(_LOCAL_HEADER):
+        return None
+    if head[30:38] == b"mimetype":
+        extra = int.from_bytes(head[28:30], "little")
+        length = int.from_bytes(head[18:22], "little")
+        return _MIMETYPES.get(head[38 + extra : 38 + extra + length].strip())
+    folder = _FOLDER.search(head)
+    return _FOLDERS[folder[1]] if folder else None

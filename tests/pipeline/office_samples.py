@@ -1,0 +1,81 @@
+"""Office documents generated for tests, part by part; no foreign file is stored here."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+
+_KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_NAMESPACES = " ".join(
+    f'xmlns:{prefix}="{uri}"'
+    for prefix, uri in {
+        "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+        "a": "http://schemas.openxmlformats.org/drawingml/2006/main",
+        "p": "http://schemas.openxmlformats.org/presentationml/2006/main",
+        "r": _KINDS,
+        "c": "http://schemas.openxmlformats.org/drawingml/2006/chart",
+        "dgm": "http://schemas.openxmlformats.org/drawingml/2006/diagram",
+        "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
+        "cp": "http://schemas.openxmlformats.org/package/2006/metadata/core-properties",
+        "dc": "http://purl.org/dc/elements/1.1/",
+        "dcterms": "http://purl.org/dc/terms/",
+    }.items()
+)
+CORE = (
+    "<dc:title>The mill</dc:title><dc:creator>Ada</dc:creator><dc:language>en-GB</dc:language>"
+    "<dcterms:created>2024-01-31T10:00:00Z</dcterms:created>"
+    "<dcterms:modified>2025-02-01T11:30:00Z</dcterms:modified>"
+)
+
+
+def archive(parts: Mapping[str, str | bytes]) -> bytes:
+    """A ZIP archive; the part ``mimetype`` is not compressed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in parts.items():
+            made.writestr(name, data, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def part(root: str, body: str) -> str:
+    """An XML part with the namespaces of Office Open XML."""
+    return f'<?xml version="1.0" encoding="UTF-8"?><{root} {_NAMESPACES}>{body}</{root}>'
+
+
+def relations(*targets: str) -> str:
+    """Relations r1, r2, …, each given as ``kind target``."""
+    listed = "".join(
+        f'<Relationship Id="r{number}" Type="{_KINDS}/{target.split()[0]}" Target="{target.split()[1]}"/>'
+        for number, target in enumerate(targets, 1)
+    )
+    space = "http://schemas.openxmlformats.org/package/2006/relationships"
+    return f'<?xml version="1.0"?><Relationships xmlns="{space}">{listed}</Relationships>'
+
+
+def word(body: str, **parts: str) -> bytes:
+    """A Word document with further parts by kind: ``styles="<w:style…"``."""
+    roots = {"header": "hdr", "footer": "ftr"}
+    kinds = {kind: kind.rstrip("0123456789") for kind in parts}
+    made = {
+        "_rels/.rels": relations("officeDocument word/document.xml", "core-properties docProps/core.xml"),
+        "docProps/core.xml": part("cp:coreProperties", CORE),
+        "word/document.xml": part("w:document", f"<w:body>{body}</w:body>"),
+        "word/_rels/document.xml.rels": relations(*(f"{kinds[kind]} {kind}.xml" for kind in parts)),
+    }
+    for kind, content in parts.items():
+        made[f"word/{kind}.xml"] = part(f"w:{roots.get(kinds[kind], kinds[kind])}", content)
+    return archive(made)
+
+
+def style(style_id: str, name: str, properties: str = "", based_on: str = "") -> str:
+    base = f'<w:basedOn w:val="{based_on}"/>' if based_on else ""
+    return (
+        f'<w:style w:type="paragraph" w:styleId="{style_id}"><w:name w:val="{name}"/>{base}'
+        f"<w:pPr>{properties}</w:pPr></w:style>"
+    )
+
+
+def item(text: str, number_id: int, level: int = 0) -> str:
+    about = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number_id}"/></w:numPr>'
+    return f"<w:p><w:pPr>{about}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
