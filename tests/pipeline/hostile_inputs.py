@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from tests.pipeline.office_samples import item, style, word
+from tests.pipeline.hostile_office import OFFICE_FILES
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 Hostile: TypeAlias = tuple[str, bytes]
@@ -283,45 +283,8 @@ _OFFICE = {
     "backticks in a paragraph": _made("docx", lambda n: docx(paragraph("~" * n + "`"))),
 }
 
-_WORD = {
-    "tables in tables": _made(
-        "docx",
-        lambda n: docx("<w:tbl><w:tr><w:tc>" * 150 + paragraph("a") * n + "</w:tc></w:tr></w:tbl>" * 150),
-    ),
-    "spans of cells": _made(
-        "docx",
-        lambda n: docx(
-            "<w:tbl><w:tr>"
-            + '<w:tc><w:tcPr><w:gridSpan w:val="99"/></w:tcPr></w:tc>' * (n // 10)
-            + "</w:tr></w:tbl>"
-        ),
-    ),
-    "text boxes in text boxes": _made(
-        "docx", lambda n: docx(("<w:p>" * 400 + "</w:p>" * 400) * (n // 100 + 1) + paragraph("a"))
-    ),
-    "styles based on styles": _made(
-        "docx",
-        lambda n: word(
-            "".join(paragraph("a", f"s{k}") for k in range(n)),
-            styles="".join(style(f"s{k}", f"S {k}", based_on=f"s{k + 1}") for k in range(n)),
-        ),
-    ),
-    "references to a note": _made(
-        "docx",
-        lambda n: word(
-            "<w:p><w:r><w:footnoteReference w:id='2'/></w:r></w:p>" * n,
-            footnotes=f"<w:footnote w:id='2'>{paragraph('word ' * n)}</w:footnote>",
-        ),
-    ),
-    "headers": _made(
-        "docx", lambda n: word("", **{f"header{k}": paragraph("a" * 99) for k in range(n // 50)})
-    ),
-    "one long attribute": _made("docx", lambda n: docx(f"<w:p w:a='{'x' * 100 * n}'/>", paragraph("a"))),
-    "numbered items": _made("docx", lambda n: word("".join(item("a", 1, k % 9) for k in range(n)))),
-}
-
 FILES: Mapping[str, Callable[[int], Hostile]] = MappingProxyType(
-    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE, **_WORD}
+    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE, **OFFICE_FILES}
 )
 
 LARGE: Mapping[str, int] = MappingProxyType(

@@ -13,6 +13,7 @@ _NAMESPACES = " ".join(
         "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
         "a": "http://schemas.openxmlformats.org/drawingml/2006/main",
         "p": "http://schemas.openxmlformats.org/presentationml/2006/main",
+        "x": "http://schemas.openxmlformats.org/spreadsheetml/2006/main",
         "r": _KINDS,
         "c": "http://schemas.openxmlformats.org/drawingml/2006/chart",
         "dgm": "http://schemas.openxmlformats.org/drawingml/2006/diagram",
@@ -79,3 +80,57 @@ def style(style_id: str, name: str, properties: str = "", based_on: str = "") ->
 def item(text: str, number_id: int, level: int = 0) -> str:
     about = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number_id}"/></w:numPr>'
     return f"<w:p><w:pPr>{about}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def shape(*paragraphs: str, kind: str | None = None) -> str:
+    """A shape of a slide; ``kind`` is that of a placeholder, without any it is a text box."""
+    placeholder = "" if kind is None else f'<p:nvPr><p:ph type="{kind}"/></p:nvPr>'
+    texts = "".join(
+        one if one.startswith("<") else f"<a:p><a:r><a:t>{one}</a:t></a:r></a:p>" for one in paragraphs
+    )
+    return f"<p:sp>{placeholder}<p:txBody>{texts}</p:txBody></p:sp>"
+
+
+def powerpoint(*slides: str, parts: Mapping[str, str | bytes] | None = None) -> bytes:
+    """A presentation. Its parts are stored in the reverse order of its slides."""
+    count = len(slides)
+    ids = "".join(f'<p:sldId id="{256 + n}" r:id="r{n}"/>' for n in range(1, count + 1))
+    names = [f"slides/slide{count - n}.xml" for n in range(count)]
+    made: dict[str, str | bytes] = {
+        "_rels/.rels": relations("officeDocument ppt/presentation.xml", "core-properties docProps/core.xml"),
+        "docProps/core.xml": part("cp:coreProperties", CORE),
+        "ppt/presentation.xml": part("p:presentation", f"<p:sldIdLst>{ids}</p:sldIdLst>"),
+        "ppt/_rels/presentation.xml.rels": relations(*(f"slide {name}" for name in names)),
+    }
+    for name, body in zip(names, slides, strict=True):
+        made[f"ppt/{name}"] = part("p:sld", f"<p:cSld><p:spTree>{body}</p:spTree></p:cSld>")
+    return archive(made | dict(parts or {}))
+
+
+def cell(place: str, value: str, style_id: int = 0) -> str:
+    """A cell with a text, or with a number if ``value`` is one."""
+    if value.replace(".", "").isdigit():
+        return f'<c r="{place}" s="{style_id}"><v>{value}</v></c>'
+    return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
+
+
+def excel(sheets: Mapping[str, str], parts: Mapping[str, str | bytes] | None = None) -> bytes:
+    """A workbook: the rows of each sheet by its name. Style 1 is a date."""
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
+    made: dict[str, str | bytes] = {
+        "[Content_Types].xml": "<Types/>",
+        "_rels/.rels": relations("officeDocument xl/workbook.xml", "core-properties docProps/core.xml"),
+        "docProps/core.xml": part("cp:coreProperties", CORE),
+        "xl/workbook.xml": f'<workbook xmlns="{space}" xmlns:r="{_KINDS}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": relations(
+            *(f"worksheet worksheets/sheet{n}.xml" for n in range(1, len(sheets) + 1)), "styles styles.xml"
+        ),
+        "xl/styles.xml": f'<styleSheet xmlns="{space}"><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
+        "</styleSheet>",
+    }
+    for number, rows in enumerate(sheets.values(), 1):
+        made[f"xl/worksheets/sheet{number}.xml"] = (
+            f'<worksheet xmlns="{space}"><sheetData>{rows}</sheetData></worksheet>'
+        )
+    return archive(made | dict(parts or {}))

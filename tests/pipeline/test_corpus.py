@@ -135,6 +135,19 @@ def test_other_documents_give_text_in_chunks(entry: Entry, sandbox: Sandbox):
     assert chunks_cover(extracted)
 
 
+@of("office")
+def test_an_office_document_keeps_its_words(entry: Entry, sandbox: Sandbox):
+    read = content(entry)
+
+    extracted = sandbox.extract(read)
+
+    assert chunks_cover(extracted)
+    parts = OFFICE_PARTS.get(entry["file"].rpartition(".")[2])
+    if parts:
+        assert recall(extracted, text_nodes(read.data, parts)) >= 0.95
+
+
+OFFICE_PARTS = {"pptx": r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"}
 DOCX_PARTS = r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
 
 

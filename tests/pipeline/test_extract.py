@@ -14,6 +14,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from tests.pipeline.office_samples import cell, excel, powerpoint, shape
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
@@ -27,6 +28,8 @@ SAMPLES = {
     "notebook": ("a.ipynb", NOTEBOOK),
     "docx": ("a.docx", docx(paragraph("words"))),
     "pdf": ("a.pdf", pdf("words")),
+    "pptx": ("a.pptx", powerpoint(shape("words"))),
+    "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),
 }
@@ -117,7 +120,7 @@ def test_a_blank_document_is_no_failure(name: str, data: bytes):
         ("program.py", b"\x7fELF" + bytes(100)),
         ("a.pdf", b"this is not a PDF"),
         ("a.docx", b"<html>"),
-        ("sheet.xlsx", b"PK\x03\x04"),
+        ("sheet.xlsx", b"a,b\n"),
         ("archive", b"PK\x03\x04" + bytes(30)),
         ("page.html", b"\x1f\x8b\x08" + bytes(30)),
     ],

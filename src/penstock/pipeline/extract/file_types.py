@@ -18,6 +18,16 @@ DOCX = FileType(
     "docx",
     position_unit="paragraph",
 )
+PPTX = FileType(
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx", page_unit="slide"
+)
+XLSX = FileType(
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "sheets",
+    page_unit="sheet",
+    position_unit="row",
+)
+XLS = FileType("application/vnd.ms-excel", "sheets", page_unit="sheet", position_unit="row")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -31,6 +41,9 @@ _DOCUMENTS = {
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
     DOCX: "docx docm",
+    PPTX: "pptx pptm ppsx",
+    XLSX: "xlsx xlsm",
+    XLS: "xls",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
@@ -52,6 +65,8 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "notebook": "structured.NotebookExtractor",
         "docx": "office.docx.DocxExtractor",
         "pdf": "pdf.PdfExtractor",
+        "pptx": "office.pptx.PptxExtractor",
+        "sheets": "office.sheets.SheetExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
     }
@@ -132,7 +147,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset("doc ppt odt ods odp rtf epub msg".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -144,6 +159,13 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
+
+_OFFICE = {
+    DOCX: "a Word document",
+    PPTX: "a PowerPoint presentation",
+    XLSX: "an Excel workbook",
+    XLS: "an Excel workbook",
+}
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF"),
@@ -227,11 +249,13 @@ def detect(name: str, head: bytes) -> FileType:
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
-    if seen == "a ZIP archive" and expected is DOCX:
-        return DOCX
+    if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
+        # An encrypted document is an OLE container in spite of its name; the extractor reports it.
+        assert expected is not None
+        return expected
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if expected in (PDF, DOCX):
+    if expected is PDF or expected in _OFFICE:
         return _misnamed(name, expected, head)
     if seen is not None or looks_binary(head):
         raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
@@ -244,10 +268,7 @@ def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.
     if expected is PDF and b"%PDF-" in head[:1024]:
         return PDF
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        # An encrypted docx is an OLE container; the extractor reports it.
-        return expected
-    what = "a PDF" if expected is PDF else "a Word document"
+    what = "a PDF" if expected is PDF else _OFFICE[expected]
     raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
 
 

@@ -4,5 +4,9 @@
 - ``xml_events``: XML as events, of limited depth and without document types
 - ``markdown_page``: the writer of pages
 - ``ooxml``, ``drawing``: packages of Office Open XML with their properties; texts of drawings
+- ``pages``: documents of several pages, each with its own failure
+- ``ole``: containers of Office 97 to 2003, with their properties
+- ``pptx``: PowerPoint presentations
+- ``sheets``, ``cell_area``: Excel workbooks; the area that a sheet spans
 - ``docx``, ``docx_story``, ``docx_styles``: Word documents; their stories; their styles and lists
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import posixpath
-import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -103,33 +102,3 @@ def resolve(part: str, target: str) -> str:
     if target.startswith("/"):
         return target.lstrip("/")
     return posixpath.normpath(posixpath.join(posixpath.dirname(part), target)).lstrip("/")
-
-
-_LOCAL_HEADER = b"PK\x03\x04"
-_MIMETYPES = {
-    b"application/vnd.oasis.opendocument.text": "odt",
-    b"application/vnd.oasis.opendocument.text-template": "odt",
-    b"application/vnd.oasis.opendocument.spreadsheet": "ods",
-    b"application/vnd.oasis.opendocument.spreadsheet-template": "ods",
-    b"application/vnd.oasis.opendocument.presentation": "odp",
-    b"application/vnd.oasis.opendocument.presentation-template": "odp",
-    b"application/epub+zip": "epub",
-}
-_FOLDER = re.compile(rb"PK\x03\x04.{26}(word|ppt|xl)/", re.DOTALL)
-_FOLDERS = {b"word": "docx", b"ppt": "pptx", b"xl": "xlsx"}
-
-
-def suffix_by_content(head: bytes) -> str | None:
-    """Usual suffix of an office document that is an archive, by its first bytes; None if they do not tell.
-
-    OpenDocument and EPUB begin with a part called ``mimetype``; the others are told apart by the folder of
-    their parts, which need not be among the first ones.
-    """
-    if not head.startswith(_LOCAL_HEADER):
-        return None
-    if head[30:38] == b"mimetype":
-        extra = int.from_bytes(head[28:30], "little")
-        length = int.from_bytes(head[18:22], "little")
-        return _MIMETYPES.get(head[38 + extra : 38 + extra + length].strip())
-    folder = _FOLDER.search(head)
-    return _FOLDERS[folder[1]] if folder else None

@@ -1,9 +1,12 @@
-"""Texts of drawings: diagrams, charts and shapes, by the paragraphs in them."""
+"""Texts of drawings and comments: diagrams, charts and shapes, by the paragraphs in them."""
 
 from __future__ import annotations
 
 from penstock.pipeline.extract.office.archive import Archive
 from penstock.pipeline.extract.office.xml_events import Attributes
+
+_TEXTS = frozenset(["a:t", "p:text", "tc:text"])
+"""Runs of drawings, and comments of presentations and sheets."""
 
 
 def texts(archive: Archive, part: str) -> list[str]:
@@ -25,7 +28,7 @@ class _DrawingTexts:
     def start(self, name: str, attributes: Attributes) -> None:  # noqa: ARG002
         if self._left_out or name == "mc:Fallback":
             self._left_out += 1
-        elif name == "a:t" or (name == "c:v" and self._names):
+        elif name in _TEXTS or (name == "c:v" and self._names):
             self._in_text = True
         elif name == "a:br":
             self._parts.append("\n")
@@ -37,7 +40,8 @@ class _DrawingTexts:
             self._left_out -= 1
         elif name == "a:t":
             self._in_text = False
-        elif name == "a:p":
+        elif name in ("a:p", "p:text", "tc:text"):
+            self._in_text = False
             self._flush()
         elif name == "c:v" and self._names:
             self._in_text = False

@@ -71,9 +71,14 @@ def no_text() -> NoText:
 def refuse_ole(data: bytes) -> None:
     """Raise the reason why a container of Office 97 is not a document of a newer format."""
     if data.startswith(OLE_MAGIC[:4]):
-        if _ENCRYPTED in data:
-            raise DocumentEncrypted("the document is encrypted and opens only with a password")
+        refuse_encrypted_package(data)
         raise DocumentDamaged("this is a document of an older format, in spite of its name")
+
+
+def refuse_encrypted_package(data: bytes) -> None:
+    """Raise DocumentEncrypted for a container that holds a newer document, which is encrypted."""
+    if _ENCRYPTED in data:
+        raise DocumentEncrypted("the document is encrypted and opens only with a password")
 
 
 def one_line(text: str) -> str:

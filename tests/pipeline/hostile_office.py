@@ -1,0 +1,70 @@
+"""Hostile office documents, as part of ``hostile_inputs.FILES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.pipeline.office_samples import cell, excel, item, part, powerpoint, shape, style, word
+from tests.pipeline.sample_documents import docx, paragraph
+
+
+def _file(suffix: str, make: Callable[[int], bytes]) -> Callable[[int], tuple[str, bytes]]:
+    return lambda n: (f"input.{suffix}", make(n))
+
+
+def _repeated_slide(n: int) -> bytes:
+    """Many slides that are the same part, which is unpacked and read for each of them."""
+    count = n // 50
+    ids = "".join('<p:sldId r:id="r1"/>' for _ in range(count))
+    return powerpoint(
+        shape("a" * 50),
+        parts={"ppt/presentation.xml": part("p:presentation", f"<p:sldIdLst>{ids}</p:sldIdLst>")},
+    )
+
+
+OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
+    "tables in tables": _file(
+        "docx",
+        lambda n: docx("<w:tbl><w:tr><w:tc>" * 150 + paragraph("a") * n + "</w:tc></w:tr></w:tbl>" * 150),
+    ),
+    "spans of cells": _file(
+        "docx",
+        lambda n: docx(
+            "<w:tbl><w:tr>"
+            + '<w:tc><w:tcPr><w:gridSpan w:val="99"/></w:tcPr></w:tc>' * (n // 10)
+            + "</w:tr></w:tbl>"
+        ),
+    ),
+    "text boxes in text boxes": _file(
+        "docx", lambda n: docx(("<w:p>" * 400 + "</w:p>" * 400) * (n // 100 + 1) + paragraph("a"))
+    ),
+    "styles based on styles": _file(
+        "docx",
+        lambda n: word(
+            "".join(paragraph("a", f"s{k}") for k in range(n)),
+            styles="".join(style(f"s{k}", f"S {k}", based_on=f"s{k + 1}") for k in range(n)),
+        ),
+    ),
+    "references to a note": _file(
+        "docx",
+        lambda n: word(
+            "<w:p><w:r><w:footnoteReference w:id='2'/></w:r></w:p>" * n,
+            footnotes=f"<w:footnote w:id='2'>{paragraph('word ' * n)}</w:footnote>",
+        ),
+    ),
+    "headers": _file(
+        "docx", lambda n: word("", **{f"header{k}": paragraph("a" * 99) for k in range(n // 50)})
+    ),
+    "one long attribute": _file("docx", lambda n: docx(f"<w:p w:a='{'x' * 100 * n}'/>", paragraph("a"))),
+    "shapes": _file("pptx", lambda n: powerpoint(shape("a") * (n // 5))),
+    "slides": _file("pptx", lambda n: powerpoint(*[shape("a")] * (n // 100))),
+    "a slide shown again and again": _file("pptx", _repeated_slide),
+    "rows of a sheet": _file(
+        "xlsx",
+        lambda n: excel({"S": "".join(f'<row r="{k}">{cell(f"A{k}", "a")}</row>' for k in range(1, n // 4))}),
+    ),
+    "sheets": _file(
+        "xlsx", lambda n: excel({f"S{k}": f"<row>{cell('A1', 'a')}</row>" for k in range(n // 40)})
+    ),
+    "numbered items": _file("docx", lambda n: word("".join(item("a", 1, k % 9) for k in range(n)))),
+}
