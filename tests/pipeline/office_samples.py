@@ -117,17 +117,17 @@ def cell(place: str, value: str, style_id: int = 0) -> str:
 def excel(sheets: Mapping[str, str], parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A workbook: the rows of each sheet by its name. Style 1 is a date."""
     space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    root = f'xmlns="{space}" xmlns:r="{_KINDS}"'
     listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
     made: dict[str, str | bytes] = {
         "[Content_Types].xml": "<Types/>",
         "_rels/.rels": relations("officeDocument xl/workbook.xml", "core-properties docProps/core.xml"),
         "docProps/core.xml": part("cp:coreProperties", CORE),
-        "xl/workbook.xml": f'<workbook xmlns="{space}" xmlns:r="{_KINDS}"><sheets>{listed}</sheets></workbook>',
+        "xl/workbook.xml": f"<workbook {root}><sheets>{listed}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": relations(
             *(f"worksheet worksheets/sheet{n}.xml" for n in range(1, len(sheets) + 1)), "styles styles.xml"
         ),
-        "xl/styles.xml": f'<styleSheet xmlns="{space}"><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
-        "</styleSheet>",
+        "xl/styles.xml": f'<styleSheet {root}><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
     }
     for number, rows in enumerate(sheets.values(), 1):
         made[f"xl/worksheets/sheet{number}.xml"] = (

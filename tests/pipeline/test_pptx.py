@@ -55,7 +55,10 @@ def test_tables_diagrams_charts_notes_and_comments():
         "ppt/slides/_rels/slide1.xml.rels": relations(
             "diagramData ../d.xml", "chart ../c.xml", "notesSlide ../n.xml", "comments ../k.xml"
         ),
-        "ppt/d.xml": diagram, "ppt/c.xml": chart, "ppt/n.xml": notes, "ppt/k.xml": comments,
+        "ppt/d.xml": diagram,
+        "ppt/c.xml": chart,
+        "ppt/n.xml": notes,
+        "ppt/k.xml": comments,
     }
 
     assert (
