@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.pipeline.office_samples import cell, excel, item, part, powerpoint, shape, style, word
+from tests.pipeline.office_samples import (
+    cell,
+    excel,
+    item,
+    opendocument,
+    part,
+    powerpoint,
+    shape,
+    style,
+    word,
+)
 from tests.pipeline.sample_documents import docx, paragraph
 
 
@@ -65,6 +75,32 @@ OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
     ),
     "sheets": _file(
         "xlsx", lambda n: excel({f"S{k}": f"<row>{cell('A1', 'a')}</row>" for k in range(n // 40)})
+    ),
+    "repeated cells of OpenDocument": _file(
+        "ods",
+        lambda n: opendocument(
+            "spreadsheet",
+            "<table:table><table:table-row table:number-rows-repeated='9999999'>"
+            + "<table:table-cell table:number-columns-repeated='9999999'/>" * n
+            + "</table:table-row></table:table>",
+        ),
+    ),
+    "notes in notes": _file(
+        "odt",
+        lambda n: opendocument(
+            "text", ("<text:p><text:note>" * 200 + "a" + "</text:note></text:p>" * 200) * (n // 200 + 1)
+        ),
+    ),
+    "styles derived from styles": _file(
+        "odt",
+        lambda n: opendocument(
+            "text",
+            "".join(f"<text:p text:style-name='s{k}'>a</text:p>" for k in range(n)),
+            automatic="".join(
+                f"<style:style style:family='paragraph' style:name='s{k}' style:parent-style-name='s{k + 1}'/>"
+                for k in range(n)
+            ),
+        ),
     ),
     "numbered items": _file("docx", lambda n: word("".join(item("a", 1, k % 9) for k in range(n)))),
 }

@@ -117,6 +117,7 @@ def cell(place: str, value: str, style_id: int = 0) -> str:
 def excel(sheets: Mapping[str, str], parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A workbook: the rows of each sheet by its name. Style 1 is a date."""
     space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    formats = '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
     root = f'xmlns="{space}" xmlns:r="{_KINDS}"'
     listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
     made: dict[str, str | bytes] = {
@@ -127,10 +128,50 @@ def excel(sheets: Mapping[str, str], parts: Mapping[str, str | bytes] | None = N
         "xl/_rels/workbook.xml.rels": relations(
             *(f"worksheet worksheets/sheet{n}.xml" for n in range(1, len(sheets) + 1)), "styles styles.xml"
         ),
-        "xl/styles.xml": f'<styleSheet {root}><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>',
+        "xl/styles.xml": f"<styleSheet {root}>{formats}</styleSheet>",
     }
     for number, rows in enumerate(sheets.values(), 1):
         made[f"xl/worksheets/sheet{number}.xml"] = (
             f'<worksheet xmlns="{space}"><sheetData>{rows}</sheetData></worksheet>'
         )
     return archive(made | dict(parts or {}))
+
+
+_ODF = "urn:oasis:names:tc:opendocument:xmlns"
+_ODF_SPACES = " ".join(
+    f'xmlns:{prefix}="{_ODF}:{name}:1.0"'
+    for prefix, name in {
+        **{one: one for one in "office text table presentation style meta manifest".split()},
+        "draw": "drawing",
+    }.items()
+)
+
+
+def odf_part(root: str, body: str) -> str:
+    """An XML part with the namespaces of OpenDocument."""
+    dublin_core = 'xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    return f'<?xml version="1.0"?><office:{root} {_ODF_SPACES} {dublin_core}>{body}</office:{root}>'
+
+
+ODF_META = (
+    "<office:meta><dc:title>The mill</dc:title><meta:initial-creator>Ada</meta:initial-creator>"
+    "<dc:creator>Bob</dc:creator><meta:creation-date>2024-01-31T10:00:00.12</meta:creation-date>"
+    "<dc:date>2025-02-01T11:30:00</dc:date><dc:language>en-GB</dc:language></office:meta>"
+)
+
+
+def opendocument(kind: str, body: str, styles: str = "", automatic: str = "", **parts: str) -> bytes:
+    """An OpenDocument ``text``, ``spreadsheet`` or ``presentation``."""
+    content = (
+        f"<office:automatic-styles>{automatic}</office:automatic-styles>"
+        f"<office:body><office:{kind}>{body}</office:{kind}></office:body>"
+    )
+    return archive(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": odf_part("document-content", content),
+            "styles.xml": odf_part("document-styles", styles),
+            "meta.xml": odf_part("document-meta", ODF_META),
+            **parts,
+        }
+    )

@@ -14,7 +14,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
-from tests.pipeline.office_samples import cell, excel, powerpoint, shape
+from tests.pipeline.office_samples import cell, excel, opendocument, powerpoint, shape
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
@@ -27,6 +27,7 @@ SAMPLES = {
     "json": ("a.json", b'{"a": "words"}'),
     "notebook": ("a.ipynb", NOTEBOOK),
     "docx": ("a.docx", docx(paragraph("words"))),
+    "opendocument": ("a.odt", opendocument("text", "<text:p>words</text:p>")),
     "pdf": ("a.pdf", pdf("words")),
     "pptx": ("a.pptx", powerpoint(shape("words"))),
     "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),

@@ -28,6 +28,10 @@ XLSX = FileType(
     position_unit="row",
 )
 XLS = FileType("application/vnd.ms-excel", "sheets", page_unit="sheet", position_unit="row")
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
+ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
+ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -44,6 +48,9 @@ _DOCUMENTS = {
     PPTX: "pptx pptm ppsx",
     XLSX: "xlsx xlsm",
     XLS: "xls",
+    ODT: "odt ott",
+    ODS: "ods ots",
+    ODP: "odp otp",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
@@ -64,6 +71,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
         "docx": "office.docx.DocxExtractor",
+        "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
         "pptx": "office.pptx.PptxExtractor",
         "sheets": "office.sheets.SheetExtractor",
@@ -147,7 +155,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt odt ods odp rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset("doc ppt rtf epub msg".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -165,6 +173,9 @@ _OFFICE = {
     PPTX: "a PowerPoint presentation",
     XLSX: "an Excel workbook",
     XLS: "an Excel workbook",
+    ODT: "an OpenDocument text",
+    ODS: "an OpenDocument spreadsheet",
+    ODP: "an OpenDocument presentation",
 }
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (

@@ -11,12 +11,8 @@ from penstock.pipeline.extract.office.docx_styles import (
     outline_level,
     small_number,
 )
-from penstock.pipeline.extract.office.markdown_page import (
-    END_OF_TABLE,
-    Block,
-    arranges_page,
-    cell_text,
-)
+from penstock.pipeline.extract.office.markdown_page import Block
+from penstock.pipeline.extract.office.table_grid import MAX_COLUMNS, TableGrid, cell_text
 from penstock.pipeline.extract.office.xml_events import Attributes
 
 _LEFT_OUT = frozenset(
@@ -27,8 +23,6 @@ _LEFT_OUT = frozenset(
 _TEXTS = frozenset(["w:t", "m:t", "a:t"])
 _SIGNS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
 _REFERENCES = {"w:footnoteReference": "footnotes", "w:endnoteReference": "endnotes"}
-_MAX_COLUMNS = 63
-"""Columns of a table in Word."""
 
 
 class Notes:
@@ -84,71 +78,6 @@ class _Paragraph:
         """Text boxes anchored in this paragraph."""
 
 
-class _Table:
-    """The outermost table. A row of a table in a cell becomes a block; deeper ones become text."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[list[Block]]] = []
-        self.depth = 1
-        self.span = 1
-        self.deleted = False
-        self._inner: list[list[str]] = []
-
-    def start_row(self) -> None:
-        if self.depth == 1:
-            self.rows.append([])
-            self.deleted = False
-        elif self.depth == 2:
-            self._inner = []
-
-    def start_cell(self) -> None:
-        if self.depth == 1:
-            self._row().append([])
-            self.span = 1
-        elif self.depth == 2:
-            self._inner.append([])
-
-    def end_cell(self) -> None:
-        if self.depth == 1:
-            self._row().extend([] for _ in range(self.span - 1))
-            self.span = 1
-
-    def end_row(self, position: int) -> None:
-        if self.depth == 1 and self.deleted and self.rows:
-            self.rows.pop()
-        elif self.depth == 2 and self._inner:
-            cells = tuple(" ".join(parts) for parts in self._inner)
-            self._cell().append(Block("", position, cells=cells))
-            self._inner = []
-
-    def add(self, block: Block) -> None:
-        if self.depth > 1 and self._inner:
-            self._inner[-1].append(block.text)
-        else:
-            self._cell().append(block)
-
-    def _row(self) -> list[list[Block]]:
-        if not self.rows:
-            self.rows.append([])
-        return self.rows[-1]
-
-    def _cell(self) -> list[Block]:
-        row = self._row()
-        if not row:
-            row.append([])
-        return row[-1]
-
-    def blocks(self) -> Iterator[Block]:
-        """Rows of the table, or what its cells hold if the table only arranges the page."""
-        if arranges_page(self.rows):
-            yield from (block for row in self.rows for cell in row for block in cell)
-            return
-        for row in self.rows:
-            first = next((block.position for cell in row for block in cell), 1)
-            yield Block("", first, cells=tuple(map(cell_text, row)))
-        yield END_OF_TABLE
-
-
 class Story:
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
@@ -161,7 +90,7 @@ class Story:
         self._sink = sink
         self._left_out = 0
         self._open: list[_Paragraph] = []
-        self._table: _Table | None = None
+        self._table: TableGrid | None = None
         self._in_row_properties = False
         self._in_text = False
         self._referred: list[tuple[str, str]] = []
@@ -208,7 +137,7 @@ class Story:
 
     def _start_table(self, name: str, attributes: Attributes) -> None:
         if name == "w:tbl" and self._table is None:
-            self._table = _Table()
+            self._table = TableGrid()
         elif self._table is None:
             return
         elif name == "w:tbl":
@@ -220,7 +149,7 @@ class Story:
         elif name == "w:trPr":
             self._in_row_properties = self._table.depth == 1
         elif self._table.depth == 1:
-            self._table.span = max(1, min(small_number(attributes.get("w:val", "")) or 1, _MAX_COLUMNS))
+            self._table.span = max(1, min(small_number(attributes.get("w:val", "")) or 1, MAX_COLUMNS))
 
     def end(self, name: str) -> None:
         if self._left_out:
@@ -234,7 +163,7 @@ class Story:
         elif self._table is not None and name in ("w:tbl", "w:tr", "w:tc"):
             self._end_table(name, self._table)
 
-    def _end_table(self, name: str, table: _Table) -> None:
+    def _end_table(self, name: str, table: TableGrid) -> None:
         if name == "w:tc":
             table.end_cell()
         elif name == "w:tr":

@@ -14,8 +14,6 @@ from penstock.pipeline.extract.text import fence_around
 MAX_LEVEL = 6
 _MAX_INDENT = 20
 """Levels of lists that are indented. Deeper ones would begin each line with too many spaces."""
-LONG_CELL = 2_000
-"""Characters of a cell from which a table only arranges the page: its cells are written one by one."""
 _MARKUP = re.compile(r"(?:#{1,6}(?=\s|$)|`{3}|~{3}|(?:=+|-{2,})\s*$)")
 
 
@@ -137,19 +135,3 @@ def text_lines(text: str) -> list[str]:
 def _plain(line: str) -> str:
     """Escape a line of text that Markdown would take for a heading, an underline or a fence."""
     return f"\\{line}" if _MARKUP.match(line) else line
-
-
-def arranges_page(rows: Sequence[Sequence[Sequence[Block]]]) -> bool:
-    """Check whether a table only arranges the page: it has one cell, or its cells hold sections."""
-    if sum(map(len, rows)) == 1:
-        return True
-    return any(
-        sum(len(block.text) for block in cell) > LONG_CELL or any(block.level for block in cell)
-        for row in rows
-        for cell in row
-    )
-
-
-def cell_text(blocks: Iterable[Block]) -> str:
-    """Text of a cell on one line."""
-    return " ".join(" ".join(block.cells) if block.cells is not None else block.text for block in blocks)
