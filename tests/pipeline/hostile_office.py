@@ -97,7 +97,8 @@ OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
             "text",
             "".join(f"<text:p text:style-name='s{k}'>a</text:p>" for k in range(n)),
             automatic="".join(
-                f"<style:style style:family='paragraph' style:name='s{k}' style:parent-style-name='s{k + 1}'/>"
+                "<style:style style:family='paragraph' "
+                f"style:name='s{k}' style:parent-style-name='s{k + 1}'/>"
                 for k in range(n)
             ),
         ),

@@ -147,7 +147,7 @@ def test_an_office_document_keeps_its_words(entry: Entry, sandbox: Sandbox):
         assert recall(extracted, text_nodes(read.data, parts)) >= 0.95
 
 
-OFFICE_PARTS = {"pptx": r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"}
+OFFICE_PARTS = {"odt": "content.xml", "pptx": r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"}
 DOCX_PARTS = r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
 
 
@@ -159,7 +159,8 @@ def text_nodes(data: bytes, parts: str) -> Counter[str]:
             if re.fullmatch(parts, name):
                 xml = re.sub(r"<mc:Fallback>.*?</mc:Fallback>", "", archive.read(name).decode(), flags=re.S)
                 for written in re.split(r"</(?:w|a|text):p>|<w:(?:br|tab)/>", xml):
-                    texts = re.findall(r"<(?:w|m|a):t(?:\s[^>]*)?>([^<]*)", written)
+                    tags = r"(?:<text:[^>]*>|<(?:w|m|a):t(?:\s[^>]*)?>)([^<]*)"
+                    texts = re.findall(tags, written)
                     found.update(words(html.unescape("".join(texts))))
     return found
 

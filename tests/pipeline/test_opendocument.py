@@ -29,7 +29,8 @@ def test_headings_paragraphs_lists_and_tables():
     automatic = (
         derived.format("P1", "Title")
         + derived.format("P2", "Preformatted_20_Text")
-        + '<text:list-style style:name="L1"><text:list-level-style-number text:level="2" style:num-format="1"/>'
+        + '<text:list-style style:name="L1">'
+        + '<text:list-level-style-number text:level="2" style:num-format="1"/>'
         "</text:list-style>"
     )
     body = (

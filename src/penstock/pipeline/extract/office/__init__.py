@@ -9,4 +9,7 @@
 - ``pptx``: PowerPoint presentations
 - ``sheets``, ``cell_area``: Excel workbooks; the area that a sheet spans
 - ``docx``, ``docx_story``, ``docx_styles``: Word documents; their stories; their styles and lists
+- ``opendocument``, ``odf_story``, ``odf_styles``, ``odf_sheets``: OpenDocument texts and presentations; their
+  paragraphs; their styles and lists; spreadsheets
+- ``table_grid``: tables of text documents
 """
