@@ -103,5 +103,11 @@ OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
             ),
         ),
     ),
+    "groups of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b"{" * min(n, 9000) + b"a{b}" * n),
+    "links of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b'{\\field{\\*\\fldinst HYPERLINK "a"}{' * n),
+    "fonts of RTF": _file("rtf", lambda n: b"{\\rtf1{\\fonttbl" + b"{\\f1\\fcharset" * n),
+    "cells of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b"a\\cell " * n),
+    "notes of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b"{\\footnote a}" * n),
+    "pictures of RTF": _file("rtf", lambda n: b"{\\rtf1 {\\pict \\bin3 abc" * n),
     "numbered items": _file("docx", lambda n: word("".join(item("a", 1, k % 9) for k in range(n)))),
 }

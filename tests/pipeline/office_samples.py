@@ -175,3 +175,23 @@ def opendocument(kind: str, body: str, styles: str = "", automatic: str = "", **
             **parts,
         }
     )
+
+
+def epub(*chapters: str, metadata: str = "", parts: Mapping[str, str | bytes] | None = None) -> bytes:
+    """A book of XHTML chapters."""
+    names = [f"c%20{number}.xhtml" for number in range(1, len(chapters) + 1)]
+    items = "".join(
+        f'<item id="i{n}" href="{name}" media-type="application/xhtml+xml"/>' for n, name in enumerate(names)
+    )
+    order = "".join(f'<itemref idref="i{n}"/>' for n in range(len(chapters)))
+    space = 'xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    made: dict[str, str | bytes] = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": f'<container xmlns="{_ODF}:container"><rootfiles>'
+        '<rootfile full-path="OPS/book.opf"/></rootfiles></container>',
+        "OPS/book.opf": f"<package {space}><metadata>{metadata}</metadata>"
+        f"<manifest>{items}</manifest><spine>{order}</spine></package>",
+    }
+    for name, body in zip(names, chapters, strict=True):
+        made[f"OPS/{name.replace('%20', ' ')}"] = f"<html><head><title/></head><body>{body}</body></html>"
+    return archive(made | dict(parts or {}))

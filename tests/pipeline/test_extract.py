@@ -14,7 +14,8 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
-from tests.pipeline.office_samples import cell, excel, opendocument, powerpoint, shape
+from tests.pipeline.office_samples import cell, epub, excel, opendocument, powerpoint, shape
+from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
@@ -28,7 +29,11 @@ SAMPLES = {
     "notebook": ("a.ipynb", NOTEBOOK),
     "docx": ("a.docx", docx(paragraph("words"))),
     "opendocument": ("a.odt", opendocument("text", "<text:p>words</text:p>")),
+    "doc": ("a.doc", word97("words\r")),
+    "epub": ("a.epub", epub("<h1>Mill</h1>words")),
     "pdf": ("a.pdf", pdf("words")),
+    "ppt": ("a.ppt", powerpoint97([(text_atoms(1, "words"), b"")])),
+    "rtf": ("a.rtf", b"{\\rtf1\\ansi words\\par}"),
     "pptx": ("a.pptx", powerpoint(shape("words"))),
     "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),
     "table": ("a.csv", b"a,b\nwords,2\n"),

@@ -10,7 +10,7 @@ from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "docx", "opendocument", "pptx", "sheets"])
+SANDBOXED = frozenset("pdf doc docx epub opendocument ppt pptx rtf sheets".split())
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 PLAIN = frozenset(["text", "markdown", "rows", "table"])

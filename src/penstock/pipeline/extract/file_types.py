@@ -32,6 +32,10 @@ _OPENDOCUMENT = "application/vnd.oasis.opendocument"
 ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
 ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
 ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
+EPUB = FileType("application/epub+zip", "epub", page_unit="chapter")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
+DOC = FileType("application/msword", "doc", position_unit="paragraph")
+PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -51,6 +55,10 @@ _DOCUMENTS = {
     ODT: "odt ott",
     ODS: "ods ots",
     ODP: "odp otp",
+    EPUB: "epub",
+    RTF: "rtf",
+    DOC: "doc dot",
+    PPT: "ppt pps",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
@@ -67,6 +75,8 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
+        "doc": "office.doc.DocExtractor",
+        "epub": "office.epub.EpubExtractor",
         "html": "html.HtmlExtractor",
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
@@ -74,6 +84,8 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
         "pptx": "office.pptx.PptxExtractor",
+        "ppt": "office.ppt.PptExtractor",
+        "rtf": "office.rtf.RtfExtractor",
         "sheets": "office.sheets.SheetExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
@@ -155,7 +167,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset(["msg"])
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -176,6 +188,10 @@ _OFFICE = {
     ODT: "an OpenDocument text",
     ODS: "an OpenDocument spreadsheet",
     ODP: "an OpenDocument presentation",
+    EPUB: "an EPUB book",
+    RTF: "an RTF document",
+    DOC: "a Word document",
+    PPT: "a PowerPoint presentation",
 }
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -260,6 +276,8 @@ def detect(name: str, head: bytes) -> FileType:
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
+    if head.startswith(b"{\\rtf"):
+        return RTF
     if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
         # An encrypted document is an OLE container in spite of its name; the extractor reports it.
         assert expected is not None

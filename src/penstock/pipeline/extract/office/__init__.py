@@ -11,5 +11,8 @@
 - ``docx``, ``docx_story``, ``docx_styles``: Word documents; their stories; their styles and lists
 - ``opendocument``, ``odf_story``, ``odf_styles``, ``odf_sheets``: OpenDocument texts and presentations; their
   paragraphs; their styles and lists; spreadsheets
+- ``rtf``, ``rtf_reader``, ``rtf_codes``: RTF documents; their groups and control words; character sets
+- ``epub``: books
+- ``doc``, ``doc_paragraphs``, ``ppt``: Word and PowerPoint 97 to 2003; formats of the paragraphs of Word
 - ``table_grid``: tables of text documents
 """

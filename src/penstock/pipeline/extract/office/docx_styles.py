@@ -107,10 +107,16 @@ class Styles:
         return self._resolved.get(style_id, Style())
 
 
-def _by_name(name: str) -> dict[str, object]:
+def heading_by_name(name: str) -> int:
+    """Level of the heading that a style of this name makes; 0 for other names."""
     heading = _HEADING.fullmatch(name.strip())
-    if heading:
-        return {"level": int(heading[1])}
+    return int(heading[1]) if heading else 0
+
+
+def _by_name(name: str) -> dict[str, object]:
+    level = heading_by_name(name)
+    if level:
+        return {"level": level}
     if name.lower() in _TITLE:
         return {"level": 1, "title": True}
     if name.lower() == "subtitle":
