@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tests.pipeline.office_samples import (
     cell,
+    epub,
     excel,
     item,
     opendocument,
@@ -15,6 +16,7 @@ from tests.pipeline.office_samples import (
     style,
     word,
 )
+from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97
 from tests.pipeline.sample_documents import docx, paragraph
 
 
@@ -30,6 +32,12 @@ def _repeated_slide(n: int) -> bytes:
         shape("a" * 50),
         parts={"ppt/presentation.xml": part("p:presentation", f"<p:sldIdLst>{ids}</p:sldIdLst>")},
     )
+
+
+def _nested_records(n: int) -> bytes:
+    """Containers that all claim to reach to the end of the file."""
+    inner = b"".join(b"\x0f\0\x07\x04\xff\xff\xff\x0f" for _ in range(n)) + text_atoms(1, "a")
+    return powerpoint97([(b"", inner)])
 
 
 OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
@@ -103,6 +111,14 @@ OFFICE_FILES: Mapping[str, Callable[[int], tuple[str, bytes]]] = {
             ),
         ),
     ),
+    "chapters": _file("epub", lambda n: epub(*["<p>a</p>"] * (n // 50))),
+    "closed tags of a book": _file("epub", lambda n: epub("<a/>" * n)),
+    "a long tag of a book": _file("epub", lambda n: epub("<" + "a" * n)),
+    "fields of Word 97": _file("doc", lambda n: word97("\x13" * n + "\x14a" * n)),
+    "cells of Word 97": _file("doc", lambda n: word97("a\x07" * n)),
+    "paragraphs of Word 97": _file("doc", lambda n: word97("a\r" * n, wide=True)),
+    "texts of PowerPoint 97": _file("ppt", lambda n: powerpoint97([(text_atoms(1, "a") * n, b"")])),
+    "records in records": _file("ppt", _nested_records),
     "groups of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b"{" * min(n, 9000) + b"a{b}" * n),
     "links of RTF": _file("rtf", lambda n: b"{\\rtf1 " + b'{\\field{\\*\\fldinst HYPERLINK "a"}{' * n),
     "fonts of RTF": _file("rtf", lambda n: b"{\\rtf1{\\fonttbl" + b"{\\f1\\fcharset" * n),

@@ -65,6 +65,7 @@ class OdfStory:
         self._notes = 0
         self.paragraphs = 0
         self.title = ""
+        self.first_heading = ""
 
     def start(self, name: str, attributes: Attributes) -> None:
         if self._left_out or name in _LEFT_OUT:
@@ -174,6 +175,8 @@ class OdfStory:
             return
         if block.level and self._styles.is_title(paragraph.style):
             self.title = self.title or block.text
+        if block.level == 1:
+            self.first_heading = self.first_heading or block.text
         self.place(block)
         for inner in paragraph.after:
             self.place(inner)

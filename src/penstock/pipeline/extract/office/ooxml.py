@@ -17,7 +17,14 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _MAX_VALUE = 500
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?)?)?")
 _NO_TITLES = frozenset(
-    ["", "untitled", "powerpoint presentation", "powerpoint-präsentation", "word document"]
+    [
+        "",
+        "untitled",
+        "untitled document",
+        "powerpoint presentation",
+        "powerpoint-präsentation",
+        "word document",
+    ]
 )
 AS_PDF = "Save the document as a PDF and index that: its pages are then read by OCR."
 

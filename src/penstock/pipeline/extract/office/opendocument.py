@@ -74,7 +74,7 @@ def _text(archive: Archive, limits: ExtractLimits) -> _Read:
     archive.parse("content.xml", story)
     last = max(1, story.paragraphs)
     page.add_all(block._replace(position=last, level=0) for block in margins.footers)
-    return [page.page(positions=True)], story.title, ()
+    return [page.page(positions=True)], story.title or story.first_heading, ()
 
 
 def _slides(archive: Archive, limits: ExtractLimits) -> _Read:
