@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
+from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText, UnreadableDocument
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from tests.pipeline.ole_samples import container, excel97, powerpoint97, text_atoms, word97
@@ -68,6 +68,9 @@ def test_notes_and_headers_follow_the_text():
 
 
 def test_refused_word_documents():
+    with pytest.raises(NoText):
+        word_text(word97("\x01\r"))
+    assert read("a.doc", word97("\r")).blank
     with pytest.raises(DocumentEncrypted):
         word_text(word97("x", flags=0x0300))
     with pytest.raises(DocumentDamaged, match="no Word document"):
@@ -97,11 +100,38 @@ def test_slides_in_order_with_titles_boxes_and_notes():
     assert [2] == [page.number for page in read("a.ppt", data, range(2, 3)).pages]
 
 
+def test_the_last_edit_is_found_without_its_place():
+    data = powerpoint97([(text_atoms(0, "Mill"), b"")])
+    user = data.index(struct.pack("<II", 20, 0xE391C05F)) + 8
+
+    assert "# Mill" == read("a.ppt", data[:user] + bytes(4) + data[user + 4 :]).pages[0].text
+
+
+def test_word_95():
+    plain = bytearray(0x300)
+    struct.pack_into("<HH", plain, 0, 0xA5DC, 0x68)
+    struct.pack_into("<II", plain, 0x18, 0x300, 0x305)
+    pieces = bytearray(plain)
+    struct.pack_into("<H", pieces, 0x0A, 4)
+    struct.pack_into("<II", pieces, 0x160, 0x305, 21)
+    table = b"\x02" + struct.pack("<IIIHIH", 16, 0, 5, 0, 0x300, 0)
+
+    assert "Mill" == word_text(container({"WordDocument": bytes(plain) + b"Mill\r"}))
+    assert "Mill" == word_text(container({"WordDocument": bytes(pieces) + b"Mill\r" + table}))
+
+
 def test_refused_presentations():
     with pytest.raises(DocumentEncrypted):
         read("a.ppt", powerpoint97([(b"", b"")], token=0xF3D1C4DF))
     with pytest.raises(DocumentDamaged, match="no PowerPoint presentation"):
         read("a.ppt", container({"Other": b"x"}))
+
+
+def test_an_old_workbook_with_a_password():
+    locked = excel97([["a"]]).replace(b"\x85\0\x09\0", b"\x2f\0\x09\0")
+
+    with pytest.raises(DocumentEncrypted):
+        read("a.xls", locked)
 
 
 def test_rows_of_an_old_workbook():

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
+from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.office.cell_area import spanned_cells
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
@@ -90,7 +90,18 @@ def test_contradictions_are_damage_or_text(rows: str):
         assert read(excel({"S": rows})).pages
 
 
+def test_names_of_parts_are_compared_without_case():
+    data = excel({"S": row(1, cell("A1", "a"))})
+
+    assert (
+        "# S\n\n| a |\n|---|"
+        == read(data.replace(b"worksheets/sheet1.xml", b"Worksheets/Sheet1.xml")).pages[0].text
+    )
+
+
 def test_refusals():
+    with pytest.raises(NoText):
+        read(excel({"S": ""}, {"xl/media/image1.png": b"PNG"}))
     with pytest.raises(DocumentEncrypted):
         read(OLE + "EncryptedPackage".encode("utf-16-le"))
     with pytest.raises(DocumentDamaged):

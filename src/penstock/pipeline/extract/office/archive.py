@@ -38,26 +38,22 @@ class Archive:
                 remedy="Split the document, or save it again with fewer pictures and embedded objects.",
             )
         # Of members with the same name, the last counts, as in most programs.
-        self._members = {member.filename: member for member in members}
+        self._members = {_key(member.filename): member for member in members}
         self.has_duplicates = len(self._members) < len(members)
         self._most = _UNPACKED * limits.file_bytes
         self._left = self._most
 
     @property
     def names(self) -> list[str]:
-        return list(self._members)
+        return [member.filename.replace("\\", "/") for member in self._members.values()]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._members
-
-    def size(self, name: str) -> int:
-        """Unpacked size of a part, as the directory of the archive gives it."""
-        return self._members[name].file_size
+        return _key(name) in self._members
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """Unpack a part piece by piece. The pieces grow with the part: a parser that begins a long token
         again with each piece still needs linear time."""
-        member = self._members.get(name)
+        member = self._members.get(_key(name))
         if member is None:
             raise DocumentDamaged(f"the document lacks its part {name!r}")
         if member.flag_bits & _ENCRYPTED_MEMBER:
@@ -83,9 +79,9 @@ class Archive:
     def parse(self, name: str, handler: XmlHandler, *, outer_doctype: bool = False) -> None:
         parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
 
-    def parse_if_present(self, name: str | None, handler: XmlHandler) -> None:
+    def parse_if_present(self, name: str, handler: XmlHandler) -> None:
         """Parse a part that documents may lack."""
-        if name is not None and name in self._members:
+        if name in self:
             self.parse(name, handler)
 
     def _charge(self, size: int) -> None:
@@ -94,6 +90,11 @@ class Archive:
             raise DocumentTooLarge(
                 f"the document unpacks to more than {self._most:,} bytes, the limit for its parts"
             )
+
+
+def _key(name: str) -> str:
+    """Name of a part as references to it are compared: without regard to case, with forward slashes."""
+    return name.replace("\\", "/").lstrip("/").lower()
 
 
 def resolve(part: str, target: str) -> str:

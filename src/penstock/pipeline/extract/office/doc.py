@@ -12,7 +12,7 @@ from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.office import ole
 from penstock.pipeline.extract.office.doc_paragraphs import ParagraphFormat, ParagraphFormats
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import a_title, refuse_encrypted_package
+from penstock.pipeline.extract.office.ooxml import a_title, no_text, refuse_encrypted_package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 
 _WORD_97, _WORD_95 = 0xA5EC, 0xA5DC
@@ -21,6 +21,8 @@ _FIRST_97 = 0xC1
 _COMPLEX, _ENCRYPTED, _TABLE_1 = 0x0004, 0x0100, 0x0200
 _COMPRESSED = 0x40000000
 _PIECES = 2
+_PICTURES = (b"\x01\0", b"\x08\0")
+"""Marks of pictures and drawings in the text."""
 _FIELD = re.compile("[\x13\x14\x15]")
 _MARKS = re.compile("[\r\x07\x0c\x0e]")
 _SIGNS = str.maketrans({"\x0b": "\n", "\x1e": "-", **dict.fromkeys("\x01\x02\x03\x04\x05\x06\x08\x1f")})
@@ -50,8 +52,11 @@ class DocExtractor:
         page = MarkdownPage(limits)
         writer = _Writer(document, page)
         writer.write()
+        written = page.page(positions=True)
+        if not written.text and any(sign in document.text for sign in _PICTURES):
+            raise no_text()
         return ExtractedText(
-            pages=(page.page(positions=True),),
+            pages=(written,),
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=1,
@@ -85,7 +90,7 @@ def _document(main: bytes, table: bytes, limits: ExtractLimits) -> _Document:
     if flags & _ENCRYPTED:
         raise DocumentEncrypted("the document is encrypted and opens only with a password")
     if version < _FIRST_97 or kind == _WORD_95:
-        return _old_document(main, flags)
+        return _old_document(main, flags, limits)
     # The body, footnotes, headers, macros, comments, endnotes, text boxes, and text boxes of headers.
     lengths = [max(0, one) for one in struct.unpack_from("<iiiiiiii", main, 0x4C)]
     place, size = struct.unpack_from("<II", main, 0x01A2)
@@ -93,18 +98,20 @@ def _document(main: bytes, table: bytes, limits: ExtractLimits) -> _Document:
     return _Document(text, lengths, pieces, ParagraphFormats(main, table))
 
 
-def _old_document(main: bytes, flags: int) -> _Document:
+def _old_document(main: bytes, flags: int, limits: ExtractLimits) -> _Document:
+    """A document of Word 6 or 95, whose text has one byte for each character."""
     if flags & _COMPLEX:
-        raise DocumentDamaged(
-            "the document was saved in parts by Word 95 or older",
-            remedy="Open it in a word processor and save it in a newer format.",
-        )
-    start, end = struct.unpack_from("<II", main, 0x18)
-    text = main[start:end].decode("cp1252", "replace")
-    return _Document(text.encode("utf-16-le"), [len(text)], [], ParagraphFormats(b"", b""))
+        place, size = struct.unpack_from("<II", main, 0x160)
+        text, _ = _read_pieces(main, main[place : place + size], limits, narrow=True)
+    else:
+        start, end = struct.unpack_from("<II", main, 0x18)
+        text = main[start:end].decode("cp1252", "replace").encode("utf-16-le")
+    return _Document(text, [len(text) // 2], [], ParagraphFormats(b"", b""))
 
 
-def _read_pieces(main: bytes, table: bytes, limits: ExtractLimits) -> tuple[bytes, list[_Piece]]:
+def _read_pieces(
+    main: bytes, table: bytes, limits: ExtractLimits, *, narrow: bool = False
+) -> tuple[bytes, list[_Piece]]:
     place = 0
     while place + 3 <= len(table) and table[place] == 1:
         place += 3 + _u16(table, place + 1)
@@ -122,8 +129,8 @@ def _read_pieces(main: bytes, table: bytes, limits: ExtractLimits) -> tuple[byte
         raw = int.from_bytes(plc[4 * (count + 1) + 8 * number + 2 :][:4], "little")
         if length < 0:
             raise DocumentDamaged("the pieces of the document are out of order")
-        width = 1 if raw & _COMPRESSED else 2
-        offset = (raw & ~_COMPRESSED) // 2 if width == 1 else raw
+        width = 1 if narrow or raw & _COMPRESSED else 2
+        offset = (raw & ~_COMPRESSED) // 2 if width == 1 and not narrow else raw
         pieces.append(_Piece(starts[number], offset, width))
         data = main[offset : offset + width * length]
         wide = data.decode("cp1252", "replace").encode("utf-16-le") if width == 1 else data

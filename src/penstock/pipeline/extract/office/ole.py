@@ -38,15 +38,6 @@ def stream(container: OleFileIO, name: str) -> bytes | None:
     return data
 
 
-def read_properties(data: bytes) -> tuple[str | None, Properties]:
-    """Title and properties of a document, as far as they can be read."""
-    try:
-        with opened(data) as container:
-            return properties(container)
-    except DocumentDamaged:
-        return None, Properties()
-
-
 def properties(container: OleFileIO) -> tuple[str | None, Properties]:
     if not container.exists("\x05SummaryInformation"):
         return None, Properties()

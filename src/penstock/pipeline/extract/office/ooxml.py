@@ -45,7 +45,8 @@ class Package:
         roots = self.relations("")
         named = [one.part for one in roots.values() if one.kind == "officeDocument"]
         self.main = next((part for part in named if part in self.archive), default_part)
-        if posixpath.dirname(self.main) != posixpath.dirname(default_part) or self.main not in self.archive:
+        folder = posixpath.dirname(default_part)
+        if posixpath.dirname(self.main).lower() != folder or self.main not in self.archive:
             raise DocumentDamaged(f"the archive is another kind of document: it lacks {default_part!r}")
         about = _CoreProperties()
         cores = [one.part for one in roots.values() if one.kind == "core-properties"]

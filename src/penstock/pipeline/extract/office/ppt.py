@@ -19,6 +19,7 @@ _SLIDE_LIST, _USER_EDIT, _PERSIST_DIRECTORY = 4080, 4085, 6002
 _SLIDES, _NOTES = 0, 2
 """Instances of the lists; 1 is that of the master slides, which hold no text of the author."""
 _CONTAINER = 0xF
+_USER_EDIT_START = struct.pack("<HHI", 0, _USER_EDIT, 28)
 _ENCRYPTED = 0xF3D1C4DF
 _TITLES, _BODIES = (0, 6), (1, 5, 7, 8)
 _NO_HEADER = 4
@@ -93,6 +94,9 @@ class _Presentation:
         """Follow the edits from the newest to the oldest; returns the reference of the document."""
         document = 0
         seen: set[int] = set()
+        if (named := self._record(place)) is None or named.kind != _USER_EDIT:
+            # A program that was interrupted may have left the old place behind.
+            place = self._data.rfind(_USER_EDIT_START)
         while place not in seen and (record := self._record(place)) and record.kind == _USER_EDIT:
             seen.add(place)
             if record.end - record.start < 20:

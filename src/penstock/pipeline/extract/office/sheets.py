@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import io
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
-from penstock.pipeline.extract.office import drawing
+from penstock.pipeline.extract.office import drawing, ole
 from penstock.pipeline.extract.office.cell_area import spanned_cells
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.ole import read_properties
 from penstock.pipeline.extract.office.ooxml import OLE_MAGIC, Package, refuse_encrypted_package
 from penstock.pipeline.extract.office.pages import failure_warnings, read_pages
 from penstock.pipeline.extract.office.xml_events import Attributes
@@ -29,6 +29,8 @@ from penstock.pipeline.extract.protocol import (
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet, CalamineWorkbook
 
+_PASSWORD, _END = 0x002F, 0x000A
+"""Records of Excel 97."""
 _BYTES_PER_CELL = 64
 """Memory of a cell in the library, which keeps the empty cells between others as well."""
 
@@ -49,6 +51,8 @@ class SheetExtractor:
         found = read_pages(
             len(names), lambda number: _page(workbook, book, number, names, limits), limits, pages
         )
+        if pages is None and not any(page.text or page.failure for page in found):
+            book.refuse_if_pictures()
         return ExtractedText(
             pages=found,
             file_type=file_type,
@@ -135,7 +139,24 @@ class _OldBook:
 
     def __init__(self, data: bytes) -> None:
         refuse_encrypted_package(data)
-        self.title, self.properties = read_properties(data)
+        with ole.opened(data) as container:
+            for name in ("Workbook", "Book"):
+                self._refuse_encrypted(ole.stream(container, name) or b"")
+            self.title, self.properties = ole.properties(container)
+
+    @staticmethod
+    def _refuse_encrypted(records: bytes) -> None:
+        """Look for the record of a password among those of the whole workbook."""
+        place = 0
+        while place + 4 <= len(records):
+            kind, length = struct.unpack_from("<HH", records, place)
+            if kind == _PASSWORD:
+                raise DocumentEncrypted("the workbook is encrypted and opens only with a password")
+            if kind == _END:
+                return
+            place += 4 + length
+
+    def refuse_if_pictures(self) -> None: ...
 
     def check(self, _: str) -> None: ...
 
@@ -162,6 +183,9 @@ class _Book:
             # The library unpacks these at once, whatever size they announce.
             if relation.kind in ("sharedStrings", "styles") and relation.part in archive:
                 archive.check(relation.part)
+
+    def refuse_if_pictures(self) -> None:
+        self._package.refuse_if_pictures()
 
     def check(self, name: str) -> None:
         """Refuse a sheet with few cells far apart: the library makes room for all cells between them."""
