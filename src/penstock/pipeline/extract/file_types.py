@@ -167,7 +167,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset(["msg"])
+_OFFICE_SUFFIXES = frozenset("msg xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
