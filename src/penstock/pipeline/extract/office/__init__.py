@@ -3,7 +3,7 @@
 - ``archive``: parts of a document that is a ZIP archive, within limits
 - ``xml_events``: XML as events, of limited depth and without document types
 - ``markdown_page``: the writer of pages
-- ``ooxml``, ``drawing``: packages of Office Open XML with their properties; texts of drawings
+- ``ooxml``, ``drawn_texts``: packages of Office Open XML with their properties; texts of drawings
 - ``pages``: documents of several pages, each with its own failure
 - ``ole``: containers of Office 97 to 2003, with their properties
 - ``pptx``: PowerPoint presentations

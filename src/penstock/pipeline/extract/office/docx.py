@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.pipeline.extract.office import drawing
-from penstock.pipeline.extract.office.docx_story import Notes, NoteStories, Story
+from penstock.pipeline.extract.office import drawn_texts
+from penstock.pipeline.extract.office.docx_story import NoteStories, Story, WordNotes
 from penstock.pipeline.extract.office.docx_styles import Numbering, Styles
 from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
 from penstock.pipeline.extract.office.ooxml import Package, a_title
@@ -46,7 +46,7 @@ class _Reader:
         self._page = MarkdownPage(limits)
         self._styles = Styles()
         self._numbering = Numbering()
-        self._notes = Notes()
+        self._notes = WordNotes()
         self._relations = list(package.relations(package.main).values())
         self.title: str | None = None
 
@@ -86,5 +86,5 @@ class _Reader:
 
     def _drawings(self, position: int) -> Iterator[Block]:
         for part in (*self._parts("diagramData"), *self._parts("chart")):
-            for text in drawing.texts(self._package.archive, part):
+            for text in drawn_texts.texts(self._package.archive, part):
                 yield Block(text, position)

@@ -25,7 +25,7 @@ _SIGNS = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakH
 _REFERENCES = {"w:footnoteReference": "footnotes", "w:endnoteReference": "endnotes"}
 
 
-class Notes:
+class WordNotes:
     """Notes and comments by kind and id. Each is given out once, after the first reference to it."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Story:
     """Handler of a part with paragraphs. Blocks go to ``sink`` in reading order."""
 
     def __init__(
-        self, styles: Styles, numbering: Numbering, notes: Notes | None, sink: Callable[[Block], None]
+        self, styles: Styles, numbering: Numbering, notes: WordNotes | None, sink: Callable[[Block], None]
     ) -> None:
         self._styles = styles
         self._numbering = numbering
@@ -225,7 +225,7 @@ class Story:
 class NoteStories(Story):
     """Handler of a part with many notes or comments."""
 
-    def __init__(self, styles: Styles, notes: Notes, kind: str) -> None:
+    def __init__(self, styles: Styles, notes: WordNotes, kind: str) -> None:
         super().__init__(styles, Numbering(), None, self._add)
         self._all = notes
         self._kind = kind

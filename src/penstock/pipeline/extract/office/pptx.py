@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract.office import drawing
+from penstock.pipeline.extract.office import drawn_texts
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
 from penstock.pipeline.extract.office.ooxml import Package, a_title
 from penstock.pipeline.extract.office.pages import failure_warnings, read_pages
@@ -68,14 +68,16 @@ def _page(package: Package, part: str | None, number: int, limits: ExtractLimits
     relations = [one for one in package.relations(part).values() if one.part in package.archive]
     for relation in relations:
         if relation.kind in ("diagramData", "chart"):
-            page.add_all(Block(text) for text in drawing.texts(package.archive, relation.part))
+            page.add_all(Block(text) for text in drawn_texts.texts(package.archive, relation.part))
     for relation in relations:
         if relation.kind == "notesSlide":
             notes = SlideShapes(_NOT_NOTES)
             package.archive.parse(relation.part, notes)
             page.add_all(block._replace(quoted=True, marker="") for block in notes.blocks)
         elif relation.kind == "comments":
-            page.add_all(Block(text, quoted=True) for text in drawing.texts(package.archive, relation.part))
+            page.add_all(
+                Block(text, quoted=True) for text in drawn_texts.texts(package.archive, relation.part)
+            )
     return page.page(number)
 
 

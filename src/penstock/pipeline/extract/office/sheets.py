@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
-from penstock.pipeline.extract.office import drawing, ole
+from penstock.pipeline.extract.office import drawn_texts, ole
 from penstock.pipeline.extract.office.cell_area import spanned_cells
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
 from penstock.pipeline.extract.office.ooxml import OLE_MAGIC, Package, refuse_encrypted_package
@@ -208,9 +208,9 @@ class _Book:
         threaded = any(one.kind == "threadedComment" for one in relations)
         for relation in relations:
             if relation.kind == "drawing":
-                found += [Block(text) for text in drawing.texts(archive, relation.part)]
+                found += [Block(text) for text in drawn_texts.texts(archive, relation.part)]
                 for chart in self._package.related(relation.part, "chart"):
-                    found += [Block(text) for text in drawing.texts(archive, chart)]
+                    found += [Block(text) for text in drawn_texts.texts(archive, chart)]
         for relation in relations:
             # A thread is also written as a comment, with a remark for older programs.
             if relation.kind == ("threadedComment" if threaded else "comments"):
