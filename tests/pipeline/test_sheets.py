@@ -47,6 +47,14 @@ def test_blank_rows_part_tables_and_an_empty_sheet_is_blank():
     assert read(excel({"S": ""})).blank
 
 
+def test_a_caption_is_no_part_of_its_table():
+    rows = row(1, cell("A1", "Wheels")) + row(2, cell("A2", "a"), cell("B2", "b")) + row(3, cell("A3", "c"))
+    lists = row(1, cell("A1", "a")) + row(2, cell("A2", "b"))
+
+    assert "# S\n\nWheels\n\n| a | b |\n|---|---|\n| c |" == read(excel({"S": rows})).pages[0].text
+    assert "# S\n\n| a |\n|---|\n| b |" == read(excel({"S": lists})).pages[0].text
+
+
 def test_text_boxes_charts_and_comments():
     box = part("wsDr", "<a:p><a:r><a:t>boxed</a:t></a:r></a:p>")
     chart = part("c:chartSpace", "<a:p><a:r><a:t>Flow</a:t></a:r></a:p>")

@@ -100,7 +100,7 @@ def _page(
     last = 0
     with _calamine_errors():
         for block in _rows(workbook.get_sheet_by_index(number - 1)):
-            if block.cells:
+            if block.cells or block.text:
                 if not last:
                     page.add(Block(name, block.position, level=1))
                 last = block.position
@@ -114,11 +114,24 @@ def _page(
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[Block]:
+    """Rows as blocks. A row of one cell above a wider one is no part of the table, but its caption."""
+    first: Block | None = None
+    in_table = False
     for number, row in enumerate(sheet.iter_rows(), 1):
         cells = [_shown(value) for value in row]
         while cells and not cells[-1]:
             cells.pop()
-        yield Block("", number, cells=tuple(cells)) if cells else END_OF_TABLE
+        if first is not None:
+            yield Block(first.cells[0], first.position) if first.cells and len(cells) > 1 else first
+            first = None
+        block = Block("", number, cells=tuple(cells)) if cells else END_OF_TABLE
+        if len(cells) == 1 and not in_table:
+            first = block
+        else:
+            yield block
+        in_table = bool(cells)
+    if first is not None:
+        yield first
 
 
 def _shown(value: object) -> str:
