@@ -17,6 +17,7 @@ import pytest
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.charset import decode
+from penstock.pipeline.extract.charset_labels import markup_label, text_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox import Sandbox
 from tests.pipeline.conftest import CORPUS
@@ -217,9 +218,19 @@ def test_an_encoding_is_told_from_the_bytes(entry: Entry):
     data = (CORPUS / entry["file"]).read_bytes()
     plain = re.sub(r"-(czech|hungarian|slovak|bulgarian|russian|greek|turkish|hebrew)$", "", folder)
     expected = data.decode(PYTHON_NAMES.get(plain, plain))
-    declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", data[:4096]) if b"<" in data[:500] else None
 
-    decoded = decode(data, declared[1].decode() if declared else None)
+    for label in (None, markup_label, text_label):
+        decoded = decode(data, label)
 
-    same = sum(one == other for one, other in zip(expected, decoded.text, strict=False))
-    assert same >= 0.99 * max(len(expected), len(decoded.text))
+        same = sum(one == other for one, other in zip(expected, decoded.text, strict=False))
+        assert same >= 0.99 * max(len(expected), len(decoded.text))
+        assert "\ufffd" not in decoded.text
+
+
+@of("encoding")
+def test_a_text_in_any_encoding_is_read_without_loss_or_with_a_mark(entry: Entry, sandbox: Sandbox):
+    extracted = sandbox.extract(content(entry))
+
+    assert words(joined(extracted))
+    assert 0 == extracted.properties.replaced
+    assert "\ufffd" not in joined(extracted)

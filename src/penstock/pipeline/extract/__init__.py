@@ -4,8 +4,9 @@
 - ``file_types``: the type of a file, by its name and its first bytes
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
-- ``charset``: from bytes to text that every store can keep
+- ``charset``, ``charset_labels``: from bytes to text that every store can keep; names of encodings in files
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
+- ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
 - ``pdf``: PDF through pdfium

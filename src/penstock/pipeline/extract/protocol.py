@@ -25,6 +25,10 @@ class Shape(enum.StrEnum):
     """Like Markdown, with their own headings."""
     ROWS = "rows"
     """One record per line. A line that fits a chunk is never cut."""
+    TABLE = "table"
+    """Rows below a first line that names the columns, which serves as their heading."""
+    SECTIONS = "sections"
+    """Settings below ``[names]`` or top-level keys."""
     CODE = "code"
     """Source code in ``FileType.language``."""
 
@@ -46,6 +50,8 @@ class Content(msgspec.Struct, frozen=True):
 
     name: str
     data: bytes
+    size: int | None = None
+    """Size of the whole file, where ``data`` is only its beginning."""
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -123,6 +129,9 @@ class ExtractLimits(msgspec.Struct, frozen=True):
     """Limits for one file."""
 
     file_bytes: int = 64 * 1024 * 1024
+    """Size of a file that has to be read whole; larger ones are refused."""
+    text_bytes: int = 64 * 1024 * 1024
+    """Part of a text file that is read, from its start; see ``file_types.READ_IN_PART``."""
     text_chars: int = 64 * 1024 * 1024
     """Limit for all pages together; parsers of archives use it as well."""
     pages: int = 50_000
@@ -134,8 +143,16 @@ class ExtractLimits(msgspec.Struct, frozen=True):
     """CPU time after which a call for a range of pages ends early, with the pages read so far."""
 
     @classmethod
-    def of(cls, file_mb: int, memory_mb: int, seconds: float) -> ExtractLimits:
-        return cls(file_bytes=file_mb << 20, parser_memory_bytes=memory_mb << 20, parser_seconds=seconds)
+    def of(cls, file_mb: int, text_mb: int, memory_mb: int, seconds: float) -> ExtractLimits:
+        file_bytes, text_bytes = file_mb << 20, text_mb << 20
+        return cls(
+            file_bytes=file_bytes,
+            text_bytes=text_bytes,
+            # Never less than the bytes of a file may have.
+            text_chars=max(cls().text_chars, file_bytes, text_bytes),
+            parser_memory_bytes=memory_mb << 20,
+            parser_seconds=seconds,
+        )
 
     def seconds_for(self, size: int) -> float:
         """CPU time allowed for a file of ``size`` bytes."""
