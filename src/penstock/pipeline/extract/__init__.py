@@ -9,8 +9,9 @@
 - ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
-- ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+- ``pdf``: PDF through pdfium
 - ``pdf_text``, ``pdf_forms``, ``pdf_objects``: text, form fields and notes, and other objects of a PDF page
 - ``pdf_layer``: measures of a text layer, which decide about OCR
 - ``pdf_properties``, ``pdf_damage``: properties and attached files of a PDF; signs of damage
+- ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)
 """
