@@ -12,7 +12,7 @@ from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "office", "image"])
+SANDBOXED = frozenset("pdf doc docx epub image opendocument ppt pptx rtf sheets".split())
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2",)})
@@ -20,7 +20,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2"
 
 Not those that start threads when they are loaded."""
 
-PLAIN = frozenset(["text", "markdown", "rows", "table"])
+PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
 
 
@@ -35,7 +35,7 @@ def is_plain(content: Content) -> bool:
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
-    module, _, class_name = CLASSES.get(name, "text.TextExtractor").partition(".")
+    module, _, class_name = CLASSES.get(name, "text.TextExtractor").rpartition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
     made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
     return made
@@ -59,7 +59,11 @@ def extract(
 
 
 def check_size(content: Content, limits: ExtractLimits) -> None:
-    if len(content.data) > limits.file_bytes:
+    """Raise DocumentTooLarge for more bytes than the type may have."""
+    if len(content.data) <= limits.file_bytes:
+        return
+    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    if file_type.extractor not in file_types.READ_IN_PART or len(content.data) > limits.text_bytes:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"
         )
