@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import ReadFile
-from penstock.catalog.values import Adoption, NewGeneration, NewPage, Phase, Place, Touch
+from penstock.catalog.values import Adoption, NewGeneration, Phase, Place, Touch
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
@@ -34,7 +32,7 @@ from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.draft import Draft
+from penstock.pipeline.draft import Draft, with_all_pages
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import outdated
@@ -280,16 +278,11 @@ class _IngestCall:
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
         )
-        failed = not draft.chunks and not any(page.unread for page in draft.pages)
+        failed = not draft.chunks and not draft.unread
         if paged and failed and len(draft.pages) >= draft.page_count:
             # Once more without a range: only a complete document can be refused for having no text.
             return self._pipeline.draft(content, request.sizes)
-        numbers = range(len(draft.pages) + 1, draft.page_count + 1)
-        pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
-        if request.read_from != request.path:
-            put = msgspec.structs.replace
-            pages = tuple(put(page, file_path=request.read_from) if page.unread else page for page in pages)
-        return msgspec.structs.replace(draft, pages=pages)
+        return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
 
     def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
         """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
@@ -399,4 +392,4 @@ def _stored_since(context: Context, known: Source) -> dict[str, Any]:
 
 
 def _needs_tasks(draft: Draft) -> bool:
-    return any(page.unread for page in draft.pages) or len(draft.chunks) > MAX_TEXTS
+    return draft.unread or len(draft.chunks) > MAX_TEXTS

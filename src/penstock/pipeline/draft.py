@@ -39,6 +39,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return [chunk for page in self.pages for chunk in page.chunks or ()]
 
     @property
+    def unread(self) -> bool:
+        """Check whether a task is needed to read some of the pages."""
+        return any(page.unread for page in self.pages)
+
+    @property
     def tokens(self) -> int:
         return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
@@ -80,6 +85,17 @@ def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPag
         confidence=recognized.confidence if recognized else None,
         warnings=page.warnings,
     )
+
+
+def with_all_pages(draft: Draft, file_path: str | None) -> Draft:
+    """The draft of the first pages with all pages of the document. ``file_path``: the file of the others."""
+    numbers = range(len(draft.pages) + 1, draft.page_count + 1)
+    pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
+    if file_path is not None:
+        pages = tuple(
+            msgspec.structs.replace(page, file_path=file_path) if page.unread else page for page in pages
+        )
+    return msgspec.structs.replace(draft, pages=pages)
 
 
 def awaiting_ocr(draft: Draft) -> Draft:
