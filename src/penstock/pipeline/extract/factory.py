@@ -10,7 +10,7 @@ from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "office"])
+SANDBOXED = frozenset(["pdf", "office", "mail", "mailbox", "outlook", "archive", "compressed"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 PLAIN = frozenset(["text", "markdown", "rows", "table"])

@@ -20,9 +20,15 @@ JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
 NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+MAIL = FileType("message/rfc822", "mail")
+MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
+OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
+ZIP = FileType("application/zip", "archive")
+TAR = FileType("application/x-tar", "archive")
+COMPRESSED = FileType("application/gzip", "compressed")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib srt vtt po pot diff patch eml mbox vcf ics",
+    TEXT: "txt text log asc tex bib srt vtt po pot diff patch vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -33,6 +39,12 @@ _DOCUMENTS = {
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    MAIL: "eml",
+    MAILBOX: "mbox",
+    OUTLOOK: "msg",
+    ZIP: "zip",
+    TAR: "tar tgz tbz tbz2 txz",
+    COMPRESSED: "gz bz2 xz",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -43,10 +55,15 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
+        "archive": "archive.ArchiveExtractor",
+        "compressed": "compressed.CompressedExtractor",
         "html": "html.HtmlExtractor",
         "json": "structured.JsonExtractor",
+        "mail": "mail.MailExtractor",
+        "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
         "office": "office.OfficeExtractor",
+        "outlook": "outlook.OutlookExtractor",
         "pdf": "pdf.PdfExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
@@ -121,14 +138,14 @@ _NAMES = {
 
 _BINARY_SUFFIXES = frozenset(
     "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
-    "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
+    "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
     "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -172,7 +189,24 @@ def suffix_of(name: str) -> str:
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
     language = _NAMES.get(name.rpartition("/")[2].lower())
-    return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
+    if language:
+        return _code(language)
+    found = BY_SUFFIX.get(suffix_of(name))
+    return TAR if found is COMPRESSED and suffix_of(uncompressed_name(name)) == "tar" else found
+
+
+def uncompressed_name(name: str) -> str:
+    """Name of the file inside a compressed one: ``notes.txt`` for ``notes.txt.gz``."""
+    return name[: -len(suffix_of(name)) - 1]
+
+
+def is_compressed_name(name: str) -> bool:
+    return BY_SUFFIX.get(suffix_of(name)) is COMPRESSED
+
+
+def is_archive_name(name: str) -> bool:
+    """Check whether files of this name are opened as folders, where this is asked for."""
+    return by_name(name) in (ZIP, TAR)
 
 
 def known_by_whole_name(name: str) -> bool:
@@ -200,6 +234,8 @@ def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
 
 def is_binary_name(name: str) -> bool:
     """Check whether the suffix alone excludes text."""
+    if is_compressed_name(name) and not is_archive_name(name):
+        return suffix_of(uncompressed_name(name)) in _BINARY_SUFFIXES
     return suffix_of(name) in _BINARY_SUFFIXES
 
 
@@ -225,6 +261,8 @@ def detect(name: str, head: bytes) -> FileType:
         return PDF
     if seen == "a ZIP archive" and expected is DOCX:
         return DOCX
+    if expected in _CONTAINERS:
+        return _container(name, expected, head)
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
     if expected in (PDF, DOCX):
@@ -233,6 +271,28 @@ def detect(name: str, head: bytes) -> FileType:
         raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
     if expected is None:
         expected = _by_content(head)
+    return expected
+
+
+_CONTAINERS = frozenset([OUTLOOK, ZIP, TAR, COMPRESSED])
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+
+
+def _container(name: str, expected: FileType, head: bytes) -> FileType:
+    """Type of a message, archive or compressed file, checked against its first bytes."""
+    if expected is OUTLOOK:
+        if head.startswith(b"\xd0\xcf\x11\xe0"):
+            return OUTLOOK
+        if not looks_binary(head):
+            return MAIL
+        raise UnsupportedType(f"{_shown(name)} is not a message, in spite of its name")
+    if expected is ZIP:
+        right = head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
+    else:
+        right = head.startswith(_PACKED) or (expected is TAR and head[257:262] == b"ustar")
+    if not right:
+        what = "compressed" if expected is COMPRESSED else "an archive"
+        raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
     return expected
 
 
