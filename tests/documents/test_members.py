@@ -175,6 +175,16 @@ def test_an_announced_rename_takes_members_along(docs: IndexedFolder):
     assert clean(docs)
 
 
+def test_a_container_renamed_to_another_type_loses_its_members(docs: IndexedFolder):
+    path = docs.put("mail.eml", mail(a__md=FLOUR))
+    docs.index()
+    path.rename(docs.folder / "mail.txt")
+    new = {"old_path": str(path), "new_path": str(docs.folder / "mail.txt"), "is_folder": False}
+    docs.run("rename", "update", new)
+    assert ["mail.txt"] == paths(docs)
+    assert clean(docs)
+
+
 def test_a_moved_folder_takes_members_along(docs: IndexedFolder):
     docs.put("old/mail.eml", mail(a__md=FLOUR))
     docs.index()

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.extract import mail as mail_module
-from penstock.pipeline.extract import outlook
 from penstock.pipeline.extract.factory import SANDBOXED, extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox import Sandbox
@@ -168,11 +167,3 @@ def test_the_mail_of_the_corpus_is_read():
         assert found.title, path.name
         assert "\ufffd" not in found.pages[0].text
         assert "Content-Transfer-Encoding" not in found.pages[0].text
-
-
-def test_compressed_rich_text_is_unpacked():
-    # The example of MS-OXRTFCP 3.1.
-    packed = bytes.fromhex(
-        "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
-    )
-    assert "hello world" in outlook.rich_text(packed)

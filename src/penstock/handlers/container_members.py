@@ -62,16 +62,14 @@ class ContainerMembers:
         self._left_out: list[str] = []
         self._ledger: list[LedgerEntry] = []
 
-    def update(self, attachments: Iterable[Attachment], *, known: bool) -> tuple[str, ...]:
+    def update(self, attachments: Iterable[Attachment], known: Source | None) -> tuple[str, ...]:
         """Send child jobs for new and changed members, and remove the others; returns warnings.
 
-        ``known``: the container has a source, so that there may be members of its former version.
+        ``known``: the source of the container; there may be members of its former version.
         """
         request = self._request
-        if not attachments and not may_hold_members(request.name):
-            return ()
         archive = file_types.is_archive_name(request.name)
-        if not attachments and not archive and not known:
+        if not attachments and not archive and not _had_members(known, request.name):
             return ()
         if archive:
             attachments = Container(self._pipeline, Content(request.name, self._read.data)).each()
@@ -202,6 +200,13 @@ class ContainerMembers:
         more = len(self._left_out) - NAMED
         count = how_many(len(self._left_out), "file inside it is", "files inside it are")
         return (f"{count} left out by a rule: {names}{f' and {more:,} more' if more > 0 else ''}",)
+
+
+def _had_members(known: Source | None, name: str) -> bool:
+    """Check whether the former version may have had members. A rename may have changed the type."""
+    if known is None:
+        return False
+    return may_hold_members(name) or known.file_type != file_types.suffix_of(name)
 
 
 def touch_members(catalog: Catalog, known: Source, mtime_ns: int, asked_at: datetime) -> None:

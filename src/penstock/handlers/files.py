@@ -60,7 +60,9 @@ class Files:
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """Index files: one result or exception per job."""
         self._model.check()
-        return _IngestCall(self._catalog, self._pipeline, self._reader, contexts).answers()
+        answers = _IngestCall(self._catalog, self._pipeline, self._reader, contexts).answers()
+        self._reader.close_unused()
+        return answers
 
     def delete(self, context: Context) -> dict[str, Any]:
         """Remove a file from the index, whatever the state of the disk."""
@@ -218,7 +220,7 @@ class _IngestCall:
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
-        left_out = members.update(draft.attachments, known=known is not None)
+        left_out = members.update(draft.attachments, known)
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,

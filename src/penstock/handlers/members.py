@@ -40,6 +40,7 @@ class MemberReader:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+        self._used = False
         self._open: list[tuple[tuple[object, ...], Container]] = []
         """The container file, then the containers inside it on the way to the last member."""
 
@@ -62,6 +63,7 @@ class MemberReader:
             container = container_of(path)
             if container is None:
                 raise
+        self._used = True
         inside = path[len(container.path) :]
         name = (known_as or path).removesuffix(inside)
         key = (container, name)
@@ -77,6 +79,12 @@ class MemberReader:
             limit = self._pipeline.limits.file_bytes
             raise DocumentTooLarge(f"{path} has {len(data):,} bytes; the limit is {limit:,}")
         return FileContent(data, len(data), container.mtime_ns, depth)
+
+    def close_unused(self) -> None:
+        """Free the memory of the last container, unless a member was read since the last call."""
+        if not self._used:
+            self._open = []
+        self._used = False
 
     def _find(self, container: Container, rest: str) -> tuple[Attachment, int]:
         """The member at a path below a container, and the number of containers around it."""

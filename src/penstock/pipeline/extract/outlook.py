@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 import io
-from datetime import datetime
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Any
 
@@ -95,7 +95,8 @@ class _Outlook:
             ticks = self._numbers.get(pid, 0)
             if ticks > 0:
                 try:
-                    return datetime.fromtimestamp(ticks / 1e7 - 11_644_473_600).astimezone().isoformat()
+                    sent = datetime.fromtimestamp(ticks // 10**7 - 11_644_473_600, tz=UTC)
+                    return sent.isoformat(timespec="seconds")
                 except (OverflowError, ValueError, OSError):
                     continue
         raw = self._text(_HEADERS).encode("utf-8", "replace")
