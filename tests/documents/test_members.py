@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock import clock
 from penstock.catalog.values import Removal
-from penstock.handlers import container_members, members
+from penstock.handlers import container_members
 from penstock.handlers.removal import remove_all
 from penstock.items import ARRIVAL
 from penstock.job import Job, Status
 from tests.documents.conftest import IndexedFolder
-from tests.pipeline.mail_samples import encrypted_zip, mail, message, tarred, zipped
+from tests.documents.member_checks import BREAD, FLOUR, WHEEL, clean, ids, paths, read_by
+from tests.pipeline.mail_samples import mail
 from tests.pipeline.sample_documents import pdf
 
 # The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
-
-FLOUR, BREAD, WHEEL = b"# Flour\n\nIt is white.", b"Bread rises slowly.", b"Water drives the wheel."
-
-
-def ids(docs: IndexedFolder) -> dict[str, str]:
-    """Ids of the documents that search finds, by path."""
-    found = docs.app.documents.sources(limit=1000)
-    return {
-        source.path.removeprefix(f"{docs.folder}/"): source.source_id
-        for source in found
-        if source.published_id is not None
-    }
-
-
-def paths(docs: IndexedFolder) -> list[str]:
-    return sorted(ids(docs))
-
-
-def read_by(docs: IndexedFolder, action: Callable[[], Any]) -> list[str]:
-    """Paths of the file jobs that an action adds."""
-    before = {one.queue_id for one in docs.app.jobs(item_type="file", limit=1000)}
-    action()
-    return sorted(
-        one.payload["file_path"].removeprefix(f"{docs.folder}/")
-        for one in docs.app.jobs(item_type="file", limit=1000)
-        if one.queue_id not in before
-    )
-
-
-def later(path: Path) -> None:
-    """Give a file another time, as a change on another day would."""
-    found = path.stat()
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns + 10**9))
-
-
-def clean(docs: IndexedFolder) -> bool:
-    return [] == list(docs.app.verifier.differences())
 
 
 def test_attachments_are_documents_below_their_mail(docs: IndexedFolder):
@@ -238,107 +198,6 @@ def test_what_was_left_out_is_named_in_the_result(docs: IndexedFolder):
     assert ["1 file inside it is left out by a rule: b.exe"] == job.result["warnings"]
 
 
-# Archives.
-
-
-@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
-def test_archives_are_skipped_unless_asked_for(docs: IndexedFolder, name: str):
-    inside = {"docs/a.md": FLOUR, "b.txt": BREAD, "node_modules/c.txt": WHEEL, ".git/config": WHEEL}
-    path = docs.put(name, zipped(inside) if name == "x.zip" else tarred(inside, "gz" if "gz" in name else ""))
-    docs.put("m.md", WHEEL)
-
-    assert {"archive": 1} == docs.index().result["skipped_by"]
-    assert "--archives" in docs.app.documents.why(str(path)).cause
-    job = docs.index(path)
-    assert (Status.FAILED, "ERR_ARCHIVE") == (job.status, job.error_code)
-    assert ["m.md"] == paths(docs)
-
-    docs.index(archives=True)
-    expected = ["m.md", name, f"{name}/b.txt", f"{name}/docs/a.md"]
-    assert expected == paths(docs)
-    assert [] == read_by(docs, lambda: docs.index(archives=True))
-    # A narrower request removes nothing.
-    assert [] == read_by(docs, docs.index)
-    assert expected == paths(docs)
-    later(path)
-    docs.index(archives=True)
-    assert expected == paths(docs)
-    assert clean(docs)
-
-
-def test_a_compressed_text_is_one_document(docs: IndexedFolder):
-    import gzip
-
-    docs.put("notes.txt.gz", gzip.compress(BREAD))
-    docs.put("picture.png.gz", gzip.compress(b"x"))
-    docs.index()
-    assert ["notes.txt.gz"] == docs.found("bread", mode="keyword")
-    assert ["notes.txt.gz"] == paths(docs)
-
-
-def test_containers_inside_containers(docs: IndexedFolder):
-    packed = zipped({"y.eml": mail(x__txt=WHEEL)})
-    inner = message("Inner", "Bread rises slowly.", leaf__md=FLOUR, z__zip=packed)
-    docs.put("all.zip", zipped({"mails/one.eml": mail(inner=inner)}))
-
-    docs.index(archives=True)
-
-    one = "all.zip/mails/one.eml"
-    expected = [
-        "all.zip",
-        one,
-        f"{one}/Inner.eml",
-        f"{one}/Inner.eml/leaf.md",
-        f"{one}/Inner.eml/z.zip",
-        f"{one}/Inner.eml/z.zip/y.eml",
-    ]
-    assert expected == paths(docs)
-    deepest = docs.app.documents.why(str(docs.folder / f"{one}/Inner.eml/z.zip/y.eml/x.txt"))
-    assert ("skipped", "too_deep: inside more than 4 files") == (deepest.verdict, deepest.cause)
-    assert [] == read_by(docs, lambda: docs.index(archives=True))
-    later(docs.folder / "all.zip")
-    assert ["all.zip"] == read_by(docs, lambda: docs.index(archives=True))
-    assert clean(docs)
-
-
-def test_a_changed_inner_container_changes_its_own_members(docs: IndexedFolder):
-    same = mail("Same", s__md=FLOUR)
-    path = docs.put("all.zip", zipped({"same.eml": same, "one.eml": mail(leaf__txt=BREAD, old__txt=WHEEL)}))
-    docs.index(archives=True)
-    before = ids(docs)
-    path.write_bytes(zipped({"same.eml": same, "one.eml": mail(leaf__txt=b"Bread falls.")}))
-    later(path)
-    read = read_by(docs, lambda: docs.index(archives=True))
-    assert ["all.zip", "all.zip/one.eml", "all.zip/one.eml/leaf.txt"] == read
-    after = ids(docs)
-    assert set(before) - set(after) == {"all.zip/one.eml/old.txt"}
-    assert [] == read_by(docs, lambda: docs.index(archives=True))
-    path.write_bytes(zipped({"same.eml": same}))
-    docs.index(archives=True)
-    assert ["all.zip", "all.zip/same.eml", "all.zip/same.eml/s.md"] == paths(docs)
-    assert clean(docs)
-
-
-def test_an_encrypted_member_fails_with_its_reason(docs: IndexedFolder):
-    docs.put("x.zip", encrypted_zip("secret.txt"))
-    docs.index(archives=True)
-    (failed,) = docs.app.documents.failures(docs.folder)
-    assert (str(docs.folder / "x.zip/secret.txt"), "ERR_ENCRYPTED") == (failed.path, failed.code)
-    assert ["x.zip", "x.zip/open.txt"] == paths(docs)
-    assert [] == read_by(docs, lambda: docs.index(archives=True))
-
-
-def test_hostile_names_stay_below_their_archive(docs: IndexedFolder):
-    hostile = ["../../up.txt", "/etc/abs.txt", "a\nb.txt", "x\u202egnp.txt", "y" * 5000 + ".txt"]
-    docs.put("x.zip", zipped({name: f"Grain {name[:9]}".encode() for name in hostile}))
-    docs.index(archives=True)
-    found = paths(docs)
-    assert 6 == len(found)
-    assert all(name == "x.zip" or name.startswith("x.zip/") for name in found)
-    assert all(name.isprintable() and ".." not in name.split("/") for name in found)
-    assert not (docs.folder.parent / "up.txt").exists()
-
-
 # Long members, rebuilding, delivered files.
 
 
@@ -449,22 +308,6 @@ def test_an_older_delete_leaves_members_that_a_newer_walk_wants(docs: IndexedFol
     removal = Removal(tenant_id="default", collection="default", path=str(docs.folder), asked_at=asked_at)
     remove_all(docs.app.documents.catalog, removal)
     assert ["mail.eml", "mail.eml/a.md"] == paths(docs)
-
-
-def test_a_container_is_opened_once_for_many_members(docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
-    opened = []
-    read = members.Container._read
-
-    def counted(self: members.Container, first: int) -> Any:
-        opened.append(first)
-        return read(self, first)
-
-    monkeypatch.setattr(members.Container, "_read", counted)
-    docs.put("x.zip", zipped({f"{number:03}.txt": f"Grain {number}" for number in range(150)}))
-    docs.index(archives=True)
-    assert 151 == len(paths(docs))
-    # Once to compare, and once per batch of jobs of one or two members of the pool.
-    assert 10 > len(opened)
 
 
 def test_one_job(docs: IndexedFolder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,9 +16,26 @@ _LARGE = 4096
 """Shorter streams would need a second allocation table, so they are padded."""
 
 
+@dataclasses.dataclass
+class _Entry:
+    """A line of the directory: 5 the root, 1 a storage, 2 a stream."""
+
+    name: str
+    kind: int
+    right: int = _NONE
+    child: int = _NONE
+    start: int = _END
+    size: int = 0
+
+    def encoded(self) -> bytes:
+        name = self.name.encode("utf-16-le")
+        numbers = (_NONE, self.right, self.child, 0, self.start, self.size)
+        return struct.pack("<64sHBB3I16xI8x8xIQ", name, len(name) + 2, self.kind, 1, *numbers)
+
+
 def compound(root: Storage) -> bytes:
     """A compound file (MS-CFB) with this tree of streams."""
-    entries: list[list[object]] = [["Root Entry", 5, _NONE, _END, 0]]
+    entries: list[_Entry] = [_Entry("Root Entry", 5)]
     sectors: list[bytes] = []
     chains: list[int] = []
 
@@ -28,29 +46,24 @@ def compound(root: Storage) -> bytes:
         chains.extend([*range(first + 1, first + count), _END])
         return first
 
-    siblings: dict[int, int] = {}
-
     def fill(parent: int, storage: Storage) -> None:
         previous = None
         for name, value in storage.items():
             number = len(entries)
-            entries.append([name, 2 if isinstance(value, bytes) else 1, _NONE, _END, 0])
+            entries.append(_Entry(name, 2 if isinstance(value, bytes) else 1))
             if previous is None:
-                entries[parent][2] = number
+                entries[parent].child = number
             else:
-                siblings[previous] = number
+                entries[previous].right = number
             previous = number
             if isinstance(value, bytes):
                 data = value.ljust(_LARGE, b"\0")
-                entries[number][3:] = [add(data), len(data)]
+                entries[number].start, entries[number].size = add(data), len(data)
             else:
                 fill(number, value)
 
     fill(0, root)
-    directory = b"".join(
-        _entry(*entry, siblings.get(number, _NONE))  # type: ignore[arg-type]
-        for number, entry in enumerate(entries)
-    )
+    directory = b"".join(entry.encoded() for entry in entries)
     directory_start = add(directory)
     fat_sectors = -(-(len(chains) + 110) // 128)
     fat_start = len(sectors)
@@ -66,13 +79,6 @@ def compound(root: Storage) -> bytes:
         *listed,
     )
     return header + b"".join(sectors) + fat
-
-
-def _entry(name: str, kind: int, child: int, start: int, size: int, right: int) -> bytes:
-    encoded = name.encode("utf-16-le")
-    return struct.pack(
-        "<64sHBB3I16xI8x8xIQ", encoded, len(encoded) + 2, kind, 1, _NONE, right, child, 0, start, size
-    )
 
 
 def outlook(

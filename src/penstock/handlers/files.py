@@ -26,7 +26,7 @@ from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.failed_files import FailedFiles, failed_before
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
-from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
+from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted, unchanged_at
 from penstock.handlers.model_check import ModelCheck
@@ -268,7 +268,7 @@ class _IngestCall:
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
-            return UNCHANGED | _stored_since(context, known)
+            return UNCHANGED | stored_since(context, known)
         adopted = self._adopt(context, known, request, known.content_hash)
         if adopted is not None:
             return adopted
@@ -388,14 +388,6 @@ class _IngestCall:
             stored = index in self._stored
             failed.add(context, request, answer, known=source, read=self._read.get(index), stored=stored)
         failed.write()
-
-
-def _stored_since(context: Context, known: Source) -> dict[str, Any]:
-    """Chunks of a child's file that an interrupted attempt at the same request has stored."""
-    at = known.published_at
-    if context.claim.parent_id is None or at is None or at < context.asked_at:
-        return {}
-    return {"chunks": known.chunk_count}
 
 
 def _needs_tasks(draft: Draft) -> bool:

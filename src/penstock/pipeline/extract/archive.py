@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple, cast
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
+from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
@@ -87,8 +88,13 @@ class ArchiveExtractor:
                 # Maybe not the last one: the caller asks for the next.
                 count += 1
                 break
+        text = _listing(content.name, names)
+        if len(text) > limits.text_chars:
+            raise DocumentTooLarge(
+                f"the list of files has {len(text):,} characters; the limit is {limits.text_chars:,}"
+            )
         return ExtractedText(
-            pages=(Page(1, _listing(content.name, names)),) if pages is None else (),
+            pages=(Page(1, text),) if pages is None else (),
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=1 if pages is None else count,
@@ -190,7 +196,7 @@ def _listing(name: str, names: list[str]) -> str:
     lines = [f"# {name.rpartition('/')[2]}", ""] + [f"- {one}" for one in names[:LISTED]]
     if len(names) > LISTED:
         lines.append(f"- and {len(names) - LISTED:,} more files")
-    return "\n".join(lines)
+    return clean("\n".join(lines))
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.archive import BROKEN, decompressor, read_bounded
@@ -34,4 +36,6 @@ class CompressedExtractor:
         inner_type = file_types.detect(inner.name, data[:SNIFFED])
         if inner_type.extractor in ("archive", self.name):
             raise UnsupportedType("an archive or another compressed file is inside this compressed file")
-        return extractor(inner_type.extractor).extract(inner, inner_type, limits, pages)
+        extracted = extractor(inner_type.extractor).extract(inner, inner_type, limits, pages)
+        outer_type = msgspec.structs.replace(inner_type, extractor=self.name)
+        return msgspec.structs.replace(extracted, file_type=outer_type)
