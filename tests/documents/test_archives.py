@@ -93,6 +93,30 @@ def test_a_changed_inner_container_changes_its_own_members(docs: IndexedFolder):
     assert clean(docs)
 
 
+def test_archives_inside_an_unchanged_mail_are_opened_when_asked_for(docs: IndexedFolder):
+    path = docs.put("mail.eml", mail(a__zip=zipped({"x.txt": WHEEL, "y.txt": BREAD})))
+    docs.index()
+    assert ["mail.eml"] == paths(docs)
+    assert "archive" == docs.app.documents.why(str(path / "a.zip")).cause.split(":")[0]
+
+    docs.index(archives=True)
+
+    assert ["mail.eml", "mail.eml/a.zip", "mail.eml/a.zip/x.txt", "mail.eml/a.zip/y.txt"] == paths(docs)
+    assert [] == read_by(docs, lambda: docs.index(archives=True))
+    assert clean(docs)
+
+
+def test_rules_of_members_that_are_gone_are_forgotten(docs: IndexedFolder):
+    path = docs.put("mail.eml", mail(a__exe=b"x", b__exe=b"x"))
+    docs.index()
+    path.write_bytes(mail(b__exe=b"x"))
+    later(path)
+    docs.index()
+    assert ["skipped", "unknown"] == [
+        docs.app.documents.why(str(path / name)).verdict for name in ("b.exe", "a.exe")
+    ]
+
+
 def test_an_encrypted_member_fails_with_its_reason(docs: IndexedFolder):
     docs.put("x.zip", encrypted_zip("secret.txt"))
     docs.index(archives=True)

@@ -91,8 +91,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "paper.pdf").write_bytes(pdf(*(f"Words of page {number}, water too." for number in range(80))))
     for number in range(5):
         inner = message(f"Inner {number}", f"Grain {number}.", leaf__txt=f"Leaf {number} of grain.".encode())
-        attached = {"note__md": f"# Bread {number}".encode(), "inner": inner}
-        (made / f"{number}.eml").write_bytes(mail(f"Mail {number}", "See there.", **attached))
+        note = f"# Bread {number}".encode()
+        (made / f"{number}.eml").write_bytes(mail(f"Mail {number}", "See it.", note__md=note, inner=inner))
     return made
 
 

@@ -263,6 +263,19 @@ def test_a_container_that_becomes_a_folder(docs: IndexedFolder):
     assert clean(docs)
 
 
+def test_a_folder_that_becomes_a_file(docs: IndexedFolder):
+    for name in ("sub", "mail.eml"):
+        docs.put(f"{name}/a.md", FLOUR)
+    docs.index()
+    for name in ("sub", "mail.eml"):
+        shutil.rmtree(docs.folder / name)
+    docs.put("sub", BREAD)
+    docs.put("mail.eml", mail())
+    docs.index()
+    assert ["mail.eml", "sub"] == paths(docs)
+    assert clean(docs)
+
+
 def test_a_member_whose_job_was_lost_is_read_by_the_next_walk(docs: IndexedFolder):
     path = docs.put("mail.eml", mail(a__md=FLOUR, b__md=BREAD))
     with docs.manual_worker() as worker:

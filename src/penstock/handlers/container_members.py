@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import known_below
+from penstock.catalog.pagination import known_below, ledger_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.rules.failures import FailedReading, ReadFile, failed_generation
 from penstock.catalog.rules.path_scope import at_and_above
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Removal, Touch
 from penstock.catalog.views import KnownSource, Source
 from penstock.handlers.child_jobs import file_job
-from penstock.handlers.container_paths import MAX_DEPTH, NOT_READ
+from penstock.handlers.container_paths import MAX_DEPTH, NOT_READ, may_hold_members
 from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
-from penstock.handlers.members import Container, may_hold_members
+from penstock.handlers.generation_batch import MAX_DOCUMENTS
+from penstock.handlers.members import Container
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
 from penstock.payloads import FilePayload
@@ -71,6 +72,9 @@ class ContainerMembers:
         archive = file_types.is_archive_name(request.name)
         if not attachments and not archive and not _had_members(known, request.name):
             return ()
+        if not may_hold_members(request.path):
+            self._left_out = [one.name for one in attachments]
+            attachments = ()
         if archive:
             attachments = Container(self._pipeline, Content(request.name, self._read.data)).each()
         wanted = self._wanted(attachments)
@@ -81,9 +85,11 @@ class ContainerMembers:
             and (source.published_id is not None or source.building_id is not None)
         }
         self._remove(wanted, sources)
-        self._send([member for member in wanted.values() if not self._keeps(member, sources)], sources)
-        if self._ledger:
-            self._catalog.note(self._ledger)
+        kept = [member for member in wanted.values() if self._keeps(member, sources.get(member.path))]
+        self._touch(kept, sources)
+        changed = wanted.keys() - {member.path for member in kept}
+        self._send([member for member in wanted.values() if member.path in changed], sources)
+        self._note(wanted, known)
         return self._warnings()
 
     def _wanted(self, attachments: Iterable[Attachment]) -> dict[str, _Member]:
@@ -121,40 +127,44 @@ class ContainerMembers:
         """Remove members that the container no longer has. Those of a kept inner container are its own."""
         for path in sources:
             if wanted.keys().isdisjoint(at_and_above(path)):
-                place = self._request.place
-                remove_all(
-                    self._catalog,
-                    Removal(
-                        tenant_id=place.tenant_id,
-                        collection=place.collection,
-                        branch=place.branch,
-                        path=path,
-                        asked_at=self._context.asked_at,
-                    ),
-                )
+                self._context.checkpoint()
+                self._remove_path(path)
 
-    def _keeps(self, member: _Member, sources: Mapping[str, KnownSource]) -> bool:
-        """Keep a member with the same content, and all inside it; they get the time of the container."""
-        known = sources.get(member.path)
+    def _remove_path(self, path: str) -> None:
+        place = self._request.place
+        remove_all(
+            self._catalog,
+            Removal(
+                tenant_id=place.tenant_id,
+                collection=place.collection,
+                branch=place.branch,
+                path=path,
+                asked_at=self._context.asked_at,
+            ),
+        )
+
+    def _keeps(self, member: _Member, known: KnownSource | None) -> bool:
+        """Check whether a member has the same content as before, made into text in the same way."""
         if known is None or self._request.rebuild or known.published_id is None or known.partial:
             return False
         # With a failure, the content of the source is not the newest.
         if known.content_hash != member.content_hash or known.building_id is not None:
             return False
         fingerprints = self._pipeline.fingerprints(member.path, self._request.sizes)
-        if known.fingerprints != fingerprints and not self._context.metadata.get(OUTDATED):
-            return False
-        inside = f"{member.path}/"
-        kept = [known, *(source for path, source in sources.items() if path.startswith(inside))]
-        _touch(self._catalog, kept, self._read.mtime_ns, self._context.asked_at)
-        return True
+        return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
+
+    def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:
+        """Give kept members, and all inside them, the time of the container."""
+        same = {member.path for member in kept}
+        touched = [source for path, source in sources.items() if not same.isdisjoint(at_and_above(path))]
+        _touch(self._catalog, touched, self._read.mtime_ns, self._context.asked_at)
 
     def _send(self, members: list[_Member], sources: Mapping[str, KnownSource]) -> None:
         for start in range(0, len(members), MAX_CHILDREN):
             some = members[start : start + MAX_CHILDREN]
             new = [self._unread(member) for member in some if member.path not in sources]
-            if new:
-                self._catalog.store(new)
+            for first in range(0, len(new), MAX_DOCUMENTS):
+                self._catalog.store(new[first : first + MAX_DOCUMENTS])
             ids = clock.new_ids(len(some))
             self._context.expand([self._job(*one) for one in zip(ids, some, strict=True)])
 
@@ -193,6 +203,19 @@ class ContainerMembers:
         priority = items.child_priority(context.claim.priority)
         return file_job(context, queue_id, "ingest", payload, priority=priority, metadata=encoded)
 
+    def _note(self, wanted: Mapping[str, _Member], known: Source | None) -> None:
+        """Record what was left out, and delete the records of members that are gone."""
+        for start in range(0, len(self._ledger), BATCH):
+            self._catalog.note(self._ledger[start : start + BATCH])
+        if known is None:
+            return
+        left_out = {entry.path for entry in self._ledger}
+        for entry in ledger_below(self._catalog, self._request.place, self._request.path):
+            above = at_and_above(entry.path)
+            kept = entry.path == self._request.path or not left_out.isdisjoint(above)
+            if not kept and wanted.keys().isdisjoint(above):
+                self._remove_path(entry.path)
+
     def _warnings(self) -> tuple[str, ...]:
         if not self._left_out:
             return ()
@@ -204,9 +227,8 @@ class ContainerMembers:
 
 def _had_members(known: Source | None, name: str) -> bool:
     """Check whether the former version may have had members. A rename may have changed the type."""
-    if known is None:
-        return False
-    return may_hold_members(name) or known.file_type != file_types.suffix_of(name)
+    # A folder of this name may have been there before, so that an unknown file is no exception.
+    return may_hold_members(name) or (known is not None and known.file_type != file_types.suffix_of(name))
 
 
 def touch_members(catalog: Catalog, known: Source, mtime_ns: int, asked_at: datetime) -> None:

@@ -24,12 +24,31 @@ class ContainerFile(NamedTuple):
     mtime_ns: int
 
 
-def container_of(path: str) -> ContainerFile | None:
-    """The file which contains the member with this path; None if there is no file above the path."""
+_CONTAINERS = frozenset(["mail", "mailbox", "outlook", "archive", "pdf"])
+
+
+def may_hold_members(name: str) -> bool:
+    """Check whether a file of this name may be a container: a mail, an archive or a PDF."""
+    # Late: commands that explain a path need it for few of them.
+    from penstock.pipeline.extract import file_types
+
+    file_type = file_types.by_name(name)
+    if file_type is file_types.COMPRESSED:
+        file_type = file_types.by_name(file_types.uncompressed_name(name))
+    return file_type is not None and file_type.extractor in _CONTAINERS
+
+
+def container_of(path: str, *, any_name: bool = False) -> ContainerFile | None:
+    """The file which contains the member with this path; None if no container is above the path.
+
+    A file that took the place of a folder is no container, unless its name is one of a container.
+    ``any_name``: for a delivered file, which has another name where it is read.
+    """
     try:
         os.lstat(path)
     except NotADirectoryError:
-        return _first_above(path)
+        found = _first_above(path)
+        return found if found is not None and (any_name or may_hold_members(found.path)) else None
     except OSError:
         return None
     return None

@@ -95,7 +95,7 @@ class FailedFiles:
 
 def _file_at(request: FileRequest) -> ReadFile | None:
     """State of a file that was refused before it was read; None: there is no file."""
-    container = container_of(request.read_from)
+    container = container_of(request.read_from, any_name=True)
     if container is not None:
         return ReadFile(0, container.mtime_ns, request.read_with)
     try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import CatalogCursor, known_below
+from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
@@ -139,6 +139,7 @@ class _FolderWalk:
             for source in known.rest():
                 self._record_missing(source)
             self._send_vanished()
+        self._send_archives()
         self._flush()
         if not self._counts.seen and not had_any and not self._metadata.get("allow_empty"):
             skipped = f" ({self._counts.skipped:,} skipped)" if self._counts.skipped else ""
@@ -295,6 +296,15 @@ class _FolderWalk:
             op = "delete"
         self._counts.vanished += 1
         self._send(_ChildFile(known.path, op))
+
+    def _send_archives(self) -> None:
+        """Send children for archives inside mail that an earlier walk did not open."""
+        if not self._payload.archives:
+            return
+        for entry in ledger_below(self._catalog, self._place, self._root):
+            if entry.rule == Rule.ARCHIVE and container_of(entry.path) is not None:
+                self._counts.added += 1
+                self._send(_ChildFile(entry.path, "ingest"))
 
     def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
         """Send a child for a file inside another, if it is not up to date although its container is."""

@@ -19,13 +19,6 @@ from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.pipeline import Pipeline
 
 ALL = 1 << 30
-_CONTAINERS = frozenset(["mail", "mailbox", "outlook", "archive", "pdf"])
-
-
-def may_hold_members(name: str) -> bool:
-    """Check whether files of this name may be containers."""
-    file_type = file_types.by_name(name)
-    return file_type is not None and file_type.extractor in _CONTAINERS
 
 
 class MemberState(NamedTuple):
@@ -60,7 +53,7 @@ class MemberReader:
         try:
             return read_file(path, self._pipeline.limits.file_bytes, skip, links=links)
         except NotADirectoryError:
-            container = container_of(path)
+            container = container_of(path, any_name=True)
             if container is None:
                 raise
         self._used = True

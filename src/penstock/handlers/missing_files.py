@@ -47,7 +47,7 @@ def missing(path: str) -> bool:
 
 def unchanged_at(path: str, size: int, mtime_ns: int) -> bool:
     """Check whether the file at a path has this size and time; a file inside another has the other's time."""
-    container = container_of(path)
+    container = container_of(path, any_name=True)
     if container is not None:
         return container.mtime_ns == mtime_ns
     try:

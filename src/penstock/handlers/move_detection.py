@@ -18,8 +18,8 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Move, Place
 from penstock.catalog.views import KnownSource
 from penstock.errors import PenstockError
+from penstock.handlers.container_paths import may_hold_members
 from penstock.handlers.file_reader import read_file
-from penstock.handlers.members import may_hold_members
 from penstock.handlers.missing_files import gone_for_sure
 from penstock.payloads import normal_path
 from penstock.pipeline.extract.file_types import suffix_of
