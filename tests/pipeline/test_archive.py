@@ -164,6 +164,11 @@ def test_names_are_unique_and_none_is_the_folder_of_another():
     assert 20_000 == len(set(names_of(*["same.txt"] * 20_000)))
 
 
+def test_safe_names_stay_when_they_are_made_safe_again():
+    first = names_of("../a", "a", "a/b", "x\ny.txt", "z" * 500 + ".txt", "d/" * 300 + "f", "...", "C:\\a.txt")
+    assert first == names_of(*first)
+
+
 def test_names_are_printable_and_short():
     shown, right_to_left, long = names_of("a\nb\r\x1b[2J.txt", "exe.\u202efdp", "x" * 10_000 + ".pdf")
     assert shown.isprintable()

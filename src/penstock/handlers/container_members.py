@@ -27,7 +27,7 @@ from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
 from penstock.handlers.generation_batch import MAX_DOCUMENTS
-from penstock.handlers.members import Container
+from penstock.handlers.members import Container, safely_named
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
 from penstock.payloads import FilePayload
@@ -75,6 +75,7 @@ class ContainerMembers:
         if not may_hold_members(request.path):
             self._left_out = [one.name for one in attachments]
             attachments = ()
+        attachments = safely_named(attachments)
         if archive:
             attachments = Container(self._pipeline, Content(request.name, self._read.data)).each()
         wanted = self._wanted(attachments)

@@ -6,8 +6,10 @@ Containers are mails, archives and PDFs. A member may be a container itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, cast
+
+import msgspec
 
 from penstock import errors
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
@@ -15,6 +17,7 @@ from penstock.handlers.container_paths import MAX_DEPTH, container_of
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.pipeline import Pipeline
 
@@ -135,10 +138,16 @@ class Container:
         if not self._archive and first > 1:
             return ()
         pages = range(first, ALL) if self._archive else range(1, 2)
-        batch = self._pipeline.draft(self._content, ChunkSizes(), pages=pages).attachments
+        batch = safely_named(self._pipeline.draft(self._content, ChunkSizes(), pages=pages).attachments)
         self._batch = {member.name: member for member in batch}
         self._numbers.update({member.name: number for number, member in enumerate(batch, first)})
         return batch
+
+
+def safely_named(members: Iterable[Attachment]) -> tuple[Attachment, ...]:
+    """Members with safe names, whichever parser gave them. Safe and unique names stay."""
+    names = MemberNames()
+    return tuple(msgspec.structs.replace(member, name=names.add(member.name)) for member in members)
 
 
 def _data(member: Attachment, path: str) -> bytes:
