@@ -187,6 +187,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embedder": ("static", limits, {}),
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
+    "text_limit_mb": (8, limits, {}),
     "archives": (True, requested, {}),
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),

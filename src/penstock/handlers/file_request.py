@@ -85,6 +85,11 @@ class FileRequest(NamedTuple):
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
 
+    def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints for a file of this size. An unchanged file has the known size."""
+        wanted = pipeline.of_size(self.fingerprints, self.name, size)
+        return self if wanted is self.fingerprints else self._replace(fingerprints=wanted)
+
     def read(self, known: Source | None, reader: MemberReader) -> FileContent | None:
         """Read the file or member; None if size and time are unchanged and no closer check was requested.
 
@@ -104,11 +109,11 @@ class FileRequest(NamedTuple):
             return reader.read(self.path, unchanged)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return reader.read(self.read_from, unchanged, known_as=self.path, links=False)
+            return reader.read(self.read_from, unchanged, known_as=self.name, links=False)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return reader.read(self.path, unchanged, links=False)
+        return reader.read(self.path, unchanged, known_as=self.name, links=False)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""

@@ -54,7 +54,7 @@ class MemberReader:
         FileNotFoundError or NotADirectoryError if there is neither.
         """
         try:
-            return read_file(path, self._pipeline.limits.file_bytes, skip, links=links)
+            return read_file(path, self._pipeline.limits, skip, links=links, name=known_as)
         except NotADirectoryError:
             container = container_of(path, any_name=True)
             if container is None:
@@ -64,7 +64,7 @@ class MemberReader:
         name = (known_as or path).removesuffix(inside)
         key = (container, name)
         if not self._open or self._open[0][0] != key:
-            outer = read_file(container.path, self._pipeline.limits.file_bytes, lambda _: False, links=links)
+            outer = read_file(container.path, self._pipeline.limits, lambda _: False, links=links, name=name)
             assert outer is not None
             self._open = [(key, Container(self._pipeline, Content(name, outer.data)))]
         member, depth = self._find(self._open[0][1], inside[1:])
@@ -74,7 +74,9 @@ class MemberReader:
         if len(data) > self._pipeline.limits.file_bytes:
             limit = self._pipeline.limits.file_bytes
             raise DocumentTooLarge(f"{path} has {len(data):,} bytes; the limit is {limit:,}")
-        return FileContent(data, len(data), container.mtime_ns, depth)
+        # Of a large text only the first bytes are indexed, as of a file.
+        read = data[: self._pipeline.limits.text_bytes] if file_types.may_be_read_in_part(path) else data
+        return FileContent(read, len(data), container.mtime_ns, depth)
 
     def close_unused(self) -> None:
         """Free the memory of the last container, unless a member was read since the last call."""

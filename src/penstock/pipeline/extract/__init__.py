@@ -4,12 +4,16 @@
 - ``file_types``: the type of a file, by its name and its first bytes
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
-- ``charset``: from bytes to text that every store can keep
+- ``charset``, ``charset_labels``: from bytes to text that every store can keep; names of encodings in files
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
+- ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
 - ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
 - ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time
 - ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+- ``pdf_text``, ``pdf_forms``, ``pdf_objects``: text, form fields and notes, and other objects of a PDF page
+- ``pdf_layer``: measures of a text layer, which decide about OCR
+- ``pdf_properties``, ``pdf_damage``: properties and attached files of a PDF; signs of damage
 """

@@ -13,7 +13,7 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 SANDBOXED = frozenset(["pdf", "office", "mail", "mailbox", "outlook", "archive", "compressed"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
-PLAIN = frozenset(["text", "markdown", "rows", "table"])
+PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
 
 
@@ -52,7 +52,11 @@ def extract(
 
 
 def check_size(content: Content, limits: ExtractLimits) -> None:
-    if len(content.data) > limits.file_bytes:
+    """Raise DocumentTooLarge for more bytes than the type may have."""
+    if len(content.data) <= limits.file_bytes:
+        return
+    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    if file_type.extractor not in file_types.READ_IN_PART or len(content.data) > limits.text_bytes:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"
         )
