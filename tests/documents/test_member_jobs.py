@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
 import pytest
+from pypdfium2 import PdfDocument
 
 from penstock.handlers import container_members
 from penstock.items import ARRIVAL
@@ -114,3 +116,23 @@ def test_the_job_of_a_container_waits_for_its_members(docs: IndexedFolder):
     assert container.finished_at is not None
     assert member.finished_at is not None
     assert container.finished_at >= member.finished_at
+
+
+def test_files_embedded_in_a_pdf_are_documents_below_it(docs: IndexedFolder):
+    docs.put("paper.pdf", with_attachment(pdf("Words of the paper."), "../data/table.csv", b"a,b\nwheel,2\n"))
+
+    job = docs.index()
+
+    assert Status.DONE is job.status
+    assert ["paper.pdf", "paper.pdf/table.csv"] == paths(docs)
+    assert ["table.csv"] == docs.found("wheel", mode="keyword")
+    assert [] == read_by(docs, docs.index)
+
+
+def with_attachment(data: bytes, name: str, attached: bytes) -> bytes:
+    document = PdfDocument(data)
+    document.new_attachment(name).set_data(attached)
+    out = io.BytesIO()
+    document.save(out)
+    document.close()
+    return out.getvalue()
