@@ -32,9 +32,9 @@ def may_hold_members(name: str) -> bool:
     # Late: commands that explain a path need it for few of them.
     from penstock.pipeline.extract import file_types
 
+    if file_types.is_compressed_name(name):
+        name = file_types.uncompressed_name(name)
     file_type = file_types.by_name(name)
-    if file_type is file_types.COMPRESSED:
-        file_type = file_types.by_name(file_types.uncompressed_name(name))
     return file_type is not None and file_type.extractor in _CONTAINERS
 
 

@@ -21,7 +21,7 @@ from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
 from penstock.vocabulary import shown_size
 
-COMPONENTS = ("kreuzberg",)
+COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
 

@@ -9,11 +9,14 @@
 - ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
+- ``container_types``: the types of files that hold others
 - ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
 - ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time
-- ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+- ``image``: pictures, whose text OCR recognizes
+- ``pdf``: PDF through pdfium
 - ``pdf_text``, ``pdf_forms``, ``pdf_objects``: text, form fields and notes, and other objects of a PDF page
 - ``pdf_layer``: measures of a text layer, which decide about OCR
 - ``pdf_properties``, ``pdf_damage``: properties and attached files of a PDF; signs of damage
+- ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)
 """

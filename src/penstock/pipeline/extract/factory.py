@@ -10,7 +10,9 @@ from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "office", "mail", "mailbox", "outlook", "archive", "compressed"])
+SANDBOXED = frozenset(
+    "archive compressed doc docx epub image mail mailbox opendocument outlook pdf ppt pptx rtf sheets".split()
+)
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
@@ -28,7 +30,7 @@ def is_plain(content: Content) -> bool:
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
-    module, _, class_name = CLASSES.get(name, "text.TextExtractor").partition(".")
+    module, _, class_name = CLASSES.get(name, "text.TextExtractor").rpartition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
     made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
     return made

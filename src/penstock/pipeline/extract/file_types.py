@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
+from penstock.pipeline.extract import container_types
 from penstock.pipeline.extract.charset import looks_binary
 from penstock.pipeline.extract.protocol import FileType
 
@@ -13,19 +14,35 @@ TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
 HTML = FileType("text/html", "html", position_unit="paragraph")
 PDF = FileType("application/pdf", "pdf")
-DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
+DOCX = FileType(
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "docx",
+    position_unit="paragraph",
+)
+PPTX = FileType(
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx", page_unit="slide"
+)
+XLSX = FileType(
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "sheets",
+    page_unit="sheet",
+    position_unit="row",
+)
+XLS = FileType("application/vnd.ms-excel", "sheets", page_unit="sheet", position_unit="row")
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
+ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
+ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
+EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
+DOC = FileType("application/msword", "doc", position_unit="paragraph")
+PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
 NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
-MAIL = FileType("message/rfc822", "mail")
-MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
-OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
-ZIP = FileType("application/zip", "archive")
-TAR = FileType("application/x-tar", "archive")
-COMPRESSED = FileType("application/gzip", "compressed")
 
 _DOCUMENTS = {
     TEXT: "txt text log asc tex bib po pot diff patch vcf ics",
@@ -33,20 +50,36 @@ _DOCUMENTS = {
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
     DOCX: "docx docm",
+    PPTX: "pptx pptm ppsx",
+    XLSX: "xlsx xlsm",
+    XLS: "xls",
+    ODT: "odt ott",
+    ODS: "ods ots",
+    ODP: "odp otp",
+    EPUB: "epub",
+    RTF: "rtf",
+    DOC: "doc dot",
+    PPT: "ppt pps",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    FileType("image/png", "image"): "png",
+    FileType("image/jpeg", "image"): "jpg jpeg",
+    FileType("image/tiff", "image"): "tif tiff",
+    FileType("image/webp", "image"): "webp",
+    FileType("image/bmp", "image"): "bmp",
+    FileType("image/gif", "image"): "gif",
     FileType("application/x-subrip", "subtitles"): "srt",
     FileType("text/vtt", "subtitles"): "vtt",
-    MAIL: "eml",
-    MAILBOX: "mbox",
-    OUTLOOK: "msg",
-    ZIP: "zip",
-    TAR: "tar tgz tbz tbz2 txz",
-    COMPRESSED: "gz bz2 xz",
+    container_types.MAIL: "eml",
+    container_types.MAILBOX: "mbox",
+    container_types.OUTLOOK: "msg",
+    container_types.ZIP: "zip",
+    container_types.TAR: "tar tgz tbz tbz2 txz",
+    container_types.COMPRESSED: "gz bz2 xz",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -59,14 +92,22 @@ CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "archive": "archive.ArchiveExtractor",
         "compressed": "compressed.CompressedExtractor",
+        "doc": "office.doc.DocExtractor",
+        "epub": "office.epub.EpubExtractor",
         "html": "html.HtmlExtractor",
+        "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
         "mail": "mail.MailExtractor",
         "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
-        "office": "office.OfficeExtractor",
         "outlook": "outlook.OutlookExtractor",
+        "docx": "office.docx.DocxExtractor",
+        "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
+        "pptx": "office.pptx.PptxExtractor",
+        "ppt": "office.ppt.PptExtractor",
+        "rtf": "office.rtf.RtfExtractor",
+        "sheets": "office.sheets.SheetExtractor",
         "subtitles": "subtitles.SubtitleExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
@@ -143,7 +184,7 @@ _NAMES = {
 }
 
 _BINARY_SUFFIXES = frozenset(
-    "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
+    "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
     "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
@@ -151,7 +192,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub".split())
+_OFFICE_SUFFIXES = frozenset("xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -164,9 +205,23 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
 
+_OFFICE = {
+    DOCX: "a Word document",
+    PPTX: "a PowerPoint presentation",
+    XLSX: "an Excel workbook",
+    XLS: "an Excel workbook",
+    ODT: "an OpenDocument text",
+    ODS: "an OpenDocument spreadsheet",
+    ODP: "an OpenDocument presentation",
+    EPUB: "an EPUB book",
+    RTF: "an RTF document",
+    DOC: "a Word document",
+    PPT: "a PowerPoint presentation",
+}
+
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF"),
-    (b"PK\x03\x04", "a ZIP archive"),
+    (b"PK\x03\x04", "a container_types.ZIP archive"),
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
@@ -185,6 +240,16 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x00asm", "WebAssembly"),
 )
 
+_PICTURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"RIFF", "webp"),
+    (b"BM", "bmp"),
+    (b"GIF8", "gif"),
+)
+
 
 def suffix_of(name: str) -> str:
     """Suffix of a name, in lower case, without the dot. ``.bashrc`` and ``Makefile`` have none."""
@@ -198,7 +263,11 @@ def by_name(name: str) -> FileType | None:
     if language:
         return _code(language)
     found = BY_SUFFIX.get(suffix_of(name))
-    return TAR if found is COMPRESSED and suffix_of(uncompressed_name(name)) == "tar" else found
+    return (
+        container_types.TAR
+        if found is container_types.COMPRESSED and suffix_of(uncompressed_name(name)) == "tar"
+        else found
+    )
 
 
 def uncompressed_name(name: str) -> str:
@@ -207,12 +276,12 @@ def uncompressed_name(name: str) -> str:
 
 
 def is_compressed_name(name: str) -> bool:
-    return BY_SUFFIX.get(suffix_of(name)) is COMPRESSED
+    return BY_SUFFIX.get(suffix_of(name)) is container_types.COMPRESSED
 
 
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
-    return by_name(name) in (ZIP, TAR)
+    return by_name(name) in (container_types.ZIP, container_types.TAR)
 
 
 def known_by_whole_name(name: str) -> bool:
@@ -271,13 +340,19 @@ def detect(name: str, head: bytes) -> FileType:
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
-    if seen == "a ZIP archive" and expected is DOCX:
-        return DOCX
-    if expected in _CONTAINERS:
-        return _container(name, expected, head)
+    if expected in container_types.CHECKED:
+        return container_types.checked_container(name, expected, head)
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if seen in ("a container_types.ZIP archive", "an OLE document") and expected in _OFFICE:
+        # An encrypted document is an OLE container in spite of its name; the extractor reports it.
+        assert expected is not None
+        return expected
+    if expected is not None and expected.extractor == "image":
+        return _picture(name, head)
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if expected in (PDF, DOCX):
+    if expected is PDF or expected in _OFFICE:
         return _misnamed(name, expected, head)
     if seen is not None or looks_binary(head):
         raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
@@ -286,36 +361,19 @@ def detect(name: str, head: bytes) -> FileType:
     return expected
 
 
-_CONTAINERS = frozenset([OUTLOOK, ZIP, TAR, COMPRESSED])
-_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
-
-
-def _container(name: str, expected: FileType, head: bytes) -> FileType:
-    """Type of a message, archive or compressed file, checked against its first bytes."""
-    if expected is OUTLOOK:
-        if head.startswith(b"\xd0\xcf\x11\xe0"):
-            return OUTLOOK
-        if not looks_binary(head):
-            return MAIL
-        raise UnsupportedType(f"{_shown(name)} is not a message, in spite of its name")
-    if expected is ZIP:
-        right = head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
-    else:
-        right = head.startswith(_PACKED) or (expected is TAR and head[257:262] == b"ustar")
-    if not right:
-        what = "compressed" if expected is COMPRESSED else "an archive"
-        raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
-    return expected
+def _picture(name: str, head: bytes) -> FileType:
+    """Type of a picture by its first bytes: names of pictures are often wrong."""
+    for magic, suffix in _PICTURES:
+        if head.startswith(magic) and (suffix != "webp" or head[8:12] == b"WEBP"):
+            return BY_SUFFIX[suffix]
+    raise UnsupportedType(f"{_shown(name)} is not a picture, in spite of its name")
 
 
 def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.
     if expected is PDF and b"%PDF-" in head[:1024]:
         return PDF
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        # An encrypted docx is an OLE container; the extractor reports it.
-        return expected
-    what = "a PDF" if expected is PDF else "a Word document"
+    what = "a PDF" if expected is PDF else _OFFICE[expected]
     raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
 
 

@@ -52,7 +52,7 @@ class OutlookExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
-        from olefile import OleFileIO  # type: ignore[import-untyped]
+        from olefile import OleFileIO
         from oxmsg.storage import Storage
 
         try:
