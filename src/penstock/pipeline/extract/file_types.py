@@ -221,7 +221,7 @@ _OFFICE = {
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF"),
-    (b"PK\x03\x04", "a container_types.ZIP archive"),
+    (b"PK\x03\x04", "a ZIP archive"),
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
@@ -262,12 +262,9 @@ def by_name(name: str) -> FileType | None:
     language = _NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
-    found = BY_SUFFIX.get(suffix_of(name))
-    return (
-        container_types.TAR
-        if found is container_types.COMPRESSED and suffix_of(uncompressed_name(name)) == "tar"
-        else found
-    )
+    if is_compressed_name(name) and suffix_of(uncompressed_name(name)) == "tar":
+        return container_types.TAR
+    return BY_SUFFIX.get(suffix_of(name))
 
 
 def uncompressed_name(name: str) -> str:
@@ -344,7 +341,7 @@ def detect(name: str, head: bytes) -> FileType:
         return container_types.checked_container(name, expected, head)
     if head.startswith(b"{\\rtf"):
         return RTF
-    if seen in ("a container_types.ZIP archive", "an OLE document") and expected in _OFFICE:
+    if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
         # An encrypted document is an OLE container in spite of its name; the extractor reports it.
         assert expected is not None
         return expected
