@@ -174,6 +174,11 @@ class Settings:
         "Megabytes of a text file, log, table or source file that are indexed, from its start.",
         project="lower",
     )
+    archives: bool = _setting(
+        types.SWITCH,
+        False,
+        "Open zip and tar archives as folders; by default they are skipped, unless a request names them.",
+    )
     file_time_s: float = _setting(
         types.seconds(0.01, 3600),
         20.0,

@@ -22,11 +22,16 @@ _HASHED_AT_ONCE = 1 << 20
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, of a large text only the first, with size and modification time at opening."""
+    """A file's bytes, of a large text only the first, with size and modification time at opening.
+
+    A member has the time of its container.
+    """
 
     data: bytes
     size: int
     mtime_ns: int
+    depth: int = 0
+    """Number of containers around the file."""
 
 
 def read_file(

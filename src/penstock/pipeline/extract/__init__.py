@@ -10,6 +10,10 @@
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
+- ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
+- ``container_types``: the types of files that hold others
+- ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
+- ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time
 - ``image``: pictures, whose text OCR recognizes
 - ``pdf``: PDF through pdfium

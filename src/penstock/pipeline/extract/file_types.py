@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
+from penstock.pipeline.extract import container_types
 from penstock.pipeline.extract.charset import looks_binary
 from penstock.pipeline.extract.protocol import FileType
 
@@ -44,7 +45,7 @@ XML = FileType("application/xml", "xml")
 NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib po pot diff patch eml mbox vcf ics",
+    TEXT: "txt text log asc tex bib po pot diff patch vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -73,6 +74,12 @@ _DOCUMENTS = {
     FileType("image/gif", "image"): "gif",
     FileType("application/x-subrip", "subtitles"): "srt",
     FileType("text/vtt", "subtitles"): "vtt",
+    container_types.MAIL: "eml",
+    container_types.MAILBOX: "mbox",
+    container_types.OUTLOOK: "msg",
+    container_types.ZIP: "zip",
+    container_types.TAR: "tar tgz tbz tbz2 txz",
+    container_types.COMPRESSED: "gz bz2 xz",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -83,12 +90,17 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
+        "archive": "archive.ArchiveExtractor",
+        "compressed": "compressed.CompressedExtractor",
         "doc": "office.doc.DocExtractor",
         "epub": "office.epub.EpubExtractor",
         "html": "html.HtmlExtractor",
         "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
+        "mail": "mail.MailExtractor",
+        "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
+        "outlook": "outlook.OutlookExtractor",
         "docx": "office.docx.DocxExtractor",
         "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
@@ -173,14 +185,14 @@ _NAMES = {
 
 _BINARY_SUFFIXES = frozenset(
     "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
-    "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
+    "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
     "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("msg xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
+_OFFICE_SUFFIXES = frozenset("xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -248,7 +260,25 @@ def suffix_of(name: str) -> str:
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
     language = _NAMES.get(name.rpartition("/")[2].lower())
-    return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
+    if language:
+        return _code(language)
+    if is_compressed_name(name) and suffix_of(uncompressed_name(name)) == "tar":
+        return container_types.TAR
+    return BY_SUFFIX.get(suffix_of(name))
+
+
+def uncompressed_name(name: str) -> str:
+    """Name of the file inside a compressed one: ``notes.txt`` for ``notes.txt.gz``."""
+    return name[: -len(suffix_of(name)) - 1]
+
+
+def is_compressed_name(name: str) -> bool:
+    return BY_SUFFIX.get(suffix_of(name)) is container_types.COMPRESSED
+
+
+def is_archive_name(name: str) -> bool:
+    """Check whether files of this name are opened as folders, where this is asked for."""
+    return by_name(name) in (container_types.ZIP, container_types.TAR)
 
 
 def known_by_whole_name(name: str) -> bool:
@@ -276,6 +306,8 @@ def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
 
 def is_binary_name(name: str) -> bool:
     """Check whether the suffix alone excludes text."""
+    if is_compressed_name(name) and not is_archive_name(name):
+        return suffix_of(uncompressed_name(name)) in _BINARY_SUFFIXES
     return suffix_of(name) in _BINARY_SUFFIXES
 
 
@@ -305,6 +337,8 @@ def detect(name: str, head: bytes) -> FileType:
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
+    if expected in container_types.CHECKED:
+        return container_types.checked_container(name, expected, head)
     if head.startswith(b"{\\rtf"):
         return RTF
     if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
