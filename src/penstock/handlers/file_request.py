@@ -17,6 +17,7 @@ from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
@@ -74,7 +75,12 @@ class FileRequest(NamedTuple):
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
 
-    def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
+    def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints for a file of this size. An unchanged file has the known size."""
+        wanted = pipeline.of_size(self.fingerprints, self.name, size)
+        return self if wanted is self.fingerprints else self._replace(fingerprints=wanted)
+
+    def read(self, known: Source | None, limits: ExtractLimits) -> FileContent | None:
         """Read the file; None if size and time are unchanged and no closer check was requested.
 
         Raises ``FailedBefore`` for an unchanged file that failed.
@@ -90,14 +96,14 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return read_file(self.path, max_bytes, unchanged)
+            return read_file(self.path, limits, unchanged)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return read_file(self.read_from, max_bytes, unchanged, links=False)
+            return read_file(self.read_from, limits, unchanged, links=False, name=self.name)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return read_file(self.path, max_bytes, unchanged, links=False)
+        return read_file(self.path, limits, unchanged, links=False, name=self.name)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""

@@ -154,14 +154,15 @@ class _IngestCall:
                 unknown.setdefault(request.place, []).append(context)
         moved = False
         for place, contexts in unknown.items():
-            detection = MoveDetection(self._catalog, place, max_bytes=self._pipeline.limits.file_bytes)
+            detection = MoveDetection(self._catalog, place, limits=self._pipeline.limits)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(detection.move(files, min(context.asked_at for context in contexts)))
         return moved
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
+        as_known = request.of_size(known.size, self._pipeline) if known is not None else request
         try:
-            read = request.read(known, self._pipeline.limits.file_bytes)
+            read = as_known.read(known, self._pipeline.limits)
         except FailedBefore:
             assert known is not None
             return self._failed_before(index, context, known)
@@ -172,12 +173,15 @@ class _IngestCall:
                 raise
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
-            self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
-            return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
+            content_hash = known.content_hash if as_known is request else None
+            self._mismatches[index] = file_mismatches(context, known.size, content_hash)
+            return self._reuse_text(index, context, as_known, known, (known.size, known.mtime_ns))
         assert read is not None
         request.refuse_another_type(read)
+        request = request.of_size(read.size, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
-        self._mismatches[index] = file_mismatches(context, read.size, content_hash)
+        whole = len(read.data) == read.size
+        self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
@@ -200,13 +204,14 @@ class _IngestCall:
     ) -> Any:
         read_at = clock.now()
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
-        seconds = self._pipeline.limits.seconds_for(read.size)
+        seconds = self._pipeline.limits.seconds_for(len(read.data))
         try:
             with context.file(seconds, read.size, read.mtime_ns, request.read_with):
                 draft = self._draft(request, read)
         except MemoryInUse as wait:
             return Later(str(wait), RETRY_DELAY)
-        if _needs_tasks(draft) and self._too_many_tasks():
+        needs_tasks = any(page.unread for page in draft.pages) or len(draft.chunks) > MAX_TEXTS
+        if needs_tasks and self._too_many_tasks():
             return Later(
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
@@ -271,7 +276,7 @@ class _IngestCall:
 
     def _draft(self, request: FileRequest, read: FileContent) -> Draft:
         """Draft a file. Of a long document only the first pages; the others become tasks."""
-        content = Content(request.name, read.data)
+        content = Content(request.name, read.data, read.size)
         paged = file_types.by_name(request.name) == file_types.PDF
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
@@ -392,7 +397,3 @@ def _stored_since(context: Context, known: Source) -> dict[str, Any]:
     if context.claim.parent_id is None or at is None or at < context.asked_at:
         return {}
     return {"chunks": known.chunk_count}
-
-
-def _needs_tasks(draft: Draft) -> bool:
-    return any(page.unread for page in draft.pages) or len(draft.chunks) > MAX_TEXTS

@@ -116,7 +116,7 @@ class Phases:
         """Read from the path of the first reading, or from the source's path if the file was moved there."""
         for place in filter(None, (file_path, path)):
             with suppress(FileNotFoundError, NotADirectoryError, UnsupportedType):
-                return read_file(place, self._pipeline.limits.file_bytes, lambda _: False)
+                return read_file(place, self._pipeline.limits, lambda _: False)
         return None
 
     def _drop(self, source: TaskSource, why: str = CHANGED, code: str = "ERR_CHANGED") -> None:

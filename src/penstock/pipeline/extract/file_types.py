@@ -11,7 +11,7 @@ from penstock.pipeline.extract.protocol import FileType
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
-HTML = FileType("text/html", "html")
+HTML = FileType("text/html", "html", position_unit="paragraph")
 PDF = FileType("application/pdf", "pdf")
 DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
 CSV = FileType("text/csv", "table")
@@ -19,10 +19,10 @@ TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
-NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib srt vtt po pot diff patch eml mbox vcf ics",
+    TEXT: "txt text log asc tex bib po pot diff patch eml mbox vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -39,6 +39,8 @@ _DOCUMENTS = {
     FileType("image/webp", "image"): "webp",
     FileType("image/bmp", "image"): "bmp",
     FileType("image/gif", "image"): "gif",
+    FileType("application/x-subrip", "subtitles"): "srt",
+    FileType("text/vtt", "subtitles"): "vtt",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -55,11 +57,15 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "notebook": "structured.NotebookExtractor",
         "office": "office.OfficeExtractor",
         "pdf": "pdf.PdfExtractor",
+        "subtitles": "subtitles.SubtitleExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
     }
 )
 """Module and class of each extractor. Those of other names are kinds of plain text."""
+
+READ_IN_PART = frozenset(["code", "markdown", "rows", "subtitles", "table", "text"])
+"""Extractors that can read the beginning of a file: one line does not need the lines after it."""
 
 _LANGUAGES = {
     "python": "py pyi pyw",
@@ -223,6 +229,12 @@ def is_binary_name(name: str) -> bool:
 def is_unreadable_name(name: str) -> bool:
     """Check whether the file is a document of a type not readable yet."""
     return suffix_of(name) in _OFFICE_SUFFIXES
+
+
+def may_be_read_in_part(name: str) -> bool:
+    """Check whether the beginning of a file may be enough, by its name: text, or a type unknown by name."""
+    file_type = by_name(name)
+    return not is_binary_name(name) and (file_type or TEXT).extractor in READ_IN_PART
 
 
 def is_code_name(name: str) -> bool:
