@@ -13,6 +13,8 @@ from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocumen
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from tests.pipeline.office_samples import cell, epub, excel, opendocument, powerpoint, shape
+from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97
 from tests.pipeline.pictures import drawn, encoded
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
@@ -26,8 +28,15 @@ SAMPLES = {
     "image": ("a.png", encoded(drawn("words"))),
     "json": ("a.json", b'{"a": "words"}'),
     "notebook": ("a.ipynb", NOTEBOOK),
-    "office": ("a.docx", docx(paragraph("words"))),
+    "docx": ("a.docx", docx(paragraph("words"))),
+    "opendocument": ("a.odt", opendocument("text", "<text:p>words</text:p>")),
+    "doc": ("a.doc", word97("words\r")),
+    "epub": ("a.epub", epub("<h1>Mill</h1>words")),
     "pdf": ("a.pdf", pdf("words")),
+    "ppt": ("a.ppt", powerpoint97([(text_atoms(1, "words"), b"")])),
+    "rtf": ("a.rtf", b"{\\rtf1\\ansi words\\par}"),
+    "pptx": ("a.pptx", powerpoint(shape("words"))),
+    "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),
     "subtitles": ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\nwords\n"),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),
@@ -122,7 +131,7 @@ def test_a_blank_document_is_no_failure(name: str, data: bytes):
         ("program.py", b"\x7fELF" + bytes(100)),
         ("a.pdf", b"this is not a PDF"),
         ("a.docx", b"<html>"),
-        ("sheet.xlsx", b"PK\x03\x04"),
+        ("sheet.xlsx", b"a,b\n"),
         ("archive", b"PK\x03\x04" + bytes(30)),
         ("page.html", b"\x1f\x8b\x08" + bytes(30)),
     ],

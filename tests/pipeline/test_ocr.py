@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from penstock.errors import ComponentMissing
-from penstock.pipeline.ocr import geometry, models
-from penstock.pipeline.ocr.factory import engine_versions, open_engine, readable_paths
+from penstock.pipeline.ocr import geometry, models, rapid
+from penstock.pipeline.ocr.factory import engine_versions, memory_bytes, open_engine, readable_paths
 from penstock.pipeline.ocr.local import is_narrow
 from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
 from tests.pipeline.pictures import PARAGRAPHS, TEXT, drawn, page, recall
@@ -183,6 +183,14 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch):
 
 def test_engines_tell_their_version():
     assert set(engine_versions()) >= {"tesseract"}
+
+
+def test_a_second_engine_needs_more_memory(monkeypatch):
+    monkeypatch.setattr(rapid, "version", lambda: None)
+    alone = memory_bytes(OPTIONS)
+    monkeypatch.setattr(rapid, "version", lambda: "3.10.0")
+    assert memory_bytes(OPTIONS) > 2 * alone
+    assert memory_bytes(OcrOptions(languages="rus")) == alone
 
 
 def test_nothing_is_printed():

@@ -1,6 +1,9 @@
 """The second OCR engine, an extra. `make rapidocr` installs and tests it."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -49,6 +52,23 @@ def test_text_is_read_without_the_network(monkeypatch):
     assert recall(found.text) >= 0.9
     assert found.confidence is not None
     assert found.confidence > 80
+
+
+@installed
+def test_the_library_reports_nothing_and_starts_no_thread(tmp_path):
+    # onnxruntime keeps its reports below the home directory until a thread has sent them.
+    code = (
+        "import os, numpy as np\n"
+        "from penstock.pipeline.ocr.rapid import RapidEngine\n"
+        "RapidEngine().recognize(np.full((100, 100), 255, np.uint8))\n"
+        "print(len(os.listdir('/proc/self/task')))\n"
+    )
+    environ = {"HOME": str(tmp_path), "OPENBLAS_NUM_THREADS": "1", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, env=environ
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert list(tmp_path.rglob("*")) == []
 
 
 @installed

@@ -24,7 +24,7 @@ from penstock.vocabulary import shown_size
 
 PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
-COMPONENTS = ("kreuzberg",)
+COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
 

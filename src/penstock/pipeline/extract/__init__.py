@@ -12,8 +12,9 @@
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
 - ``image``: pictures, whose text OCR recognizes
-- ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+- ``pdf``: PDF through pdfium
 - ``pdf_text``, ``pdf_forms``, ``pdf_objects``: text, form fields and notes, and other objects of a PDF page
 - ``pdf_layer``: measures of a text layer, which decide about OCR
 - ``pdf_properties``, ``pdf_damage``: properties and attached files of a PDF; signs of damage
+- ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)
 """

@@ -13,7 +13,29 @@ TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
 HTML = FileType("text/html", "html", position_unit="paragraph")
 PDF = FileType("application/pdf", "pdf")
-DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
+DOCX = FileType(
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "docx",
+    position_unit="paragraph",
+)
+PPTX = FileType(
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx", page_unit="slide"
+)
+XLSX = FileType(
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "sheets",
+    page_unit="sheet",
+    position_unit="row",
+)
+XLS = FileType("application/vnd.ms-excel", "sheets", page_unit="sheet", position_unit="row")
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
+ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
+ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
+EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
+DOC = FileType("application/msword", "doc", position_unit="paragraph")
+PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -27,6 +49,16 @@ _DOCUMENTS = {
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
     DOCX: "docx docm",
+    PPTX: "pptx pptm ppsx",
+    XLSX: "xlsx xlsm",
+    XLS: "xls",
+    ODT: "odt ott",
+    ODS: "ods ots",
+    ODP: "odp otp",
+    EPUB: "epub",
+    RTF: "rtf",
+    DOC: "doc dot",
+    PPT: "ppt pps",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
@@ -51,12 +83,19 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
+        "doc": "office.doc.DocExtractor",
+        "epub": "office.epub.EpubExtractor",
         "html": "html.HtmlExtractor",
         "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
-        "office": "office.OfficeExtractor",
+        "docx": "office.docx.DocxExtractor",
+        "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
+        "pptx": "office.pptx.PptxExtractor",
+        "ppt": "office.ppt.PptExtractor",
+        "rtf": "office.rtf.RtfExtractor",
+        "sheets": "office.sheets.SheetExtractor",
         "subtitles": "subtitles.SubtitleExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
@@ -141,7 +180,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset("msg xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -153,6 +192,20 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
+
+_OFFICE = {
+    DOCX: "a Word document",
+    PPTX: "a PowerPoint presentation",
+    XLSX: "an Excel workbook",
+    XLS: "an Excel workbook",
+    ODT: "an OpenDocument text",
+    ODS: "an OpenDocument spreadsheet",
+    ODP: "an OpenDocument presentation",
+    EPUB: "an EPUB book",
+    RTF: "an RTF document",
+    DOC: "a Word document",
+    PPT: "a PowerPoint presentation",
+}
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF"),
@@ -252,13 +305,17 @@ def detect(name: str, head: bytes) -> FileType:
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
-    if seen == "a ZIP archive" and expected is DOCX:
-        return DOCX
+    if head.startswith(b"{\\rtf"):
+        return RTF
+    if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
+        # An encrypted document is an OLE container in spite of its name; the extractor reports it.
+        assert expected is not None
+        return expected
     if expected is not None and expected.extractor == "image":
         return _picture(name, head)
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if expected in (PDF, DOCX):
+    if expected is PDF or expected in _OFFICE:
         return _misnamed(name, expected, head)
     if seen is not None or looks_binary(head):
         raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
@@ -279,10 +336,7 @@ def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.
     if expected is PDF and b"%PDF-" in head[:1024]:
         return PDF
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        # An encrypted docx is an OLE container; the extractor reports it.
-        return expected
-    what = "a PDF" if expected is PDF else "a Word document"
+    what = "a PDF" if expected is PDF else _OFFICE[expected]
     raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
 
 
