@@ -227,6 +227,7 @@ class _IngestCall:
             title=draft.title,
             tags=tags,
             metadata=metadata,
+            properties=draft.stored_properties,
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,

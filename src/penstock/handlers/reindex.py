@@ -51,6 +51,7 @@ def from_catalog(
         title=source.title,
         tags=source.tags,
         metadata=source.metadata,
+        properties=source.properties,
         job_id=context.job_id,
         priority=context.claim.priority,
         max_retries=context.claim.max_retries,

@@ -42,6 +42,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     source: Source | None = None
+    warnings: tuple[str, ...] = ()
+    """Losses and guesses of the reading, of what search finds."""
     missing: tuple[str, ...] = ()
     counts: dict[str, int] = {}
     below: tuple[Below, ...] = ()
@@ -214,7 +216,10 @@ def _reason(path: str, known: PathReport) -> Reason | None:
         if not source.chunk_count:
             made = "the file is blank: there is no text to find"
         verdict = "partial" if source.partial else "indexed"
-        return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
+        warnings = source.properties.warnings
+        return Reason(
+            path=path, verdict=verdict, cause=made, source=source, warnings=warnings, missing=missing
+        )
     return None
 
 

@@ -141,6 +141,14 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
 
+_BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.values()}
+
+
+def stored_type(suffix: str, media_type: str = "") -> FileType:
+    """Type of a stored document: of its content where the name lied, else of the suffix."""
+    return _BY_MEDIA_TYPE.get(media_type) or BY_SUFFIX.get(suffix, TEXT)
+
+
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF-", "a PDF"),
     (b"PK\x03\x04", "a ZIP archive"),
