@@ -88,7 +88,7 @@ def test_text_that_a_store_refuses_is_left_out(catalog: Catalog):
         ({"language": "fr"}, ["/road"]),
         ({"created_from": "2024-05-02T00:00:00"}, ["/mill"]),
         ({"created_before": "2024-05-02T01:30:00"}, ["/road"]),
-        ({"created_from": "1999-01-01T00:00:00", "created_before": "2030-01-01T00:00:00"}, ["/mill", "/road"]),
+        ({"created_from": "1999-01-01T00:00:00", "created_before": "2030"}, ["/mill", "/road"]),
         ({"author": "zoe", "language": "fr"}, []),
     ],
 )

@@ -11,17 +11,16 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
+from penstock.errors import UnsupportedType
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import outdated
+from penstock.pipeline.fingerprints import outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
-HEAD = 4_096
-"""First bytes of a file, which decide its type."""
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
@@ -70,6 +69,24 @@ class FileRequest(NamedTuple):
             job_id=context.job_id,
         )
 
+    def as_known(self, known: Source, pipeline: Pipeline) -> FileRequest:
+        """The request compared by the extractors that read the known source, whatever its name says."""
+        made, failed = known.fingerprints, known.failure.read_with
+        if reader_in(made.ocr) is None and reader_in(failed) is None:
+            return self
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr))
+        failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
+        return self._replace(fingerprints=fingerprints, read_with=pipeline.failure_fingerprint(failing))
+
+    def as_content(self, data: bytes, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints of the extractor that reads this content."""
+        try:
+            reader = file_types.detect(self.name, data).extractor
+        except UnsupportedType:
+            return self
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader)
+        return self._replace(fingerprints=fingerprints, read_with=pipeline.failure_fingerprint(fingerprints))
+
     @property
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
@@ -111,7 +128,7 @@ class FileRequest(NamedTuple):
 
     def refuse_another_type(self, read: FileContent) -> None:
         if self.delivered is not None and self.delivered.source_type is not None:
-            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data[:HEAD])
+            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data)
 
     def _trusts(self, known: Source) -> bool:
         """Check whether a recorded failure of the whole file answers this request.

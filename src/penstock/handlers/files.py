@@ -160,6 +160,7 @@ class _IngestCall:
         return moved
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
+        request = request.as_known(known, self._pipeline) if known is not None else request
         try:
             read = request.read(known, self._pipeline.limits.file_bytes)
         except FailedBefore:
@@ -176,6 +177,7 @@ class _IngestCall:
             return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
         assert read is not None
         request.refuse_another_type(read)
+        request = request.as_content(read.data, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
         self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
@@ -273,7 +275,7 @@ class _IngestCall:
     def _draft(self, request: FileRequest, read: FileContent) -> Draft:
         """Draft a file. Of a long document only the first pages; the others become tasks."""
         content = Content(request.name, read.data)
-        paged = file_types.by_name(request.name) == file_types.PDF
+        paged = file_types.detect(request.name, read.data) == file_types.PDF
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
         )

@@ -19,7 +19,7 @@ from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
-from penstock.pipeline.fingerprints import outdated, sizes_of
+from penstock.pipeline.fingerprints import outdated, reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
@@ -67,7 +67,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     """
     made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
-    return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
+    return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr)))
 
 
 class Reindex:

@@ -17,7 +17,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
-from penstock.pipeline.fingerprints import fingerprint, fingerprints
+from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
 
 COMPONENTS = ("kreuzberg",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
@@ -40,7 +40,7 @@ class Pipeline:
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[str | None, str] = {}
 
@@ -49,13 +49,18 @@ class Pipeline:
         """Vector space of the embedder. Vectors compare only within one space."""
         return space_of(self.embedder)
 
-    def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
-        """Fingerprints for a file of this name. Decided by the name alone; nothing is read."""
-        file_type = file_types.by_name(name) or file_types.TEXT
-        found = self._fingerprints.get((file_type.extractor, sizes))
+    def fingerprints(self, name: str, sizes: ChunkSizes, reader: str | None = None) -> Fingerprints:
+        """Fingerprints for a file of this name. Nothing is read.
+
+        ``reader``: the extractor of the content, where it is known; by default the one of the name.
+        """
+        by_name = (file_types.by_name(name) or file_types.TEXT).extractor
+        key = (reader or by_name, sizes, reader in (None, by_name))
+        found = self._fingerprints.get(key)
         if found is None:
-            found = fingerprints(sizes, self.embedder, extractor_name=file_type.extractor)
-            self._fingerprints[file_type.extractor, sizes] = found
+            extractor_name, _, named = key
+            found = fingerprints(sizes, self.embedder, extractor_name=extractor_name, named=named)
+            self._fingerprints[key] = found
         return found
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
@@ -65,10 +70,12 @@ class Pipeline:
             found = fingerprint(
                 {
                     "ocr": wanted.ocr,
+                    "detection": file_types.DETECTION,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
                 }
             )
+            found = with_reader(found, reader_in(wanted.ocr))
             self._failure_fingerprints[wanted.ocr] = found
         return found
 
@@ -91,8 +98,13 @@ class Pipeline:
 
         work = Work(in_process, in_sandbox)
         if self._isolated and not is_plain(content):
-            return self._limiter.run_isolated(work)
-        return self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+            draft = self._limiter.run_isolated(work)
+        else:
+            draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+        warning = file_types.misnaming(content.name, file_types.stored_type("", draft.media_type))
+        if warning is None:
+            return draft
+        return msgspec.structs.replace(draft, misnamed=True, warnings=(warning, *draft.warnings))
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)

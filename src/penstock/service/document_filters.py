@@ -14,7 +14,7 @@ class DocumentFilters(TypedDict, total=False):
     """Filters of documents. ``path`` is a glob; ``tag`` includes tags below it.
 
     ``author`` and ``title`` are parts of the text, in any case; ``language`` ``en`` includes ``en-US``.
-    ``created_after`` and ``created_before`` are dates: on this day or later, and before this day. They compare
+    ``created_after`` and ``created_before`` are dates: on this day or later, and before this day. Compared is
     what the documents state about themselves. A document that does not state it is left out.
     """
 

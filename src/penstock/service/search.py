@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
+from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 import msgspec
 

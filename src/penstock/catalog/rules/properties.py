@@ -89,7 +89,7 @@ def language_key(tag: str) -> str:
 
 
 def time_key(text: str) -> str:
-    """A time as ``2024-05-01T10:00:00`` in UTC; empty if the text is no date. Of a year or a month its start."""
+    """A time as ``2024-05-01T10:00:00`` in UTC, of a year or a month its start; empty if it is no date."""
     given = _line(text)
     if given[:4].isdecimal() and len(given) in (4, 7):
         given = f"{given}-01-01"[:10] if len(given) == 4 else f"{given}-01"

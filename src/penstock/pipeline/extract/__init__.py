@@ -1,7 +1,7 @@
 """Extraction: from the bytes of a file to pages of text.
 
 - ``protocol``: the interface of an extractor; file types, pages and limits
-- ``file_types``: the type of a file, by its name and its first bytes
+- ``file_types``, ``signatures``: the type of a file, by its name and its content
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
 - ``charset``: from bytes to text that every store can keep

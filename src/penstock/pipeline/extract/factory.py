@@ -6,7 +6,6 @@ import importlib
 
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
@@ -23,7 +22,7 @@ def is_plain(content: Content) -> bool:
         content.data.decode()
     except UnicodeDecodeError:
         return False
-    return file_types.detect(content.name, content.data[:SNIFFED]).extractor in PLAIN
+    return file_types.detect(content.name, content.data).extractor in PLAIN
 
 
 def extractor(name: str) -> Extractor:
@@ -47,7 +46,7 @@ def extract(
     """
     limits = limits or ExtractLimits()
     check_size(content, limits)
-    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    file_type = file_types.detect(content.name, content.data)
     return extractor(file_type.extractor).extract(content, file_type, limits, pages)
 
 

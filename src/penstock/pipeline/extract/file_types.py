@@ -1,4 +1,4 @@
-"""File types: decided by the name of a file and checked against the first bytes."""
+"""File types: decided by the name of a file and checked against the content."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from types import MappingProxyType
 from penstock.errors import UnsupportedType
 from penstock.pipeline.extract.charset import looks_binary
 from penstock.pipeline.extract.protocol import FileType
+from penstock.pipeline.extract.signatures import (
+    ENCRYPTED,
+    IN_OLE,
+    IN_ZIP,
+    LABELS,
+    OLE,
+    TEXT_LABELS,
+    ZIP,
+    Signature,
+    signature,
+    text_suffix,
+)
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
@@ -149,26 +161,8 @@ def stored_type(suffix: str, media_type: str = "") -> FileType:
     return _BY_MEDIA_TYPE.get(media_type) or BY_SUFFIX.get(suffix, TEXT)
 
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"%PDF-", "a PDF"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ\x00", "xz data"),
-    (b"7z\xbc\xaf", "a 7z archive"),
-    (b"\x7fELF", "an ELF program"),
-    (b"MZ\x90", "a Windows program"),
-    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an OLE document"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"OggS", "Ogg media"),
-    (b"ID3", "MP3 audio"),
-    (b"RIFF", "RIFF media"),
-    (b"\x00asm", "WebAssembly"),
-)
+DETECTION = "2"
+"""Version of the rules below. A new one reads files again that failed before."""
 
 
 def suffix_of(name: str) -> str:
@@ -221,38 +215,57 @@ def is_code_name(name: str) -> bool:
     return file_type is not None and file_type.extractor == "code"
 
 
-def detect(name: str, head: bytes) -> FileType:
-    """Type of a file by name and first bytes. The content wins over a wrong name.
+def detect(name: str, data: bytes) -> FileType:
+    """Type of a file by name and content. The content wins over a wrong name, where it can be read.
 
-    Raises UnsupportedType if the file cannot be read.
+    ``data`` may be only the start of a file; of an archive the name then decides. Raises UnsupportedType if
+    the file cannot be read.
     """
-    expected = by_name(name)
-    suffix = suffix_of(name)
-    seen = _magic(head)
-    if seen == "a PDF":
-        return PDF
-    if seen == "a ZIP archive" and expected is DOCX:
-        return DOCX
+    expected, suffix = by_name(name), suffix_of(name)
+    seen = signature(data)
+    found = BY_SUFFIX.get(seen.suffix) if seen is not None else None
+    if expected is not None and _may_hold(suffix, seen, data):
+        return expected
+    if found is not None:
+        return found
+    if suffix in LABELS or suffix in _OFFICE_SUFFIXES:
+        return _misnamed(name, suffix, data)
+    if seen is not None or looks_binary(data):
+        raise UnsupportedType(f"{_shown(name)} holds {seen.what if seen else 'binary data'}, not text")
+    return expected if expected is not None else _by_content(data)
+
+
+def misnaming(name: str, found: FileType) -> str | None:
+    """Warning about a name that stands for another type than the one found."""
+    expected, suffix = by_name(name), suffix_of(name)
+    known = expected is not None or suffix in _OFFICE_SUFFIXES
+    if not known or (expected is not None and expected.extractor == found.extractor):
+        return None
+    labels = LABELS | TEXT_LABELS
+    label = next((labels[each] for each in labels if BY_SUFFIX.get(each) == found), found.media_type)
+    return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {label}"
+
+
+def _may_hold(suffix: str, seen: Signature | None, data: bytes) -> bool:
+    """Check whether a content that does not show its type may be of the type of the suffix.
+
+    The extractor then says what is wrong with it, such as a missing part or a password.
+    """
+    if seen in (ENCRYPTED, OLE):
+        return suffix in IN_ZIP or suffix in IN_OLE
+    if seen is ZIP or (seen is None and data.startswith(b"PK\x03\x04")):
+        return suffix in IN_ZIP
+    # Some producers write a line or two before the header; readers accept it within the first kilobyte.
+    return suffix == "pdf" and seen is None and b"%PDF-" in data[:1024]
+
+
+def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
+    """Type of a file without the signature that its suffix promises: it may be text."""
+    if data and signature(data) is None and not looks_binary(data):
+        return BY_SUFFIX[text_suffix(data)]
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if expected in (PDF, DOCX):
-        return _misnamed(name, expected, head)
-    if seen is not None or looks_binary(head):
-        raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
-    if expected is None:
-        expected = _by_content(head)
-    return expected
-
-
-def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
-    # Some producers write a line or two before the header; readers accept it within the first kilobyte.
-    if expected is PDF and b"%PDF-" in head[:1024]:
-        return PDF
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        # An encrypted docx is an OLE container; the extractor reports it.
-        return expected
-    what = "a PDF" if expected is PDF else "a Word document"
-    raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
+    raise UnsupportedType(f"{_shown(name)} is not {LABELS[suffix]}, in spite of its name")
 
 
 def _by_content(head: bytes) -> FileType:
@@ -267,13 +280,6 @@ def _by_content(head: bytes) -> FileType:
             if marker in line:
                 return _code(language)
     return TEXT
-
-
-def _magic(head: bytes) -> str | None:
-    for magic, what in _MAGIC:
-        if head.startswith(magic):
-            return what
-    return None
 
 
 def _shown(name: str) -> str:

@@ -26,7 +26,6 @@ from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
 
@@ -84,7 +83,7 @@ class Sandbox:
         """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit."""
         limits = self._limits
         check_size(content, limits)
-        file_type = file_types.detect(content.name, content.data[:SNIFFED])
+        file_type = file_types.detect(content.name, content.data)
         if file_type.extractor not in SANDBOXED:
             return extract(content, limits, pages=pages)
         memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
@@ -97,7 +96,7 @@ class Sandbox:
     ) -> Draft:
         """Extract and chunk a large file of any type, in a child for this file only."""
         check_size(content, self._limits)
-        file_type = file_types.detect(content.name, content.data[:SNIFFED])
+        file_type = file_types.detect(content.name, content.data)
         request = _request(content, file_type, self._limits, pages, memory_bytes, sizes)
         try:
             answer = self._answer(request, content.data)
