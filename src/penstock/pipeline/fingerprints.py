@@ -20,21 +20,29 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 
 def fingerprints(
-    sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None, named: bool = True
+    sizes: ChunkSizes,
+    embedder: Embedder,
+    *,
+    extractor_name: str | None = None,
+    named: bool = True,
+    grammar: str | None = None,
 ) -> Fingerprints:
     """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
     concerns only its own documents. Not ``named``: the name of the file stands for another extractor.
+    ``grammar``: language of an optional grammar that is installed, and cuts the file.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
     from penstock.pipeline.extract.factory import EXTRACTORS, extractor
 
     names = EXTRACTORS if extractor_name is None else (extractor_name,)
-    text_fingerprint = fingerprint(
-        {"extract": {name: extractor(name).version for name in names}, "chunk": boundaries.VERSION}
-    )
+    parts: dict[str, object] = {
+        "extract": {name: extractor(name).version for name in names},
+        "chunk": boundaries.VERSION,
+    }
+    text_fingerprint = fingerprint(parts | ({"grammar": grammar} if grammar is not None else {}))
     return Fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
         ocr=with_reader(

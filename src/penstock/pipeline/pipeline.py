@@ -10,6 +10,8 @@ import msgspec
 from penstock.catalog.values import Fingerprints
 from penstock.errors import InvalidPayload
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
+from penstock.pipeline.chunk.code import grammar_installed
+from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.embed.protocol import Embedder, space_of
@@ -40,7 +42,7 @@ class Pipeline:
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes, bool], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[str | None, str] = {}
 
@@ -54,12 +56,16 @@ class Pipeline:
 
         ``reader``: the extractor of the content, where it is known; by default the one of the name.
         """
-        by_name = (file_types.by_name(name) or file_types.TEXT).extractor
-        key = (reader or by_name, sizes, reader in (None, by_name))
+        file_type = file_types.by_name(name) or file_types.TEXT
+        by_name, language = file_type.extractor, file_type.language
+        grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
+        key = (reader or by_name, sizes, reader in (None, by_name), grammar)
         found = self._fingerprints.get(key)
         if found is None:
-            extractor_name, _, named = key
-            found = fingerprints(sizes, self.embedder, extractor_name=extractor_name, named=named)
+            extractor_name, _, named, _ = key
+            found = fingerprints(
+                sizes, self.embedder, extractor_name=extractor_name, named=named, grammar=grammar
+            )
             self._fingerprints[key] = found
         return found
 

@@ -101,6 +101,8 @@ _LANGUAGES = {
     "dart": "dart",
     "zig": "zig",
     "nim": "nim",
+    "objc": "m mm",
+    "solidity": "sol",
     "d": "d",
     "fortran": "f f90 f95 for",
     "pascal": "pas pp",
