@@ -21,6 +21,7 @@ from bench import (
     commands,
     drain,
     enqueue,
+    long_pdf,
     pickup,
     pipeline,
     postgres_work,
@@ -47,6 +48,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "work": postgres_work.measure,
     "commands": commands.measure,
     "pipeline": pipeline.measure,
+    "long_pdf": long_pdf.measure,
     "unchanged": unchanged.measure,
 }
 

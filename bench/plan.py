@@ -24,6 +24,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     function_calls: int
     small_files: int
     pages: int
+    long_pages: int
+    """Pages of the very long PDF."""
     pipeline_runs: int
     catalog_chunks: int
     many_files: int
@@ -61,6 +63,7 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         function_calls=20_000,
         small_files=3_204,
         pages=500,
+        long_pages=20_000,
         pipeline_runs=3,
         catalog_chunks=200_000,
         many_files=100_000,
@@ -85,6 +88,7 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         function_calls=2_000,
         small_files=300,
         pages=60,
+        long_pages=100,
         pipeline_runs=1,
         catalog_chunks=4_000,
         many_files=0,

@@ -32,6 +32,7 @@ GROUPS = {
     "errors": "errors",
     "config": "config",
     "setting_types": "config",
+    "setting_fields": "config",
     "setting_sources": "config",
     "settings_file": "config",
     "interpreter": "config",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.queue.protocol import Queue
@@ -193,13 +194,14 @@ class Assembly:
         ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
         process's share of the memory for parsing files.
         """
+        from penstock.handlers.page_files import PageFiles
         from penstock.handlers.phases import Phases
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        return DocumentTools(catalog, Phases(catalog, pipeline))
+        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir)))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
@@ -239,7 +241,13 @@ class Assembly:
 
         chosen = self.settings
         limits = ExtractLimits.of(chosen.max_file_mb, chosen.file_memory_mb, chosen.file_time_s)
-        return Pipeline(open_embedder(chosen.embedder), limits=limits, memory=memory, isolated=isolated)
+        return Pipeline(
+            open_embedder(chosen.embedder),
+            limits=limits,
+            memory=memory,
+            isolated=isolated,
+            ocr=_ocr_setup(chosen),
+        )
 
     # The Redis contract.
 
@@ -264,6 +272,29 @@ class Assembly:
         for name in ("gateway", "producer", "queue", "catalog"):
             if name in self.__dict__:
                 self.__dict__[name].close()
+
+
+def _ocr_setup(settings: Settings) -> OcrSetup | None:
+    if not settings.ocr:
+        return None
+    from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
+
+    options = OcrOptions(
+        languages=settings.ocr_languages,
+        tessdata_dir=settings.ocr_tessdata_dir or "",
+        dpi=settings.ocr_dpi,
+        min_confidence=settings.ocr_min_confidence,
+    )
+    if settings.ocr_endpoint_url is None:
+        return OcrSetup(options)
+    endpoint = EndpointOptions(
+        url=settings.ocr_endpoint_url,
+        model=settings.ocr_endpoint_model,
+        key=settings.ocr_endpoint_key or "",
+        timeout_s=settings.ocr_endpoint_timeout_s,
+    )
+    return OcrSetup(options, endpoint)
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from penstock import setting_fields, settings_file
 from penstock import setting_types as types
-from penstock import settings_file
 from penstock.errors import InvalidSetting
+from penstock.setting_fields import DERIVED
+from penstock.setting_fields import setting as _setting
 from penstock.setting_sources import ARGUMENT as ARGUMENT
 from penstock.setting_sources import DEFAULT, SettingSources, refuse_unknown
-from penstock.setting_types import ProjectRule, Setting
+from penstock.setting_types import Setting
 from penstock.state_directory import absolute, default_state
 from penstock.store_url import StoreUrl
 
@@ -37,61 +39,26 @@ class SettingReport(NamedTuple):
     source: str
 
 
-_DERIVED = "(derived)"
-
-
-def _setting(
-    setting_type: types.SettingType,
-    default: object,
-    doc: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    env: str = "",
-    shown: str = "",
-    project: ProjectRule = "trusted",
-) -> Any:
-    metadata = {
-        "type": setting_type,
-        "doc": doc,
-        "aliases": aliases,
-        "env": env,
-        "shown": shown or _shown(default),
-        "project": project,
-    }
-    shown_in_repr = setting_type not in (types.URL, types.CATALOG_URL)  # a URL may hold a password
-    if default is _DERIVED:
-        return dataclasses.field(metadata=metadata, repr=shown_in_repr)
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown_in_repr)
-
-
-def _shown(default: object) -> str:
-    if isinstance(default, float):
-        return f"{default:g}"
-    if isinstance(default, Mapping) or default is None:
-        return "none"
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings. Made by ``load``; names of durations end in ``_s`` (seconds) or ``_days``."""
 
     url: str = _setting(
         types.URL,
-        _DERIVED,
+        DERIVED,
         "URL of the queue. For PostgreSQL, `?schema=NAME` selects a schema for all tables.",
         shown="sqlite:///STATE_DIR/penstock.db",
     )
     state_dir: Path = _setting(  # noqa: RUF009 - what it makes is a field
         types.DIRECTORY,
-        _DERIVED,
+        DERIVED,
         "Directory for the files of Penstock on this machine.",
         env="PENSTOCK_STATE",
         shown="the nearest .penstock upwards, else $XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
     )
     catalog_url: str = _setting(
         types.CATALOG_URL,
-        _DERIVED,
+        DERIVED,
         "URL of the catalog: documents and their tasks.",
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
@@ -210,6 +177,17 @@ class Settings:
         "Memory in MiB for parsing, for all processes of a worker together; a file which needs more fails.",
         project="lower",
     )
+    ocr: bool = setting_fields.OCR
+    ocr_workers: int | None = setting_fields.OCR_WORKERS
+    ocr_languages: str = setting_fields.OCR_LANGUAGES
+    ocr_tessdata_dir: str | None = setting_fields.OCR_TESSDATA_DIR
+    ocr_dpi: int = setting_fields.OCR_DPI
+    ocr_min_confidence: float = setting_fields.OCR_MIN_CONFIDENCE
+    ocr_endpoint_url: str | None = setting_fields.OCR_ENDPOINT_URL
+    ocr_endpoint_model: str = setting_fields.OCR_ENDPOINT_MODEL
+    ocr_endpoint_key: str | None = setting_fields.OCR_ENDPOINT_KEY
+    ocr_endpoint_timeout_s: float = setting_fields.OCR_ENDPOINT_TIMEOUT_S
+    pages_dir: str | None = setting_fields.PAGES_DIR
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
         types.word("FULL", "NORMAL"),
         "FULL",
@@ -301,6 +279,9 @@ def combine(
         sources[setting.name], value = found.find(setting)
         if sources[setting.name] != DEFAULT:
             values[setting.name] = value
+    for name in ("ocr_tessdata_dir", "pages_dir"):
+        if values.get(name) is not None:
+            values[name] = str(absolute(values[name], environ))
     values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
     values.setdefault("catalog_url", _default_catalog(values["url"], values["state_dir"]))
@@ -359,6 +340,8 @@ def read_project_file(path: Path) -> settings_file.SettingsFile:
 def _plain(name: str, value: object) -> object:
     if name.endswith("url") and value is not None:
         return StoreUrl(str(value)).masked
+    if name.endswith("_key") and value is not None:
+        return "***"
     if isinstance(value, Path):
         return str(value)
     return dict(value) if isinstance(value, Mapping) else value

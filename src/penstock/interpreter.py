@@ -29,6 +29,11 @@ It parses hostile files, and other variables may hold passwords. ``LD_LIBRARY_PA
 installations of Python do not start without it.
 """
 
+ONE_THREAD = frozenset(["OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"])
+"""Variables that an isolated interpreter gets with the value 1.
+
+Libraries that start threads when they are loaded would make its forks unsafe."""
+
 _ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -150,9 +155,10 @@ def isolated_command(code: str) -> list[str]:
 
 def isolated_environment() -> dict[str, str]:
     """The few variables that an isolated interpreter needs: none that changes Python or holds a password."""
-    return {
+    kept = {
         name: value for name, value in os.environ.items() if name in KEPT_VARIABLES or name.startswith("LC_")
     }
+    return kept | dict.fromkeys(ONE_THREAD, "1")
 
 
 def _relative_entries() -> list[str]:

@@ -70,6 +70,11 @@ def seconds(low: float, high: float) -> SettingType:
     return SettingType(f"seconds from {low:g} to {high:g}", read)
 
 
+def percent() -> SettingType:
+    number = seconds(0, 100)
+    return SettingType("a number from 0 to 100", number.read)
+
+
 def _within(number: float, low: float, high: float) -> float:
     # Not `number < low or number > high`: NaN would pass.
     if not low <= number <= high:
@@ -118,6 +123,19 @@ def _url(value: Any) -> str:
     return value
 
 
+def _languages(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
+        raise ValueError
+    return text
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError
+    return value.strip()
+
+
 LEASE = seconds(1, 7 * 86_400)
 
 
@@ -140,6 +158,9 @@ URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
 CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
+TEXT = SettingType("printable text", _text)
+SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
 FILE = SettingType("a file", _directory)
 SWITCH = SettingType("true or false", _yes_or_no)

@@ -12,11 +12,13 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from penstock import Penstock
 from penstock.assembly import Assembly
-from penstock.pipeline.extract import factory, sandbox
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.draft import Draft
+from penstock.pipeline.extract import factory, sandbox, sandbox_process, sandbox_server
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType
 from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
@@ -57,7 +59,7 @@ DOES = {b"spin": spin, b"native": native, b"hungry": hungry, b"crash": crash}
 class Parser:
     """The real parser, unless the file begins with a command."""
 
-    def __init__(self, name: str, journal: Path) -> None:
+    def __init__(self, name: str, journal: TextIO) -> None:
         self._real = _real(name)
         self._journal = journal
         self.name, self.version = self._real.name, self._real.version
@@ -65,8 +67,7 @@ class Parser:
     def extract(
         self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
-        with self._journal.open("a") as journal:
-            journal.write(f"{Path(content.name).name}\n")
+        self._journal.write(f"{Path(content.name).name}\n")
         does = DOES.get(content.data.split(b" ")[0])
         if does is not None:
             does()
@@ -74,38 +75,46 @@ class Parser:
 
 
 def use_parser(journal: Path) -> None:
-    def extractor(name: str) -> Extractor:
-        return Parser(name, journal)
+    # Opened once: a process of the sandbox can open no file.
+    lines = journal.open("a", buffering=1)
 
-    factory.extractor = sandbox.extractor = extractor  # type: ignore[attr-defined]
+    def extractor(name: str) -> Extractor:
+        return Parser(name, lines)
+
+    factory.extractor = sandbox_server.extractor = extractor  # type: ignore[attr-defined]
 
 
 def serve(journal: str) -> None:
     """The sandbox, with the same parser."""
     use_parser(Path(journal))
-    sandbox.serve()
+    sandbox_server.serve()
 
 
 def watch_pages(journal: Path) -> None:
     """Record every call for later pages of a PDF, and delay it beyond two checks of the supervisor."""
-    real = sandbox.Sandbox.extract
+    real = sandbox.Sandbox.draft
 
-    def extract(
-        instance: sandbox.Sandbox, content: Content, *, pages: range | None = None, **more: Any
-    ) -> ExtractedText:
+    def draft(
+        instance: sandbox.Sandbox,
+        content: Content,
+        sizes: ChunkSizes,
+        *,
+        pages: range | None = None,
+        **more: Any,
+    ) -> Draft:
         if pages is not None and pages.start > 1:
             with journal.open("a") as lines:
                 lines.write(f"{Path(content.name).name} {pages.start}-{pages.stop - 1}\n")
             time.sleep(2 * CHECK_S + 0.5)
-        return real(instance, content, pages=pages, **more)
+        return real(instance, content, sizes, pages=pages, **more)
 
-    sandbox.Sandbox.extract = extract  # type: ignore[method-assign, assignment]
+    sandbox.Sandbox.draft = draft  # type: ignore[method-assign, assignment]
 
 
 def main() -> None:
     settings, folder, journal = loaded(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     use_parser(journal)
-    sandbox._COMMAND = (
+    sandbox_process.COMMAND = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
         f"from tests.documents.budget_worker import serve; serve({str(journal)!r})"
     )

@@ -24,6 +24,7 @@ from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
@@ -100,6 +101,8 @@ class ManualWorker:
 
     def claim(self, lane: Phase) -> list[Task]:
         claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
+        if lane is Phase.OCR:
+            claimed += self.catalog.claim(TaskRequest(lane, "hand", 256, needs_ocr=True))
         return drop_unwanted(self._app.queue, self.catalog, claimed)
 
     def drain(self) -> None:
@@ -157,9 +160,9 @@ class IndexedFolder:
 
     @contextmanager
     def manual_worker(
-        self, embedder: Embedder | None = None, limits: ExtractLimits | None = None
+        self, embedder: Embedder | None = None, limits: ExtractLimits | None = None, *, ocr: bool = False
     ) -> Iterator[ManualWorker]:
-        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits)
+        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits, ocr=OcrSetup() if ocr else None)
         worker = ManualWorker(self.app, pipeline)
         try:
             yield worker

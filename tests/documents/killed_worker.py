@@ -21,6 +21,7 @@ from penstock import config
 from penstock.assembly import Assembly
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import OutboxEntryKind, Outcome
+from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.worker.worker_processes import ROOT, children_of
 
@@ -73,7 +74,35 @@ def _before_clearing() -> None:
     SqlCatalog.clear = cleared  # type: ignore[method-assign]
 
 
+KILLED_AFTER = 5
+"""Pages recognized before the kill."""
+
+
+def recognitions(state_dir: Path) -> list[int]:
+    """Numbers of the pages recognized by workers below, in order."""
+    counted = state_dir / "recognized"
+    return [int(line) for line in counted.read_text().split()] if counted.exists() else []
+
+
+def _count_recognitions(*, until: int = 1_000) -> None:
+    """Record each recognized page, and die before the last one is settled."""
+    recognize = Pipeline.recognize
+    state_dir = Path(msgspec.json.decode(sys.argv[2])["state_dir"])
+
+    def recognized(self: Pipeline, content: Any, sizes: Any, page: int) -> Any:
+        found = recognize(self, content, sizes, page)
+        with (state_dir / "recognized").open("a") as counted:
+            counted.write(f"{page}\n")
+        if len(recognitions(state_dir)) >= until:
+            die()
+        return found
+
+    Pipeline.recognize = recognized  # type: ignore[method-assign]
+
+
 POINTS: dict[str, Callable[[], None]] = {
+    "recognized, not settled": lambda: _count_recognitions(until=KILLED_AFTER),
+    "recognitions counted": _count_recognitions,
     "stored, not waiting": _after_store,
     "published, not told": _before_telling,
     "told, not cleared": _before_clearing,

@@ -13,7 +13,7 @@ import pytest
 from penstock import clock, config
 from penstock.app import Penstock
 from penstock.assembly import Assembly
-from penstock.catalog.values import Phase, TaskRequest
+from penstock.catalog.values import NewPage, Phase, TaskRequest
 from penstock.config import Settings
 from penstock.errors import PenstockError, QueueFull
 from penstock.handlers.context import Context
@@ -87,12 +87,32 @@ def option(name: str) -> Effect:
     return effect
 
 
+def ocr_workers(settings: Settings, _: Path) -> object:
+    return Assembly(settings).worker(processes=3)._options().ocr_workers
+
+
 def limits(settings: Settings, _: Path) -> object:
     pipeline = Assembly(settings)._pipeline()
     try:
         return pipeline.space, pipeline.limits
     finally:
         pipeline.close()
+
+
+def recognition(settings: Settings, _: Path) -> object:
+    """How pictures are read. The key of an endpoint is not shown in the text of its options."""
+    setup = Assembly(settings)._pipeline()._ocr
+    return setup if setup is None else (setup.options, setup.endpoint, setup.endpoint and setup.endpoint.key)
+
+
+def written_pages(settings: Settings, place: Path) -> object:
+    """Files written for a recognized page."""
+    tools = Assembly(settings).open_document_tools(Registry())
+    try:
+        page = tools.phases.page_files.keep("a" * 32, "b" * 64, NewPage(number=1, text="mill", engine="e"))
+        return page.file_path and str(Path(page.file_path).relative_to(place))
+    finally:
+        tools.close()
 
 
 def index_from(settings: Settings, _: Path) -> object:
@@ -183,6 +203,17 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "max_file_mb": (8, limits, {}),
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),
+    "ocr": (False, recognition, {}),
+    "ocr_workers": (2, ocr_workers, {}),
+    "ocr_languages": ("deu+eng", recognition, {}),
+    "ocr_tessdata_dir": ("{place}/tessdata", recognition, {}),
+    "ocr_dpi": (200, recognition, {}),
+    "ocr_min_confidence": (50.0, recognition, {}),
+    "ocr_endpoint_url": ("http://127.0.0.1:9/v1", recognition, {}),
+    "ocr_endpoint_model": ("other", recognition, {"ocr_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "ocr_endpoint_key": ("secret", recognition, {"ocr_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "ocr_endpoint_timeout_s": (5.0, recognition, {"ocr_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "pages_dir": ("{place}/pages", written_pages, {}),
     "sqlite_synchronous": ("NORMAL", pragma("synchronous"), {}),
     "busy_timeout_s": (1.0, pragma("busy_timeout", "read"), {}),
     "postgres_pool_size": (2, pool, {}),

@@ -120,8 +120,9 @@ class CatalogSnapshot(Protocol):
     def chunks(self, page_id: int) -> list[ChunkState]:
         """The chunks of a page, in order."""
 
-    def content(self, document_id: int) -> tuple[NewPage, ...]:
-        """The pages of a completely read generation, in the form ``store`` takes, without vectors."""
+    def content(self, document_id: int, page: int | None = None) -> tuple[NewPage, ...]:
+        """The pages of a completely read generation, in the form ``store`` takes, without vectors; or only
+        the page of this number."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         """The pages and chunks with a permanent failure in ocr or vector."""

@@ -93,8 +93,10 @@ class Failure(msgspec.Struct, frozen=True):
 class NewPage(msgspec.Struct, frozen=True, kw_only=True):
     """A new page. ``chunks=None``: ocr is still to be done, or (with ``failure``) has permanently failed.
 
-    ``text`` is kept beside the page when given: worth it where making it was dear. ``file_path``: where a
-    copy of the page lies outside the catalog.
+    ``text`` is kept beside the page when given, with ``engine``, ``confidence`` (0 to 100) and ``warnings``:
+    for text that was recognized, and for pages with warnings. ``needs_ocr``: the page is a picture, whose
+    text a task of lane ocr must recognize. ``file_path``: where the Markdown of a page that was read lies
+    outside the catalog; for a page still to be read, where its file lies if not at the source's path.
     """
 
     number: int
@@ -102,6 +104,15 @@ class NewPage(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     file_path: str | None = None
     failure: Failure | None = None
+    needs_ocr: bool = False
+    engine: str = ""
+    confidence: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def unread(self) -> bool:
+        """Check whether a task is needed to read the page."""
+        return self.chunks is None and self.failure is None
 
 
 class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,12 +191,16 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRequest(msgspec.Struct, frozen=True):
-    """A worker's request for tasks of a lane. ``fingerprint``: the worker's model and settings."""
+    """A worker's request for tasks of a lane. ``fingerprint``: the worker's model and settings.
+
+    ``needs_ocr``: in lane ocr the pages whose text must be recognized, else only the others.
+    """
 
     lane: Phase
     worker_id: str
     limit: int = 1
     fingerprint: str | None = None
+    needs_ocr: bool = False
 
 
 class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +231,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suspect: bool
     source: TaskSource
     file_path: str | None = None
+    needs_ocr: bool = False
     chunk_id: str = ""
     text_hash: str = ""
     text: str = ""
@@ -247,6 +263,7 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     fault: FailureKind | None = None
     page: NewPage | None = None
+    needs_ocr: bool = False
     vector: bytes | None = None
     entities: int = 0
     relationships: int = 0

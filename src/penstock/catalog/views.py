@@ -167,11 +167,17 @@ class MissingPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageState(msgspec.Struct, frozen=True, kw_only=True):
-    """A page in a document's tree."""
+    """A page in a document's tree. ``engine`` and ``confidence`` (0 to 100): of text that was recognized;
+    ``file_path``: where its Markdown lies outside the catalog."""
 
     page_id: int
     number: int
     chunk_count: int
+    needs_ocr: bool
+    engine: str
+    confidence: float | None
+    warnings: tuple[str, ...]
+    file_path: str | None
     phases: PerPhase[PhaseState]
 
     @property

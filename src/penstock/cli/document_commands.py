@@ -26,6 +26,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
+    from penstock.service.page_texts import ShownPage
 
 MISSING_NAMED = 10
 """Failed pages and chunks named by ``why``."""
@@ -110,9 +111,20 @@ def _mark(source: Source) -> str:
 @click.argument("path_or_id", metavar="PATH|ID")
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
+@click.option(
+    "--page", type=click.IntRange(1), metavar="N", help="Print the text of this page, as it was read."
+)
 @click.pass_obj
-def show(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
-    """Show one document and its generations."""
+def show(
+    session: Session, path_or_id: str, collection: str | None, tenant: str | None, page: int | None
+) -> None:
+    """Show one document and its generations, or the text of one page."""
+    if page is not None:
+        _show_page(
+            session,
+            session.assembly.documents.page(path_or_id, page, collection=collection, tenant_id=tenant),
+        )
+        return
     source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
     generations = session.assembly.documents.generations(source.source_id)
     if session.as_json:
@@ -180,6 +192,47 @@ def _properties(source: Source) -> list[tuple[str, object]]:
     ]
 
 
+def _show_page(session: Session, page: ShownPage) -> None:
+    if session.as_json:
+        emit_json(page)
+        return
+    # Into a file goes exactly what was read; a terminal must not be controlled by it.
+    shown = page.text.expandtabs(4).split("\n") if sys.stdout.isatty() else None
+    emit(page.text if shown is None else "\n".join(map(printable, shown)))
+    facts = [
+        f"page {page.page:,} of {page.page_count:,}",
+        f"recognized by {page.engine}" if page.engine else None,
+        f"confidence {page.confidence:.0f}" if page.confidence is not None else None,
+        page.error,
+        None if page.exact or not page.text else "put together from chunks: blank lines may differ",
+        f"file {page.page_file_path}" if page.page_file_path else None,
+    ]
+    session.hint(printable(", ".join(filter(None, facts))))
+    for warning in page.warnings:
+        session.hint(printable(f"warning: {warning}"))
+
+
+@documents.command()
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.option("--collection", metavar="NAME", help="Export only this collection.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.option("--path", metavar="GLOB", help="Export only matching paths.")
+@click.pass_obj
+def export(
+    session: Session, directory: str, collection: str | None, tenant: str | None, path: str | None
+) -> None:
+    """Write the text of documents to DIR, a Markdown file for each page."""
+    done = session.assembly.documents.export(directory, path=path, collection=collection, tenant_id=tenant)
+    if session.as_json:
+        emit_json(done)
+        return
+    left_out = f" {how_many(done.unread, 'page')} could not be read." if done.unread else ""
+    emit(
+        f"{how_many(done.pages, 'page')} of {how_many(done.documents, 'document')} written to "
+        f"{printable(done.directory)}.{left_out}"
+    )
+
+
 @documents.command()
 @click.argument("path_or_id", metavar="PATH|ID")
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
@@ -222,16 +275,19 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         emit_json({"document": newest, "pages": pages})
         return
     emit(f"{printable(source.path)}: {_phases(newest)}")
+    recognized = any(page.engine for page in pages)
     rows = [
         (
             page.number,
             page.chunk_count,
             *(str(state.status) for state in page.phases.values()),
-            page.error or "",
+            *(["" if page.confidence is None else f"{page.confidence:.0f}"] if recognized else []),
+            page.error or "; ".join(page.warnings),
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", *newest.phases, "error"], rows))
+    header = ["page", "chunks", *newest.phases, *(["confidence"] if recognized else []), "remark"]
+    emit(table(header, rows))
     if len(pages) < newest.page_count:
         session.hint(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more")
 

@@ -67,8 +67,8 @@ class NoText(UnreadableDocument):
 
     code = "ERR_NO_TEXT"
     default_remedy = (
-        "Its pages are pictures, which Penstock does not read. Replace the file by one with a text layer, "
-        "which an OCR program adds, or leave it out with --exclude."
+        "Pictures are read while PENSTOCK_OCR is true, in the languages of PENSTOCK_OCR_LANGUAGES. Leave out "
+        "a file without readable text with --exclude."
     )
 
 

@@ -15,5 +15,6 @@
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
 - ``child_jobs``: children of a job
+- ``page_files``: files with the Markdown of recognized pages
 - ``phases``: tasks that read pages and embed chunks of long documents
 """

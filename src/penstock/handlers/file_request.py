@@ -78,10 +78,15 @@ class FileRequest(NamedTuple):
         failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
         return self._replace(fingerprints=fingerprints, read_with=pipeline.failure_fingerprint(failing))
 
-    def as_content(self, data: bytes, pipeline: Pipeline) -> FileRequest:
-        """The request with the fingerprints of the extractor that reads this content."""
+    def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints of the extractor that reads this content.
+
+        Raises ``UnsupportedType`` if another type was announced.
+        """
+        if self.delivered is not None and self.delivered.source_type is not None:
+            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data)
         try:
-            reader = file_types.detect(self.name, data).extractor
+            reader = file_types.detect(self.name, read.data).extractor
         except UnsupportedType:
             return self
         fingerprints = pipeline.fingerprints(self.name, self.sizes, reader)
@@ -125,10 +130,6 @@ class FileRequest(NamedTuple):
             return False
         same = (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
-
-    def refuse_another_type(self, read: FileContent) -> None:
-        if self.delivered is not None and self.delivered.source_type is not None:
-            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data)
 
     def _trusts(self, known: Source) -> bool:
         """Check whether a recorded failure of the whole file answers this request.

@@ -176,8 +176,7 @@ class _IngestCall:
             self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
             return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
         assert read is not None
-        request.refuse_another_type(read)
-        request = request.as_content(read.data, self._pipeline)
+        request = request.checked(read, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
         self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
@@ -279,13 +278,16 @@ class _IngestCall:
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
         )
-        if len(draft.pages) >= draft.page_count:
+        failed = not draft.chunks and not any(page.unread for page in draft.pages)
+        if paged and failed and len(draft.pages) >= draft.page_count:
             # Once more without a range: only a complete document can be refused for having no text.
-            return self._pipeline.draft(content, request.sizes) if paged and not draft.chunks else draft
-        elsewhere = request.read_from if request.read_from != request.path else None
+            return self._pipeline.draft(content, request.sizes)
         numbers = range(len(draft.pages) + 1, draft.page_count + 1)
-        rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
-        return msgspec.structs.replace(draft, pages=draft.pages + rest)
+        pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
+        if request.read_from != request.path:
+            put = msgspec.structs.replace
+            pages = tuple(put(page, file_path=request.read_from) if page.unread else page for page in pages)
+        return msgspec.structs.replace(draft, pages=pages)
 
     def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
         """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
@@ -395,5 +397,4 @@ def _stored_since(context: Context, known: Source) -> dict[str, Any]:
 
 
 def _needs_tasks(draft: Draft) -> bool:
-    unread = bool(draft.pages) and draft.pages[-1].chunks is None and draft.pages[-1].failure is None
-    return unread or len(draft.chunks) > MAX_TEXTS
+    return any(page.unread for page in draft.pages) or len(draft.chunks) > MAX_TEXTS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +17,11 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
+from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.errors import PermanentFailure, ServiceUnavailable, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
+from penstock.handlers.page_files import PageFiles
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
@@ -33,10 +34,9 @@ OTHER_MODEL = "the model changed while it was embedded"
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
-MAX_SLOW_PAGES = 3
-"""Pages of a document that may exceed the time budget before the rest is given up."""
-TOO_SLOW = Failure("ERR_FILE_TIME", f"{MAX_SLOW_PAGES} pages of this document exceeded their time budget")
 WAIT_FOR_MEMORY_S = 0.2
+SERVICE_PAUSE = timedelta(seconds=10)
+"""Wait before a page is sent again to an endpoint that is down."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -55,12 +55,11 @@ class _OpenFile(NamedTuple):
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
         self._catalog = catalog
+        self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._open_file: _OpenFile | None = None
-        self._slow_pages = Counter[int]()
-        """Number of pages of each document that exceeded the time budget."""
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
@@ -127,32 +126,41 @@ class Phases:
             raise PermanentFailure(why, code=code)
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
+        """Read pages together. One that cannot be read is a failure in the draft; see ``Sandbox``."""
+        if tasks[0].needs_ocr:
+            return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
-        if self._slow_pages[file.source.document_id] >= MAX_SLOW_PAGES:
-            return [outcomes.failed(task, TOO_SLOW) for task in tasks]
         try:
             draft = self._pipeline.draft(
                 file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1)
             )
-            pages = {page.number: page for page in draft.pages}
-            # A batch ends after some seconds of work; its remaining pages are released.
-            unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
-            return [
-                outcomes.released(task)
-                if task.page_number in unread
-                else _page_ended(task, pages.get(task.page_number))
-                for task in tasks
-            ]
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
-            if isinstance(error, TimeBudgetExceeded) and len(tasks) == 1:
-                self._slow_pages[file.source.document_id] += 1
-            if len(tasks) == 1:
-                return [_failed(tasks[0], error)]
-        # One page is at fault: read alone, each shows whether it is.
-        return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
+            return [_failed(task, error) for task in tasks]
+        pages = {page.number: page for page in draft.pages}
+        # A batch ends after some seconds of work; its remaining pages are released.
+        unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+        return [
+            outcomes.released(task)
+            if task.page_number in unread
+            else _page_ended(task, pages.get(task.page_number))
+            for task in tasks
+        ]
+
+    def _recognized(self, file: _OpenFile, task: Task) -> TaskOutcome:
+        """Recognize the text of one page. Its text layer, if there is one, is read with it."""
+        try:
+            page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
+            if page is not None:
+                page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
+        except ServiceUnavailable as down:
+            failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
+            return outcomes.postponed(task, failure, SERVICE_PAUSE)
+        except Exception as error:  # noqa: BLE001 - as above
+            return _failed(task, error)
+        return _page_ended(task, page)
 
     # Vectors.
 
@@ -212,6 +220,7 @@ def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:
     for task in sorted(tasks, key=lambda task: (task.source.document_id, task.page_number)):
         last = runs[-1][-1] if runs else None
         follows = last is not None and last.page_number + 1 == task.page_number
+        follows = follows and last is not None and last.needs_ocr == task.needs_ocr
         if follows and last is not None and last.source.document_id == task.source.document_id:
             runs[-1].append(task)
         else:
@@ -224,6 +233,8 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
         return outcomes.failed(task, Failure("ERR_PARSE", f"the document has no page {task.page_number}"))
     if page.failure is not None:
         return outcomes.failed(task, page.failure)
+    if page.unread:
+        return outcomes.needs_ocr(task)
     return outcomes.completed_page(task, page)
 
 

@@ -6,6 +6,7 @@
 - ``budget``: limits on CPU time and memory for one file
 - ``walk/``: the files below a folder, and the reason for each path that is skipped
 - ``extract/``: the text of a file, page by page; hostile formats run in a sandbox process
+- ``ocr/``: the text in pictures of pages
 - ``chunk/``: chunks with boundaries that survive edits elsewhere in the text
 - ``embed/``: the vector of a text
 - ``vectors/``: the nearest vectors, from memory or from cache files

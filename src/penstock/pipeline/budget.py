@@ -86,7 +86,7 @@ class FileLimiter:
     def __init__(self, share: MemoryShare | None = None) -> None:
         self._share = share
         self._lock_fd = -1
-        self._statm = -1
+        self._own: OwnMemory | None = None
 
     def run(self, seconds: float, size: int, work: Work[_Result]) -> _Result:
         """Process a small file here, and a large or memory-hungry one in the sandbox.
@@ -116,8 +116,9 @@ class FileLimiter:
         self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Result]
     ) -> _Result:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        resident, data = self._sizes()
-        limit = data + memory_bytes
+        own = self._own = self._own or OwnMemory()
+        resident = own.resident_bytes()
+        limit = own.data_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
         try:
             with _Timer(seconds):
@@ -127,20 +128,13 @@ class FileLimiter:
         except (TimeBudgetExceeded, DocumentTooLarge):
             raise
         except Exception as error:
-            if peak_bytes() - resident > memory_bytes // 2:
+            if own.peak_bytes() - resident > memory_bytes // 2:
                 # Libraries raise their own errors when memory runs out.
-                reset_peak()
+                own.reset_peak()
                 raise memory_exceeded(memory_bytes) from error
             raise
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-
-    def _sizes(self) -> tuple[int, int]:
-        """Resident memory, and the private writable memory, which the limit counts."""
-        if self._statm < 0:
-            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        pages = os.pread(self._statm, 200, 0).split()
-        return int(pages[1]) * _PAGE, int(pages[5]) * _PAGE
 
     @contextmanager
     def _large_file_lock(self, lock_path: str) -> Iterator[None]:
@@ -156,23 +150,55 @@ class FileLimiter:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        for fd in (self._lock_fd, self._statm):
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        if self._own is not None:
+            self._own.close()
+        self._lock_fd, self._own = -1, None
+
+
+class OwnMemory:
+    """Memory of this process. The files of the kernel that tell it are kept open, for a confined process."""
+
+    def __init__(self) -> None:
+        self._statm, self._status, self._clear = (
+            _opened(name, flags)
+            for name, flags in (("statm", os.O_RDONLY), ("status", os.O_RDONLY), ("clear_refs", os.O_WRONLY))
+        )
+
+    def resident_bytes(self) -> int:
+        return self._pages(1)
+
+    def data_bytes(self) -> int:
+        """Private writable memory, which ``RLIMIT_DATA`` counts."""
+        return self._pages(5)
+
+    def _pages(self, field: int) -> int:
+        if self._statm < 0:
+            return 0
+        return int(os.pread(self._statm, 200, 0).split()[field]) * _PAGE
+
+    def peak_bytes(self) -> int:
+        """Peak resident memory since ``reset_peak``."""
+        with suppress(OSError, ValueError, IndexError):
+            status = os.pread(self._status, 1 << 14, 0)
+            return int(status.partition(b"VmHWM:")[2].split()[0]) * 1024
+        return 0
+
+    def reset_peak(self) -> None:
+        with suppress(OSError):
+            os.pwrite(self._clear, b"5", 0)
+
+    def close(self) -> None:
+        for fd in (self._statm, self._status, self._clear):
             if fd >= 0:
                 os.close(fd)
-        self._lock_fd = self._statm = -1
 
 
-def peak_bytes() -> int:
-    """Peak resident memory of this process since ``reset_peak``."""
-    with suppress(OSError, ValueError, IndexError):
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    return 0
-
-
-def reset_peak() -> None:
+def _opened(name: str, flags: int) -> int:
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        return os.open(f"/proc/self/{name}", flags | os.O_CLOEXEC)
+    return -1
 
 
 def time_exceeded(seconds: float) -> TimeBudgetExceeded:

@@ -17,7 +17,9 @@ from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkS
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
 from penstock.vocabulary import how_many
 
-OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
+OCR_NEEDED = Failure("ERR_NO_TEXT", "no text, OCR needed")
+"""Failure of a page that is a picture, while OCR is switched off."""
+OCR_OFF = "Set PENSTOCK_OCR=true to have the text recognized, or leave the file out with --exclude."
 _HEADING_SEPARATOR = " > "
 
 
@@ -55,11 +57,12 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) -> Draft:
     """Cut extracted pages into chunks. ``complete``: these are all pages of the document.
 
-    Raises ``NoText`` if a complete document shows something, but has no text.
+    Pages that need OCR are marked so; see ``awaiting_ocr`` and ``without_ocr``. Raises ``NoText`` if no page
+    of a complete document could be read.
     """
-    if complete and not extracted.blank and not any(page.text for page in extracted.pages):
-        raise _no_text_error(extracted)
     pages = tuple(_new_page(page, extracted, sizes) for page in extracted.pages)
+    if complete:
+        refuse_textless(pages)
     return Draft(
         pages=pages,
         page_count=extracted.page_count,
@@ -73,12 +76,47 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
 
 def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
     if page.failure is not None:
-        return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
+        return NewPage(number=page.number, failure=Failure(page.failure_code, page.failure))
     if page.needs_ocr and not page.text:
-        return NewPage(number=page.number, failure=OCR_NEEDED)
+        return NewPage(number=page.number, needs_ocr=True)
     chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
     lines = page.positions or (range(1, page.text.count("\n") + 2) if extracted.line_numbers else None)
-    return NewPage(number=page.number, chunks=tuple(_new_chunk(chunk, lines) for chunk in chunks))
+    recognized = page.recognition
+    return NewPage(
+        number=page.number,
+        chunks=tuple(_new_chunk(chunk, lines) for chunk in chunks),
+        needs_ocr=page.needs_ocr,
+        text=page.text if recognized or page.warnings else None,
+        engine=recognized.engine if recognized else "",
+        confidence=recognized.confidence if recognized else None,
+        warnings=page.warnings,
+    )
+
+
+def awaiting_ocr(draft: Draft) -> Draft:
+    """The draft with pages that need OCR left to be read by tasks."""
+    if not any(page.needs_ocr for page in draft.pages):
+        return draft
+    pages = [NewPage(number=page.number, needs_ocr=True) if page.needs_ocr else page for page in draft.pages]
+    return msgspec.structs.replace(draft, pages=tuple(pages))
+
+
+def without_ocr(draft: Draft, *, complete: bool) -> Draft:
+    """The draft while OCR is switched off: text layers are kept, and pictures fail.
+
+    Raises ``NoText`` if all pages of a complete document are such.
+    """
+    if not any(page.needs_ocr for page in draft.pages):
+        return draft
+    pages = [
+        NewPage(number=page.number, failure=OCR_NEEDED)
+        if page.unread and page.needs_ocr
+        else msgspec.structs.replace(page, needs_ocr=False)
+        for page in draft.pages
+    ]
+    if complete and all(page.failure is not None or not page.chunks for page in pages):
+        raise NoText(f"no text on any of {how_many(len(pages), 'page')}, OCR needed", remedy=OCR_OFF)
+    return msgspec.structs.replace(draft, pages=tuple(pages))
 
 
 def chunk_page(
@@ -128,8 +166,8 @@ def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _no_text_error(extracted: ExtractedText) -> NoText:
-    failures = [page.failure for page in extracted.pages if page.failure]
-    if failures:
-        return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")
-    return NoText(f"no text on any of {how_many(len(extracted.pages), 'page')}: OCR needed")
+def refuse_textless(pages: Sequence[NewPage]) -> None:
+    """Raise ``NoText`` if no page of a document could be read. Blank pages, and those that need OCR, can."""
+    failures = [page.failure.message for page in pages if page.failure is not None]
+    if failures and not any(page.chunks or page.needs_ocr for page in pages):
+        raise NoText(f"none of {how_many(len(pages), 'page')} could be read: {failures[0]}")

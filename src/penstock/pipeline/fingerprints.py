@@ -26,12 +26,14 @@ def fingerprints(
     extractor_name: str | None = None,
     named: bool = True,
     grammar: str | None = None,
+    ocr: str | None = None,
 ) -> Fingerprints:
     """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
     concerns only its own documents. Not ``named``: the name of the file stands for another extractor.
-    ``grammar``: language of an optional grammar that is installed, and cuts the file.
+    ``grammar``: language of an optional grammar that is installed, and cuts the file. ``ocr``: fingerprint of
+    how pictures are read, for extractors of files that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
@@ -42,7 +44,10 @@ def fingerprints(
         "extract": {name: extractor(name).version for name in names},
         "chunk": boundaries.VERSION,
     }
-    text_fingerprint = fingerprint(parts | ({"grammar": grammar} if grammar is not None else {}))
+    options = {"grammar": grammar, "ocr": ocr}
+    text_fingerprint = fingerprint(
+        parts | {name: value for name, value in options.items() if value is not None}
+    )
     return Fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
         ocr=with_reader(

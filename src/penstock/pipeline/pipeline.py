@@ -7,20 +7,25 @@ from importlib.util import find_spec
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints
+from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import Draft, build_draft
+from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.factory import is_plain
+from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
+from penstock.pipeline.ocr.pages import OcrSetup, combined
 
+OCR_BYTES = 256 << 20
+"""Memory to recognize the text of a page, besides that for its file."""
+PICTURES = frozenset(["pdf", "image"])
+"""Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("kreuzberg",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
@@ -35,10 +40,15 @@ class Pipeline:
         limits: ExtractLimits | None = None,
         memory: MemoryShare | None = None,
         isolated: bool = False,
+        ocr: OcrSetup | None = None,
     ) -> None:
-        """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash."""
+        """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
+
+        ``ocr``: how pictures are read; None: OCR is switched off.
+        """
         self.embedder = embedder
         self._isolated = isolated
+        self._ocr = ocr
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
@@ -64,10 +74,19 @@ class Pipeline:
         if found is None:
             extractor_name, _, named, _ = key
             found = fingerprints(
-                sizes, self.embedder, extractor_name=extractor_name, named=named, grammar=grammar
+                sizes,
+                self.embedder,
+                extractor_name=extractor_name,
+                named=named,
+                grammar=grammar,
+                ocr=self._ocr_fingerprint if extractor_name in PICTURES else None,
             )
             self._fingerprints[key] = found
         return found
+
+    @property
+    def _ocr_fingerprint(self) -> str:
+        return self._ocr.fingerprint if self._ocr is not None else "off"
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
@@ -79,6 +98,7 @@ class Pipeline:
                     "detection": file_types.DETECTION,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
+                    "languages": self._ocr.languages if self._ocr is not None else (),
                 }
             )
             found = with_reader(found, reader_in(wanted.ocr))
@@ -94,9 +114,16 @@ class Pipeline:
         limits, size = self.limits, len(content.data)
         complete = pages is None
 
+        def finished(draft: Draft) -> Draft:
+            return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
+
         def in_process(memory_bytes: int | None) -> Draft:
-            extracted = self._sandbox.extract(content, pages=pages, memory_bytes=memory_bytes)
-            return build_draft(extracted, sizes, complete=complete)
+            file_type = file_types.detect(content.name, content.data)
+            if file_type.extractor in SANDBOXED:
+                return self._sandbox.draft(
+                    content, sizes, pages=pages, memory_bytes=memory_bytes, last_attempt=memory_bytes is None
+                )
+            return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
 
         def in_sandbox(memory_bytes: int) -> Draft:
             # This process holds the file and the result as well.
@@ -107,10 +134,28 @@ class Pipeline:
             draft = self._limiter.run_isolated(work)
         else:
             draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
-        warning = file_types.misnaming(content.name, file_types.stored_type("", draft.media_type))
-        if warning is None:
-            return draft
-        return msgspec.structs.replace(draft, misnamed=True, warnings=(warning, *draft.warnings))
+        return _with_misnaming(content.name, finished(draft))
+
+    def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
+        """Recognize the text of one page and cut it into chunks; None if there is no such page.
+
+        Raises an ``UnreadableDocument`` as ``draft`` does, and other errors while an endpoint is unavailable.
+        """
+        if self._ocr is None:
+            return NewPage(number=page, failure=OCR_NEEDED)
+        from penstock.pipeline.ocr.factory import open_endpoint
+
+        options, endpoint = self._ocr
+        pages, memory = range(page, page + 1), OCR_BYTES + 2 * len(content.data)
+        extracted = self._sandbox.extract(
+            content, pages=pages, memory_bytes=memory, ocr=options if endpoint is None else None
+        )
+        if endpoint is not None and extracted.needs_ocr:
+            image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory)
+            found = open_endpoint(endpoint).recognize(image)
+            read = [combined(each, found) for each in extracted.pages]
+            extracted = msgspec.structs.replace(extracted, pages=tuple(read))
+        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)
@@ -119,6 +164,14 @@ class Pipeline:
     def close(self) -> None:
         self._sandbox.close()
         self._limiter.close()
+
+
+def _with_misnaming(name: str, draft: Draft) -> Draft:
+    """The draft with a warning, if the name stands for another type than the content has."""
+    warning = file_types.misnaming(name, file_types.stored_type("", draft.media_type))
+    if warning is None:
+        return draft
+    return msgspec.structs.replace(draft, misnamed=True, warnings=(warning, *draft.warnings))
 
 
 @lru_cache(64)

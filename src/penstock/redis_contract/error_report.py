@@ -51,7 +51,7 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "ParseError",
             ("Open {filename} with a word processor and save it again", _CHECK_PERMISSIONS),
         ),
-        "ERR_NO_TEXT": ("NoText", ("Scanned pages need OCR; try a version with a text layer",)),
+        "ERR_NO_TEXT": ("NoText", ("Scanned pages need OCR: set PENSTOCK_OCR=true",)),
         "ERR_ENCRYPTED": ("Encrypted", ("Save {filename} without a password and send it again",)),
         "ERR_TOO_LARGE": ("TooLarge", ("Split the file, or raise PENSTOCK_MAX_FILE_MB",)),
         "ERR_PERMISSION": ("PermissionDenied", (_CHECK_PERMISSIONS,)),

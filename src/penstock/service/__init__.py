@@ -5,6 +5,7 @@
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``job_reports``: files done, failed and left out by a job, its chunks and current file

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
 from penstock import items
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
@@ -25,6 +25,7 @@ from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
+from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
@@ -320,6 +321,28 @@ class Documents:
     def pages(self, document_id: int, *, limit: int = 100) -> list[PageState]:
         with self.catalog.snapshot() as snapshot:
             return snapshot.pages(document_id, limit=limit)
+
+    def page(self, path_or_id: str, number: int, **where: Unpack[Where]) -> ShownPage:
+        """One page as it was read, with engine and confidence where its text was recognized.
+
+        print(app.documents.page("scans/contract.pdf", 3).text)
+        """
+        source = self.source(path_or_id, **where)
+        with self.catalog.snapshot() as snapshot:
+            return shown_page(snapshot, source, number)
+
+    def export(
+        self, directory: str | os.PathLike[str], *, path: str | None = None, **where: Unpack[Where]
+    ) -> ExportedPages:
+        """Write the text of each page of the documents in search to a file; ``path`` is a glob."""
+
+        def chosen() -> Iterator[Source]:
+            found = self.sources(path=path, limit=BATCH, **where)
+            while found:
+                yield from found
+                found = self.sources(path=path, after=found[-1].source_id, limit=BATCH, **where)
+
+        return export_pages(self.catalog, chosen(), Path(directory))
 
     def progress(self, document_id: int) -> Progress | None:
         """Progress of a generation under construction."""

@@ -68,6 +68,8 @@ class ChildOptions(msgspec.Struct, frozen=True):
     recycle_growth_mb: int | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
+    recognizes: bool = True
+    """This process may recognize text in pictures; see the setting ``ocr_workers``."""
 
 
 class Child:
@@ -88,7 +90,9 @@ class Child:
     ) -> None:
         self._lanes: Lanes | None = None
         if documents is not None:
-            self._lanes = Lanes(documents, queue, state, options.worker_id, options.lanes)
+            self._lanes = Lanes(
+                documents, queue, state, options.worker_id, options.lanes, recognizes=options.recognizes
+            )
         self._queue = queue
         self._guard = guard
         self._state = state

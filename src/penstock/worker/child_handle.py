@@ -32,8 +32,11 @@ class Kill(NamedTuple):
 class ChildHandle:
     """The supervisor's handle on one child."""
 
-    def __init__(self, worker_id: str, state: SharedState, process: BaseProcess) -> None:
+    def __init__(
+        self, worker_id: str, state: SharedState, process: BaseProcess, *, recognizes: bool = False
+    ) -> None:
         self.worker_id = worker_id
+        self.recognizes = recognizes
         self.state = state
         self.process = process
         self._pending_kill: Kill | None = None
@@ -198,8 +201,10 @@ class ChildHandle:
 def child_for_small_jobs(children: Sequence[ChildHandle], now: float) -> ChildHandle | None:
     """Choose the child to reserve for small jobs: the first of several without a long job.
 
-    A child that reads a large file is no choice: the others would be busy with the tasks of that file.
+    A child that reads a large file is no choice: the others would be busy with the tasks of that file. Those
+    that recognize text come last, since a page cannot be interrupted.
     """
     if len(children) < 2:
         return None
-    return next((child for child in children if not child.occupied(now)), None)
+    free = [child for child in children if not child.occupied(now)]
+    return min(free, key=lambda child: child.recognizes, default=None)

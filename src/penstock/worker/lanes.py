@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.phases import PHASES
+from penstock.catalog.rules.phases import PHASES, RECOGNITION_BATCH
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
@@ -52,10 +52,25 @@ class DocumentTools(NamedTuple):
         self.catalog.close()
 
 
-class TaskBatch(msgspec.Struct):
-    """The claimed tasks of one lane not run yet."""
+class Line(NamedTuple):
+    """Tasks waiting in a lane. Pages to be recognized wait apart from those whose text is only read."""
 
     lane: Phase
+    needs_ocr: bool = False
+
+    @property
+    def batch(self) -> int:
+        return RECOGNITION_BATCH if self.needs_ocr else PHASES[self.lane].batch
+
+    @property
+    def piece(self) -> int:
+        return RECOGNITION_BATCH if self.needs_ocr else PHASES[self.lane].piece
+
+
+class TaskBatch(msgspec.Struct):
+    """The claimed tasks of one line not run yet."""
+
+    line: Line
     left: list[Task]
 
 
@@ -69,17 +84,23 @@ class Lanes:
         state: SharedState,
         worker_id: str,
         lanes: Sequence[Phase],
+        *,
+        recognizes: bool = True,
     ) -> None:
+        """``recognizes``: this process is one of those that recognize text, if it serves lane ocr."""
         self._queue = queue
         self._catalog = documents.catalog
         self._phases = documents.phases
         self._notifier = DocumentNotifier(queue, documents.catalog)
         self._state = state
         self._worker_id = worker_id
-        self._ask_at = dict.fromkeys(lanes, 0.0)
+        lines = [Line(lane) for lane in lanes]
+        if recognizes and Phase.OCR in lanes:
+            lines.append(Line(Phase.OCR, needs_ocr=True))
+        self._ask_at = dict.fromkeys(lines, 0.0)
         self._batch: TaskBatch | None = None
         self._unsettled: list[TaskOutcome] = []
-        self._seconds_a_task = {lane: PIECE_S / PHASES[lane].piece for lane in lanes}
+        self._seconds_a_task = {line: PIECE_S / line.piece for line in lines}
         self.refused: dict[str, str] = {}
         """Lanes not served here, with the reason: the catalog was made with another model."""
         self._uncertain = False
@@ -87,10 +108,10 @@ class Lanes:
 
     def wake(self) -> None:
         """Look for tasks at the next turn."""
-        self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
+        self._ask_at = {line: min(at, time.monotonic()) for line, at in self._ask_at.items()}
 
     def has_work(self) -> bool:
-        """True if a batch is in hand or a lane is due to be asked."""
+        """True if a batch is in hand or a line is due to be asked."""
         return self._batch is not None or any(at <= time.monotonic() for at in self._ask_at.values())
 
     @property
@@ -99,7 +120,7 @@ class Lanes:
         return self._batch is not None
 
     def run_piece(self, guard: ExecutionGuard) -> bool:
-        """Run one piece of the batch, or of the lane due longest. False: no lane had a task."""
+        """Run one piece of the batch, or of the line due longest. False: no line had a task."""
         try:
             self._recover()
             return self._run_piece(guard)
@@ -137,50 +158,54 @@ class Lanes:
             return True
         now = time.monotonic()
         due = [
-            lane for lane in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[lane] <= now
+            line for line in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[line] <= now
         ]
-        for lane in self._with_tasks(due, now):
-            tasks = self._claim(lane, now)
+        for line in self._with_tasks(due, now):
+            tasks = self._claim(line, now)
             if tasks:
-                self._ask_at[lane] = now
-                self._batch = TaskBatch(lane, tasks)
+                self._ask_at[line] = now
+                self._batch = TaskBatch(line, tasks)
                 self._run(self._batch, guard)
                 return True
         return False
 
-    def _with_tasks(self, lanes: Sequence[Phase], now: float) -> list[Phase]:
-        """Select the lanes with tasks. Reading blocks no writer, and no model is loaded for an empty lane."""
-        if not lanes:
+    def _with_tasks(self, lines: Sequence[Line], now: float) -> list[Line]:
+        """Select lines whose lane has tasks. Reading blocks no writer and loads no model."""
+        if not lines:
             return []
         with self._catalog.snapshot() as snapshot:
-            found = [lane for lane in lanes if snapshot.open_tasks(lane)]
-        self._ask_at |= dict.fromkeys(set(lanes).difference(found), now + ASK_AGAIN_S)
+            waiting = {lane for lane in {line.lane for line in lines} if snapshot.open_tasks(lane)}
+        found = [line for line in lines if line.lane in waiting]
+        self._ask_at |= dict.fromkeys(set(lines).difference(found), now + ASK_AGAIN_S)
         return found
 
-    def _claim(self, lane: Phase, now: float) -> list[Task]:
-        self._ask_at[lane] = now + ASK_AGAIN_S
+    def _claim(self, line: Line, now: float) -> list[Task]:
+        lane = line.lane
+        self._ask_at[line] = now + ASK_AGAIN_S
         try:
-            request = TaskRequest(lane, self._worker_id, PHASES[lane].batch, self._phases.fingerprint(lane))
+            fingerprint = self._phases.fingerprint(lane)
+            request = TaskRequest(lane, self._worker_id, line.batch, fingerprint, line.needs_ocr)
             claimed = self._catalog.claim(request)
             self.refused.pop(lane_name(lane), None)
             return drop_unwanted(self._queue, self._catalog, claimed)
         except FingerprintMismatch as mismatch:
             self.refused[lane_name(lane)] = f"not served: {mismatch.message}"
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
-            self._ask_at[lane] = now + REFUSED_S
+            self._ask_at[line] = now + REFUSED_S
             return []
 
     def _run(self, batch: TaskBatch, guard: ExecutionGuard) -> None:
-        lane, started = batch.lane, time.monotonic()
-        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), PHASES[lane].piece)
+        line, started = batch.line, time.monotonic()
+        lane = line.lane
+        size = max(int(PIECE_S / max(self._seconds_a_task[line], 1e-6)), line.piece)
         tasks, batch.left = batch.left[:size], batch.left[size:]
         number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         with guard(number):
-            self._unsettled += self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
+            self._unsettled += self._phases.run(lane, tasks, embedding=Line(Phase.VECTOR) in self._ask_at)
         # The tasks are done, whether the store takes the results now or later.
         self._state.end(0)
         seconds = (time.monotonic() - started) / len(tasks)
-        self._seconds_a_task[lane] += (seconds - self._seconds_a_task[lane]) * NEWEST_SHARE
+        self._seconds_a_task[line] += (seconds - self._seconds_a_task[line]) * NEWEST_SHARE
         if not batch.left:
             self._batch = None
             self._settle()

@@ -133,6 +133,8 @@ class Worker:
             else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
+            ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
+            pages_dir=settings.pages_dir,
             one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
@@ -186,6 +188,7 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
         register=lambda registry: assembly.register_small_jobs(registry, memory),
         lease=timedelta(seconds=settings.lease_s),
         lease_by_type=leases(settings),
+        pages_dir=settings.pages_dir,
     )
 
 

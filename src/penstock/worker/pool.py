@@ -128,6 +128,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache_directory: CacheDirectory | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
+    ocr_workers: int = 1
+    """Children that recognize text in pictures at the same time."""
+    pages_dir: str | None = None
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
 
@@ -185,17 +188,18 @@ class ProcessPool:
         worker_id = f"{self._name}-{self._spawned}"
         self._liveness.add_child(worker_id)
         state = SharedState.create(state_path(self._options.directory, worker_id))
+        recognizes = sum(child.recognizes for child in self.children) < self._options.ocr_workers
         try:
-            process = self._start(worker_id, state)
+            process = self._start(worker_id, state, recognizes=recognizes)
         except BaseException:
             state.close(remove=True)
             raise
-        child = ChildHandle(worker_id, state, process)
+        child = ChildHandle(worker_id, state, process, recognizes=recognizes)
         with suppress(OSError):  # only the clean-up after a crash of this supervisor needs it
             self._liveness.record_process(worker_id, child.pid)
         return child
 
-    def _start(self, worker_id: str, state: SharedState) -> BaseProcess:
+    def _start(self, worker_id: str, state: SharedState, *, recognizes: bool) -> BaseProcess:
         options = child_process.ChildOptions(
             worker_id=worker_id,
             state_path=str(state.path),
@@ -207,6 +211,7 @@ class ProcessPool:
             recycle_growth_mb=self._options.recycle_growth_mb,
             takes_jobs=self._options.takes_jobs,
             lanes=self._options.lanes,
+            recognizes=recognizes,
         )
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=child_process.main,

@@ -49,6 +49,7 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
     register: Callable[[Registry], Callable[[], None]]
     lease: timedelta
     lease_by_type: Mapping[str, timedelta]
+    pages_dir: str | None = None
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
@@ -64,7 +65,7 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
         _run(job_id, options, registry)
     finally:
         close()
-    clear_outbox(options.queue, options.catalog)
+    clear_outbox(options.queue, options.catalog, options.pages_dir)
     job = options.queue.get(job_id)
     return job is None or job.ended
 

@@ -188,7 +188,7 @@ class _DocumentWork:
         self.tools = tools
         self.lanes = lanes
         self._notifier = DocumentNotifier(queue, tools.catalog)
-        self._sweeper = Sweeper(tools.catalog)
+        self._sweeper = Sweeper(tools.catalog, tools.phases.page_files)
         # Before the first job: a walk counts a source whose removal is not finished as changed, not as new.
         self._sweeper.clear_leftovers()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Protocol
 
+import msgspec
+
 from penstock.catalog.values import Failure, FailureKind, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.retry import JOB_BACKOFF, Classification, delay
 
@@ -29,6 +31,11 @@ class TaskClaim(Protocol):
 def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
     """Complete the ocr of a page. ``page.chunks`` become the chunks of the page."""
     return _ended(task, TaskStatus.COMPLETED, page=page)
+
+
+def needs_ocr(task: TaskClaim) -> TaskOutcome:
+    """Give a page back that was looked at and is a picture: its text must be recognized."""
+    return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
 def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
@@ -87,6 +94,21 @@ def released(task: TaskClaim) -> TaskOutcome:
     # A claimed task with a count came from the retry pool, and the claim had added one.
     return _ended(
         task, TaskStatus.FAILED, retry_count=task.retry_count - 1, retry_after=timedelta(0), code=None
+    )
+
+
+def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
+    """Try again after a while, without spending a retry: a service that the task needs is down."""
+    if task.max_retries == 0:
+        return failed(task, failure)
+    return _ended(
+        task,
+        TaskStatus.FAILED,
+        # A claim of a failed task adds one.
+        retry_count=max(task.retry_count - 1, 0),
+        retry_after=wait,
+        code=failure.code,
+        message=failure.message,
     )
 
 

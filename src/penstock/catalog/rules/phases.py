@@ -67,7 +67,7 @@ class PhaseRule(NamedTuple):
 PHASES = {
     rule.phase: rule
     for rule in (
-        # Pages are not split into pieces: a piece opens their file.
+        # Pages are not split into pieces: a piece opens their file. See also ``RECOGNITION_BATCH``.
         PhaseRule(Phase.OCR, Unit.PAGE, None, "", batch=32, piece=32),
         PhaseRule(Phase.VECTOR, Unit.CHUNK, Phase.OCR, "no embedder configured", batch=256, piece=8),
         PhaseRule(
@@ -125,12 +125,22 @@ TASKS_PER_TURN = 32
 """Documents of one priority take turns, this many tasks at a time."""
 
 
-def turns(first: int, given: int, head: int | None, count: int) -> tuple[int, list[int]]:
+RECOGNITION_BATCH = 1
+"""Pages claimed at once to be recognized: a page takes so long that the claim costs nothing in comparison,
+and a worker that dies loses only the page in hand."""
+RECOGNITIONS_PER_TURN = 4
+"""The same for pages whose text must be recognized, each of which takes about a second."""
+
+
+def turns(
+    first: int, given: int, head: int | None, count: int, size: int = TASKS_PER_TURN
+) -> tuple[int, list[int]]:
     """Turns for ``count`` more tasks of a document, and the document's new first turn.
 
-    ``given``: tasks that have theirs. ``head``: the smallest turn waiting. A document whose earlier tasks are
-    long done is moved up to the head: it neither waits for turns that passed nor overtakes.
+    ``given``: tasks that have theirs. ``size``: tasks of one turn. ``head``: the smallest turn waiting. A
+    document whose earlier tasks are long done is moved up to the head: it neither waits for turns that
+    passed nor overtakes.
     """
     if head is not None:
-        first = max(first, head - given // TASKS_PER_TURN)
-    return first, [first + (given + i) // TASKS_PER_TURN for i in range(count)]
+        first = max(first, head - given // size)
+    return first, [first + (given + i) // size for i in range(count)]

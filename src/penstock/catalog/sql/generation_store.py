@@ -25,6 +25,7 @@ from penstock.catalog.sql.chunks import (
     prepare,
     to_embed,
 )
+from penstock.catalog.sql.page_rows import kept_texts, turns_of_pages
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.row_templates import RowTemplates
@@ -36,6 +37,7 @@ from penstock.catalog.sql.written_records import (
     NewSource,
     OwnDocument,
     OwnPage,
+    PageText,
     PublishedSource,
     UnfinishedDocument,
 )
@@ -79,7 +81,7 @@ class GenerationStore:
         self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[tuple[int, str]] = []
+        self._texts: list[PageText] = []
         self._documents: list[tuple[Any, ...]] = []
         self._whole_documents: list[tuple[Any, ...]] = []
         self._sources: list[tuple[Any, ...]] = []
@@ -215,16 +217,16 @@ class GenerationStore:
             )
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
         prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
-        unread = sum([page.chunks is None and page.failure is None for page in new.pages])
+        unread = any(page.unread for page in new.pages)
         missing = 0 if owner.space_id is None else sum([to_embed(part) for part in prepared.parts])
         tasks = len(chunks) if owner.wants_later else missing
         first, chunk_turns = 0, [0] * len(chunks)
         if tasks:
-            self._hold(new, owner, source, prepared, unread=unread > 0)
+            self._hold(new, owner, source, prepared, unread=unread)
             first, chunk_turns = turns(0, 0, self._rows.value("head_vector", new.priority), len(chunks))
         page_turns = [0] * len(new.pages)
         if unread:
-            _, page_turns = turns(0, 0, self._rows.value("head_ocr", new.priority), len(new.pages))
+            _, page_turns = turns_of_pages(self._rows, new.pages, new.priority)
         standings = self._write_pages(new, owner, prepared, page_turns, chunk_turns)
         standing = initial_state.document(standings, new.pages, len(chunks))
         given = len(chunks) if tasks else 0
@@ -286,11 +288,10 @@ class GenerationStore:
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
             standing = initial_state.page(page, owner.wanted, kinds)
             standings.append(standing)
-            own = OwnPage(page_id, owner.document_id, page.number, page.file_path, len(kinds))
+            own = OwnPage(page_id, owner.document_id, page.number, page.file_path, page.needs_ocr, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
             (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
-            if page.text is not None:
-                self._texts.append((page_id, page.text))
+            self._texts += kept_texts(page_id, page)
         return standings
 
     def _write_document(

@@ -29,11 +29,12 @@ from penstock.catalog.sql.chunks import (
     to_embed,
 )
 from penstock.catalog.sql.generation_store import begin
+from penstock.catalog.sql.page_rows import kept_texts, turns_of_pages
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.row_templates import RowTemplates
 from penstock.catalog.sql.statements import Statements
-from penstock.catalog.sql.written_records import OwnPage
+from penstock.catalog.sql.written_records import OwnPage, PageText
 from penstock.catalog.values import (
     NO_TEXT,
     FailureKind,
@@ -135,7 +136,7 @@ class _Part:
         self._alike = RowTemplates(at)
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[tuple[int, str]] = []
+        self._texts: list[PageText] = []
 
     def write(self, part: Sequence[Slice], so_far: Written) -> Written:
         rows, document = self._rows, self._document
@@ -175,19 +176,19 @@ class _Part:
         return numbers
 
     def _page_turns(self, part: Sequence[Slice], first: int) -> tuple[int, list[int]]:
-        if all(one.page.chunks is not None or one.page.failure is not None for one in part):
+        if not any(one.page.unread for one in part):
             return first, [0] * len(part)
-        head = self._rows.value("head_ocr", self._document.priority)
-        return turns(first, self._document.page_count, head, len(part))
+        document = self._document
+        pages = [one.page for one in part]
+        return turns_of_pages(self._rows, pages, document.priority, first, document.page_count)
 
     def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, ...]], turn: int) -> None:
         document = self._document
         standing = initial_state.page(page, document.wanted, kinds)
-        own = OwnPage(page_id, document.id, page.number, page.file_path, len(kinds))
+        own = OwnPage(page_id, document.id, page.number, page.file_path, page.needs_ocr, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
         (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
-        if page.text is not None:
-            self._texts.append((page_id, page.text))
+        self._texts += kept_texts(page_id, page)
         for phase in Phase:
             self._rollup.page_moved(phase, document.id, SKIPPED, standing.kind(phase))
         document.page_count += 1

@@ -185,6 +185,8 @@ def _column(values: Sequence[Any]) -> str:
     if isinstance(known, bytes):
         written = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
         return "{" + ",".join(written) + "}"
+    if isinstance(known, float):
+        return "{" + ",".join(["NULL" if value is None else repr(value) for value in values]) + "}"
     return numbers(values) if isinstance(known, int) else texts(values)
 
 

@@ -143,6 +143,7 @@ class TaskRow(NamedTuple):
     suspect: int
     page_number: int
     file_path: str | None
+    needs_ocr: int
     chunk_id: str
     text_hash: str
     text: str
@@ -192,6 +193,9 @@ class ContentRow(NamedTuple):
     number: int
     file_path: str | None
     page_text: str | None
+    engine: str
+    confidence: float | None
+    warnings: tuple[str, ...]
     text: str
     text_hash: str | None
     start: int

@@ -42,7 +42,7 @@ _BIGINT = frozenset(
     "key source_key document_id page_id chunk_key content_id text_key published_id size mtime_ns change_seq "
     "task_id".split()
 )
-_SQL_TYPES = {int: "int", str: "text", bool: "boolean", bytes: "bytea"}
+_SQL_TYPES = {int: "int", str: "text", bool: "boolean", bytes: "bytea", float: "float8"}
 
 
 class _Column(NamedTuple):

@@ -178,8 +178,8 @@ class SqlSnapshot(SearchReads):
     def chunks(self, page_id: int) -> list[ChunkState]:
         return CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))
 
-    def content(self, document_id: int) -> tuple[NewPage, ...]:
-        return _content(CONTENT_ROW.decode_all(self._rows.all("parts_of", document_id)))
+    def content(self, document_id: int, page: int | None = None) -> tuple[NewPage, ...]:
+        return _content(CONTENT_ROW.decode_all(self._rows.all("parts_of", document_id, page)))
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         return MISSING_PART.decode_all(self._rows.all("missing", document_id, limit))
@@ -261,7 +261,15 @@ def _content(rows: list[ContentRow]) -> tuple[NewPage, ...]:
     pages: dict[int, NewPage] = {}
     chunks: dict[int, list[NewChunk]] = {}
     for row in rows:
-        pages.setdefault(row.page_id, NewPage(number=row.number, text=row.page_text, file_path=row.file_path))
+        if row.page_id not in pages:
+            pages[row.page_id] = NewPage(
+                number=row.number,
+                text=row.page_text,
+                file_path=row.file_path,
+                engine=row.engine,
+                confidence=row.confidence,
+                warnings=row.warnings,
+            )
         parts = chunks.setdefault(row.page_id, [])
         if row.text_hash is not None:
             parts.append(

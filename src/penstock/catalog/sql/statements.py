@@ -145,9 +145,14 @@ _FAILED = {
 """A generation ``f`` with nothing left to do, of which all or part failed by its content; and the generation
 of a source ``s`` that may be such a one."""
 _KEYS = {
-    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"} | _FAILED,
-    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"}
-    | _FAILED,
+    "sqlite": {"false": "0", "true": "1", "id": "id", "document_id": "document_id", "page_key": "page_id"},
+    "postgres": {
+        "false": "false",
+        "true": "true",
+        "id": "key",
+        "document_id": "document_key",
+        "page_key": "page_key",
+    },
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")
@@ -207,7 +212,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
 
 def _in_dialect(statement: str, dialect: str) -> str:
     """Common SQL in one dialect: names of key columns, hints, casts, lists and batches."""
-    for word, name in _KEYS[dialect].items():
+    for word, name in (_KEYS[dialect] | _FAILED).items():
         statement = statement.replace(f"{{{word}}}", name)
     if dialect == "sqlite":
         statement = _CAST.sub("", statement).replace("FROM rows() ", "")

@@ -56,14 +56,15 @@ def _refuse_other_fingerprint(rows: Statements, request: TaskRequest) -> None:
 def _choose(rows: Statements, request: TaskRequest, at: str) -> list[int]:
     """Choose due retries first, then pending tasks. A crash suspect is claimed alone."""
     chosen: list[int] = []
-    for number, suspect in rows.all(f"due_{request.lane}", at, request.limit):
+    kind = (request.needs_ocr,) if request.lane is Phase.OCR else ()
+    for number, suspect in rows.all(f"due_{request.lane}", at, request.limit, *kind):
         if suspect:
             # What else is due was seen, and is not taken.
             rows.notify()
             return chosen or [number]
         chosen.append(number)
     if len(chosen) < request.limit:
-        waiting = rows.all(f"waiting_{request.lane}", request.limit - len(chosen))
+        waiting = rows.all(f"waiting_{request.lane}", request.limit - len(chosen), *kind)
         chosen += [number for number, _ in waiting]
     return chosen
 
@@ -117,6 +118,7 @@ def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
         suspect=row.suspect == 1,
         source=source,
         file_path=row.file_path,
+        needs_ocr=row.needs_ocr == 1,
         chunk_id=row.chunk_id,
         text_hash=row.text_hash,
         text=row.text,

@@ -18,10 +18,11 @@ from penstock.catalog.sql.chunks import (
     owner_of,
     prepare,
 )
+from penstock.catalog.sql.page_rows import kept_texts
 from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, ReadPage, SavedPhase
+from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, PageText, ReadPage, SavedPhase
 from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
@@ -55,7 +56,7 @@ class TaskSettlement:
         self._found: dict[int, ExistingChunks] = {}
         self._heads: dict[int, int | None] = {}
         self._standings: list[tuple[object, ...]] = []
-        self._texts: list[tuple[int, str]] = []
+        self._texts: list[PageText] = []
         self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
 
     def finish(self) -> None:
@@ -93,6 +94,9 @@ class TaskSettlement:
         if lane is Phase.OCR or FOLLOWERS[lane] or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
             self._rows.notify()
         if lane is Phase.OCR:
+            pictures = [outcome.task_id for outcome, _ in held if outcome.needs_ocr]
+            if pictures:
+                self._rows.send("needs_ocr", listed(pictures))
             self._look_up(held)
             for outcome, claim in held:
                 self._page_ended(outcome, claim)
@@ -166,8 +170,7 @@ class TaskSettlement:
         ]
         standing = initial_state.page(page, document.wanted, kinds)
         self._write_standing(document, page_id, page, standing)
-        if page.text is not None:
-            self._texts.append((page_id, page.text))
+        self._texts += kept_texts(page_id, page)
         document.chunk_count += len(chunks)
         for phase in CHUNK_PHASES:
             document.chunks[phase] += standing.counts(phase).completed

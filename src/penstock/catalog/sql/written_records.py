@@ -149,7 +149,18 @@ class OwnPage(NamedTuple):
     document_id: int
     page_number: int
     page_file_path: str | None
+    needs_ocr: bool
     chunk_count: int
+
+
+class PageText(NamedTuple):
+    """The kept Markdown of a page. ``warnings``: a JSON list."""
+
+    page_id: int
+    text: str
+    engine: str
+    confidence: float | None
+    warnings: str
 
 
 class PageTask(NamedTuple):
@@ -301,6 +312,7 @@ SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
 WHOLE_DOCUMENT = RowType(WholeDocument)
 SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)
 OWN_PAGE = RowType(OwnPage)
+PAGE_TEXT = RowType(PageText)
 SHARED_PAGE = RowType(SharedPage)
 WHOLE_PAGE = RowType(WholePage)
 READ_PAGE = RowType(ReadPage)

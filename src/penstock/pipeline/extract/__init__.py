@@ -4,6 +4,8 @@
 - ``file_types``, ``signatures``: the type of a file, by its name and its content
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
+- ``sandbox_process``, ``sandbox_server``, ``sandbox_messages``: its processes, from both sides
+- ``confinement``: what the kernel denies such a process
 - ``charset``: from bytes to text that every store can keep
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
@@ -11,6 +13,11 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 
 SANDBOXED = frozenset(["pdf", "office"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
+
+LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2",)})
+"""Modules that an extractor imports at its first file. The sandbox loads them once for all its children.
+
+Not those that start threads when they are loaded."""
 
 PLAIN = frozenset(["text", "markdown", "rows", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""

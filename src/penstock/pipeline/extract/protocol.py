@@ -72,6 +72,8 @@ class Page(msgspec.Struct, frozen=True):
     """For each line of the text its line, paragraph or cell in the source (``FileType.position_unit``)."""
     warnings: tuple[str, ...] = ()
     """Losses and guesses on this page, as messages for people."""
+    failure_code: str = "ERR_PARSE"
+    """Code of the failure, if there is one."""
 
 
 class Attachment(msgspec.Struct, frozen=True):

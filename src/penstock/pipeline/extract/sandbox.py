@@ -1,72 +1,48 @@
 """Sandbox: extraction in a child process. A parser crash does not end the worker.
 
-The parsers in ``SANDBOXED`` run in a child process with limits on memory and CPU time. The child serves one
-file after another. If it dies, the file being read fails, and the next file gets a new child. Small text,
-Markdown and HTML files are read in the worker process, with the limits of ``budget``.
+The parsers in ``SANDBOXED`` run in a child process, confined by the kernel, with limits on memory and CPU
+time. The child serves one file after another, and each page as an answer of its own. If it dies, the file or
+page being read fails, and a new child goes on after it. Small text, Markdown and HTML files are read in the
+worker process, with the limits of ``budget``.
 """
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-import subprocess
+import hashlib
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, BinaryIO, TypeVar
 
 import msgspec
 
 from penstock import errors
-from penstock.errors import DocumentTooLarge, ParserFailed, UnreadableDocument
-from penstock.interpreter import isolated_command, isolated_environment
+from penstock.catalog.values import Failure, NewPage
+from penstock.errors import DocumentDamaged, ParserFailed, TransientFailure, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.draft import Draft, build_draft
+from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract, extractor
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
+from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract
+from penstock.pipeline.extract.paged import failure_warnings, refuse_unreadable, with_pages
+from penstock.pipeline.extract.protocol import (
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    Page,
+    PageImage,
+)
+from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, Refusal, Request, Whole
+from penstock.pipeline.extract.sandbox_process import Child, ChildDied, TooLarge, TooSlow, Zygote, ZygoteDied
+from penstock.pipeline.ocr.protocol import OcrOptions
+from penstock.vocabulary import how_many
 
 FILES_PER_CHILD = 500
 """Files after which the child is replaced, to bound memory that parsers leak."""
-SLOWEST = 10
-"""Wall-clock limit of a parser, as a multiple of its CPU time limit."""
-START_S = 120.0
-"""Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
-
-OWN_BYTES = 32 << 20
-"""Memory of the child before it reads a file."""
-
-_COMMAND = "from penstock.pipeline.extract.sandbox import serve; serve()"
-_OUT_OF_MEMORY = "OutOfMemory"
-_WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
-"""Exit statuses of native code that runs out of memory; 127 comes from the dynamic linker."""
-
-_Step = TypeVar("_Step")
-
-
-class _Request(msgspec.Struct, array_like=True):
-    """A request to the child. The file's bytes follow as a separate message, to avoid two copies."""
-
-    name: str
-    file_type: FileType
-    limits: ExtractLimits
-    pages: tuple[int, int] | None
-    seconds: float
-    memory_bytes: int
-    sizes: ChunkSizes | None = None
-    """Chunk sizes, if the file is to be cut into chunks as well."""
-
-
-class _Answer(msgspec.Struct, array_like=True):
-    extracted: ExtractedText | None = None
-    draft: Draft | None = None
-    error: str = ""
-    """Name of a class in ``penstock.errors``, or of another exception."""
-    message: str = ""
-    remedy: str | None = None
+MAX_DEATHS = 3
+"""Pages of a document that may end their child before the rest is given up."""
+OCR_SECONDS = 60.0
+"""CPU time to recognize a page, besides that to read it."""
+_MAX_REMEMBERED = 100
 
 
 class Sandbox:
@@ -75,41 +51,83 @@ class Sandbox:
     def __init__(self, limits: ExtractLimits | None = None) -> None:
         self._limits = limits or ExtractLimits()
         self._lock = threading.Lock()
-        self._child: _SandboxProcess | None = None
+        self._zygote: Zygote | None = None
+        self._child: Child | None = None
+        self._deadly: dict[bytes, _DeadlyDocument] = {}
+        """Documents with pages that ended their child, by the hash of their bytes."""
 
     def extract(
-        self, content: Content, *, pages: range | None = None, memory_bytes: int | None = None
+        self,
+        content: Content,
+        *,
+        pages: range | None = None,
+        memory_bytes: int | None = None,
+        ocr: OcrOptions | None = None,
     ) -> ExtractedText:
-        """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit."""
-        limits = self._limits
-        check_size(content, limits)
-        file_type = file_types.detect(content.name, content.data)
-        if file_type.extractor not in SANDBOXED:
-            return extract(content, limits, pages=pages)
-        memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
-        answer = self._answer(_request(content, file_type, limits, pages, memory), content.data)
-        assert answer.extracted is not None
-        return answer.extracted
+        """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit.
+
+        With ``memory_bytes``, a page that exceeds them fails the call, which can be repeated with more.
+        ``ocr``: pages without a usable text layer are recognized.
+        """
+        request = self._request(content, pages, memory_bytes)
+        if request.file_type.extractor not in SANDBOXED:
+            return extract(content, self._limits, pages=pages)
+        call = _Call(request, content.data, last_attempt=memory_bytes is None)
+        if ocr is not None:
+            call.use_ocr(ocr)
+        self._run(call)
+        return call.extracted()
+
+    def image(self, content: Content, page: int, dpi: int, *, memory_bytes: int) -> PageImage:
+        """Draw a page of a document. Raises ParserFailed as ``extract`` does."""
+        request = self._request(content, range(page, page + 1), memory_bytes)
+        request.image_dpi = dpi
+        call = _Call(request, content.data, last_attempt=False)
+        self._run(call)
+        return call.image()
 
     def draft(
-        self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, memory_bytes: int
+        self,
+        content: Content,
+        sizes: ChunkSizes,
+        *,
+        pages: range | None = None,
+        memory_bytes: int | None = None,
+        last_attempt: bool = True,
     ) -> Draft:
-        """Extract and chunk a large file of any type, in a child for this file only."""
-        check_size(content, self._limits)
-        file_type = file_types.detect(content.name, content.data)
-        request = _request(content, file_type, self._limits, pages, memory_bytes, sizes)
-        try:
-            answer = self._answer(request, content.data)
-        finally:
-            # Memory that this file left in the child is needed for the next large file.
-            self.close()
-        assert answer.draft is not None
-        return answer.draft
+        """Extract and chunk a file of any type in the child. The last attempt is in a child for it alone.
 
-    def _answer(self, request: _Request, data: bytes) -> _Answer:
+        Otherwise a page that exceeds ``memory_bytes`` fails the call, which can be repeated with more.
+        """
+        request = self._request(content, pages, memory_bytes)
+        request.sizes = sizes
+        call = _Call(request, content.data, last_attempt=last_attempt)
+        try:
+            self._run(call)
+        finally:
+            if last_attempt:
+                # Memory that this file left in the child is needed for the next large file.
+                self._end_child()
+        return call.draft()
+
+    def _request(self, content: Content, pages: range | None, memory_bytes: int | None) -> Request:
+        limits = self._limits
+        check_size(content, limits)
+        return Request(
+            name=content.name,
+            file_type=file_types.detect(content.name, content.data),
+            limits=limits,
+            pages=(pages.start, pages.stop) if pages is not None else None,
+            batch_seconds=limits.batch_seconds if pages is not None else None,
+            seconds=limits.seconds_for(len(content.data)),
+            page_seconds=limits.parser_seconds,
+            memory_bytes=limits.parser_memory_bytes if memory_bytes is None else memory_bytes,
+        )
+
+    def _run(self, call: _Call) -> None:
         with self._lock:
             try:
-                return self._run_in_child(request, data)
+                self._answer(call)
             except UnreadableDocument:
                 raise
             except BaseException:
@@ -117,24 +135,77 @@ class Sandbox:
                 self.close()
                 raise
 
-    def _run_in_child(self, request: _Request, data: bytes) -> _Answer:
+    def _answer(self, call: _Call) -> None:
+        deadly = self._deadly.get(_digest(call.data)) if self._deadly else None
+        if deadly is not None and deadly.deaths >= MAX_DEATHS:
+            call.give_up(deadly)
+            return
         while True:
-            child = self._child
-            if child is None or child.served >= FILES_PER_CHILD:
-                self.close()
-                child = self._child = _SandboxProcess()
+            child = self._ready_child(call.request.file_type.extractor, call.ocr_paths)
+            used = child.answers
             try:
-                return child.answer(request, data)
-            except _Died as death:
-                self.close()
-                # A child that served other files may have been full of leaked memory: try a new one once.
-                if not child.served or not death.retry:
-                    raise death.failure(request) from None
+                for answer in child.exchange(call.request, call.data):
+                    call.take(answer)
+                return
+            except ChildDied as death:
+                # One that served other files may have been full of leaked memory: try a new one once.
+                fresh = not used and not child.answers
+                self._end_child()
+                if death.retry and not fresh:
+                    call.resume()
+                elif not self._record(call, death):
+                    return
+
+    def _record(self, call: _Call, death: ChildDied) -> bool:
+        """Fail the page, or the file, that ended its child. True if the call goes on after it."""
+        failure = _failure(death, call)
+        repeated = isinstance(death, TooLarge) and not call.last_attempt
+        if call.head is None or not call.opened or repeated or call.request.image_dpi:
+            raise failure
+        call.fail_page(failure)
+        while len(self._deadly) >= _MAX_REMEMBERED:
+            self._deadly.pop(next(iter(self._deadly)))
+        deadly = self._deadly.setdefault(_digest(call.data), _DeadlyDocument(call.head, failure))
+        deadly.deaths += 1
+        if deadly.deaths >= MAX_DEATHS:
+            call.give_up(deadly)
+        elif call.whole:
+            call.resume()
+            return True
+        return False
+
+    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+        child = self._child
+        if child is not None and (
+            child.files >= FILES_PER_CHILD or (ocr_paths and ocr_paths != child.ocr_paths)
+        ):
+            self._end_child()
+        if self._child is None:
+            self._child = self._fork(extractor, ocr_paths)
+        return self._child
+
+    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> Child:
+        if self._zygote is not None:
+            with suppress(ZygoteDied):
+                return self._zygote.fork(extractor, ocr_paths)
+            self.close()
+        self._zygote = Zygote()
+        try:
+            return self._zygote.fork(extractor, ocr_paths)
+        except ZygoteDied as death:
+            raise TransientFailure(str(death)) from None
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
     def close(self) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
+        """End the processes, in the middle of a file as well."""
+        self._end_child()
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            zygote.close()
 
     def __enter__(self) -> Sandbox:
         return self
@@ -145,197 +216,136 @@ class Sandbox:
         self.close()
 
 
-class _Died(Exception):
-    def __init__(self, how: str, *, retry: bool = True) -> None:
-        super().__init__(how)
-        self.retry = retry
+class _DeadlyDocument:
+    """A document some of whose pages ended their child."""
 
-    def failure(self, request: _Request) -> ParserFailed:
-        return ParserFailed(f"the parser of {request.file_type.extractor} files {self}")
+    def __init__(self, head: ExtractedText, failure: ParserFailed) -> None:
+        self.head = msgspec.structs.replace(head, attachments=())
+        self.deaths = 0
+        self._failure = failure
 
-
-class _TooSlow(_Died):
-    def failure(self, request: _Request) -> ParserFailed:
-        return budget.time_exceeded(request.seconds)
-
-
-class _TooLarge(_Died):
-    def failure(self, request: _Request) -> ParserFailed:
-        return budget.memory_exceeded(request.memory_bytes)
-
-
-class _SandboxProcess:
-    def __init__(self) -> None:
-        self.served = 0
-        self._process = subprocess.Popen(
-            isolated_command(_COMMAND),
-            cwd="/",
-            env=isolated_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+    @property
+    def reason(self) -> Failure:
+        pages = how_many(self.deaths, "page")
+        return Failure(
+            self._failure.code, f"not read, since {pages} of this document failed: {self._failure.message}"
         )
 
-    def answer(self, request: _Request, data: bytes) -> _Answer:
-        begun, late = self._within(START_S, lambda: self._begin(msgspec.msgpack.encode(request), data))
-        if late:
-            raise TimeoutError(f"the process for parsers did not start within {START_S:g} s")
-        # CPU time is limited in the child. This limit is for a child that waits for ever.
-        received, late = self._within(SLOWEST * request.seconds, self._receive) if begun else (None, False)
-        if received is None:
-            raise self._death(late)
-        answer = msgspec.msgpack.decode(received, type=_Answer)
-        if answer.error == _OUT_OF_MEMORY:
-            raise _TooLarge("ran out of memory")
-        self.served += 1
-        if answer.error:
-            raise _failure(answer)
-        return answer
 
-    def _begin(self, request: bytes, data: bytes) -> bool:
-        """Send a file; True when the child is about to parse it."""
-        for message in (request, data):
-            _send(_pipe(self._process.stdin), message)
-        return self._receive() is not None
+class _Call:
+    """One call of the sandbox: the request to the child, and the answers so far."""
 
-    def _receive(self) -> bytes | None:
-        return _receive(_pipe(self._process.stdout))
+    def __init__(self, request: Request, data: bytes, *, last_attempt: bool) -> None:
+        self.request = request
+        self.data = data
+        self.whole = request.pages is None
+        self.last_attempt = last_attempt
+        self.ocr_paths: tuple[str, ...] = ()
+        self.head: ExtractedText | None = None
+        self.opened = False
+        """The child that is asked now has opened the document."""
+        self._result: Whole | None = None
+        self._pages: list[PageRead] = []
+        self._drawn: Drawn | None = None
 
-    def _within(self, seconds: float, step: Callable[[], _Step]) -> tuple[_Step | None, bool]:
-        """Take a step of the exchange; None if the child died. True: it was killed after this time."""
-        overdue = threading.Event()
-        watch = threading.Timer(seconds, self._stop, [overdue])
-        watch.daemon = True
-        watch.start()
-        try:
-            return step(), overdue.is_set()
-        except OSError:
-            return None, overdue.is_set()
-        finally:
-            watch.cancel()
+    def use_ocr(self, options: OcrOptions) -> None:
+        from penstock.pipeline.ocr.factory import readable_paths
 
-    def _stop(self, overdue: threading.Event) -> None:
-        overdue.set()
-        self._process.kill()
+        self.ocr_paths = readable_paths(options)
+        self.request.ocr = options
+        self.request.page_seconds += OCR_SECONDS
 
-    def _death(self, overdue: bool) -> _Died:
-        code = self._process.wait()
-        if overdue or code == -signal.SIGXCPU:
-            return _TooSlow("took too long", retry=False)
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return _TooLarge(how) if code in _WITHOUT_MEMORY else _Died(how)
+    def take(self, answer: Whole | Opened | PageRead | Drawn | Refusal) -> None:
+        if isinstance(answer, Refusal):
+            raise _refusal(answer)
+        if isinstance(answer, Whole):
+            self._result = answer
+        elif isinstance(answer, Drawn):
+            self._drawn = answer
+        elif isinstance(answer, Opened):
+            self.head, self.opened = self.head or answer.head, True
+        else:
+            self._pages.append(answer)
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:  # the reader of buffered output is gone
-                    continue
+    def resume(self) -> None:
+        """Ask the next child for the pages after those read."""
+        self.opened = False
+        if self.head is not None:
+            stop = self.request.pages[1] if self.request.pages else self.head.page_count + 1
+            self.request = msgspec.structs.replace(self.request, pages=(self._next(), stop))
+
+    def fail_page(self, failure: ParserFailed) -> None:
+        self._fail(self._next(), Failure(failure.code, failure.message))
+
+    def give_up(self, deadly: _DeadlyDocument) -> None:
+        """Fail the pages not read."""
+        self.head = self.head or deadly.head
+        stop = self.request.pages[1] if self.request.pages else self.head.page_count + 1
+        for number in range(self._next(), min(stop, self.head.page_count + 1)):
+            self._fail(number, deadly.reason)
+
+    def _next(self) -> int:
+        if self._pages:
+            return self._pages[-1].number + 1
+        return max(self.request.pages[0], 1) if self.request.pages else 1
+
+    def _fail(self, number: int, failure: Failure) -> None:
+        if self.request.sizes is None:
+            page = Page(number, "", failure=failure.message, failure_code=failure.code)
+            self._pages.append(PageRead(number, page))
+        else:
+            self._pages.append(PageRead(number, None, NewPage(number=number, failure=failure)))
+
+    def extracted(self) -> ExtractedText:
+        if self._result is not None and self._result.extracted is not None:
+            return self._result.extracted
+        assert self.head is not None
+        return with_pages(self.head, [read.page for read in self._pages if read.page is not None])
+
+    def image(self) -> PageImage:
+        import numpy as np
+
+        if self._drawn is None:
+            raise DocumentDamaged("the document has no such page")
+        pixels = np.frombuffer(self._drawn.pixels, np.uint8).reshape(self._drawn.shape)
+        return PageImage(pixels, self.request.image_dpi)
+
+    def draft(self) -> Draft:
+        if self._result is not None and self._result.draft is not None:
+            return self._result.draft
+        assert self.head is not None
+        assert self.request.sizes is not None
+        pages = tuple(read.new_page for read in self._pages if read.new_page is not None)
+        failed = [
+            (page.number, page.failure.code, page.failure.message)
+            for page in pages
+            if page.failure is not None and page.failure != OCR_NEEDED
+        ]
+        refuse_unreadable(self.head.page_count, failed)
+        if self.whole:
+            refuse_textless(pages)
+        # Warnings about chunks repeat on each page.
+        warnings = dict.fromkeys(warning for read in self._pages for warning in read.warnings)
+        unread = failure_warnings([number for number, *_ in failed])
+        empty = build_draft(self.head, self.request.sizes, complete=False)
+        return msgspec.structs.replace(empty, pages=pages, warnings=(*self.head.warnings, *unread, *warnings))
 
 
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise BrokenPipeError
-    return pipe
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
-def _request(
-    content: Content,
-    file_type: FileType,
-    limits: ExtractLimits,
-    pages: range | None,
-    memory_bytes: int,
-    sizes: ChunkSizes | None = None,
-) -> _Request:
-    span = (pages.start, pages.stop) if pages is not None else None
-    seconds = limits.seconds_for(len(content.data))
-    return _Request(content.name, file_type, limits, span, seconds, memory_bytes, sizes)
+def _failure(death: ChildDied, call: _Call) -> ParserFailed:
+    request = call.request
+    if isinstance(death, TooSlow):
+        return budget.time_exceeded(request.page_seconds if call.opened else request.seconds)
+    if isinstance(death, TooLarge):
+        return budget.memory_exceeded(request.memory_bytes)
+    return ParserFailed(f"the parser of {request.file_type.extractor} files {death}")
 
 
-def _failure(answer: _Answer) -> UnreadableDocument:
+def _refusal(answer: Refusal) -> UnreadableDocument:
     known = getattr(errors, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
         return known(answer.message, remedy=answer.remedy)
     return ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
-
-
-def _send(pipe: IO[bytes], message: bytes) -> None:
-    pipe.write(len(message).to_bytes(8, "big"))
-    pipe.write(message)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> bytes | None:
-    """Read one message; None at the end of the stream, even in the middle of a message."""
-    head = pipe.read(8)
-    length = int.from_bytes(head, "big")
-    body = pipe.read(length) if len(head) == 8 else b""
-    return body if len(head) == 8 and len(body) == length else None
-
-
-def serve() -> None:
-    """Main loop of the child: files from stdin, answers to stdout, until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    source = os.fdopen(os.dup(0), "rb")
-    # Output of parsers must not mix with the answers.
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    os.dup2(2, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while (request := _receive(source)) is not None:
-        data = _receive(source)
-        if data is None or not _serve_file(sink, msgspec.msgpack.decode(request, type=_Request), data):
-            return
-
-
-def _serve_file(sink: BinaryIO, request: _Request, data: bytes) -> bool:
-    """Answer one request; an empty message before the answer says that parsing begins."""
-    with suppress(Exception):  # raised again, and answered, when the parser is used
-        extractor(request.file_type.extractor)
-    try:
-        _send(sink, b"")
-        _send(sink, msgspec.msgpack.encode(_answer(request, data)))
-    except BrokenPipeError:
-        return False
-    return True
-
-
-def _answer(request: _Request, data: bytes) -> _Answer:
-    try:
-        return _parse(request, data)
-    except MemoryError:
-        return _Answer(error=_OUT_OF_MEMORY)
-    except Exception as error:  # noqa: BLE001 - any error of a parser concerns this file only
-        if not isinstance(error, DocumentTooLarge) and budget.peak_bytes() > request.memory_bytes // 2:
-            # Libraries raise their own errors when memory runs out.
-            return _Answer(error=_OUT_OF_MEMORY)
-        if isinstance(error, UnreadableDocument):
-            return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
-        return _Answer(error=type(error).__name__, message=str(error)[:500])
-
-
-def _parse(request: _Request, data: bytes) -> _Answer:
-    parser = extractor(request.file_type.extractor)
-    budget.reset_peak()
-    _limit(request.seconds, request.memory_bytes)
-    pages = range(*request.pages) if request.pages is not None else None
-    extracted = parser.extract(Content(request.name, data), request.file_type, request.limits, pages)
-    if request.sizes is None:
-        return _Answer(extracted)
-    return _Answer(draft=build_draft(extracted, request.sizes, complete=pages is None))
-
-
-def _limit(seconds: float, memory_bytes: int) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    until = int(used.ru_utime + used.ru_stime + seconds) + 1
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (until, hard_limit))
-    # Data, not address space: mapped libraries cost nothing.
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
-    memory = memory_bytes + OWN_BYTES
-    resource.setrlimit(
-        resource.RLIMIT_DATA, (memory if hard_limit < 0 else min(memory, hard_limit), hard_limit)
-    )

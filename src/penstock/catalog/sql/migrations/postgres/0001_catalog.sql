@@ -172,6 +172,8 @@ CREATE TABLE task_queue_page (
     ocr_claim_number         integer      NOT NULL DEFAULT 0,
     ocr_retry_at             timestamptz,
     ocr_suspect              boolean      NOT NULL DEFAULT false,
+    -- Looked at: a picture, whose text must be recognized. Only some processes do that.
+    needs_ocr                boolean      NOT NULL DEFAULT false,
     -- How many of its chunks stand where; what is in none of them is skipped.
     vector_processing        integer      NOT NULL DEFAULT 0 CHECK (vector_processing >= 0),
     vector_waiting           integer      NOT NULL DEFAULT 0 CHECK (vector_waiting >= 0),
@@ -192,7 +194,7 @@ CREATE TABLE task_queue_page (
 -- Also the constraint: a page number once a document.
 CREATE UNIQUE INDEX idx_tqp_document ON task_queue_page (document_id, page_number);
 -- What a claim reads, in the order it reads it; retries that are due stand in an index of their own.
-CREATE INDEX idx_tqp_ocr_status ON task_queue_page (priority DESC, turn, key) WHERE ocr_status = 'pending';
+CREATE INDEX idx_tqp_ocr_status ON task_queue_page (needs_ocr, priority DESC, turn, key) WHERE ocr_status = 'pending';
 CREATE INDEX idx_tqp_ocr_retry ON task_queue_page (ocr_retry_at) WHERE ocr_retry_at IS NOT NULL;
 CREATE INDEX idx_tqp_ocr_failed ON task_queue_page (document_id) WHERE ocr_status = 'failed';
 CREATE INDEX idx_tqp_vector_status ON task_queue_page (vector_status)
@@ -309,9 +311,13 @@ CREATE TABLE catalog_vector (
 ) WITH (toast_tuple_target = 8160);
 ALTER TABLE catalog_vector ALTER COLUMN vector SET STORAGE EXTERNAL;
 
+-- The Markdown of pages whose text was recognized, and of pages with warnings.
 CREATE TABLE catalog_page_text (
-    page_key  bigint NOT NULL PRIMARY KEY REFERENCES task_queue_page (key) ON DELETE CASCADE,
-    text      text   NOT NULL
+    page_key    bigint NOT NULL PRIMARY KEY REFERENCES task_queue_page (key) ON DELETE CASCADE,
+    text        text   NOT NULL,
+    engine      text   NOT NULL DEFAULT '',
+    confidence  float8 CHECK (confidence BETWEEN 0 AND 100),
+    warnings    text   NOT NULL DEFAULT '[]'
 );
 
 CREATE TABLE catalog_vector_cache (

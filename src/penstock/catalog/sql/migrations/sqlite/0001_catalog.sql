@@ -176,6 +176,8 @@ CREATE TABLE task_queue_page (
     ocr_claim_number         INTEGER NOT NULL DEFAULT 0,
     ocr_retry_at             TEXT,
     ocr_suspect              INTEGER NOT NULL DEFAULT 0 CHECK (ocr_suspect IN (0, 1)),
+    -- Looked at: a picture, whose text must be recognized. Only some processes do that.
+    needs_ocr                INTEGER NOT NULL DEFAULT 0 CHECK (needs_ocr IN (0, 1)),
     -- How many of its chunks stand where; what is in none of them is skipped.
     vector_processing        INTEGER NOT NULL DEFAULT 0 CHECK (vector_processing >= 0),
     vector_waiting           INTEGER NOT NULL DEFAULT 0 CHECK (vector_waiting >= 0),
@@ -192,7 +194,7 @@ CREATE TABLE task_queue_page (
 -- Also the constraint: a page number once a document.
 CREATE UNIQUE INDEX idx_tqp_document ON task_queue_page (document_id, page_number);
 -- What a claim reads, in the order it reads it; retries that are due stand in an index of their own.
-CREATE INDEX idx_tqp_ocr_status ON task_queue_page (priority DESC, turn, id) WHERE ocr_status = 'pending';
+CREATE INDEX idx_tqp_ocr_status ON task_queue_page (needs_ocr, priority DESC, turn, id) WHERE ocr_status = 'pending';
 CREATE INDEX idx_tqp_ocr_retry ON task_queue_page (ocr_retry_at) WHERE ocr_retry_at IS NOT NULL;
 CREATE INDEX idx_tqp_ocr_failed ON task_queue_page (document_id) WHERE ocr_status = 'failed';
 CREATE INDEX idx_tqp_vector_status ON task_queue_page (vector_status)
@@ -296,9 +298,13 @@ CREATE TABLE catalog_vector (
     id      INTEGER NOT NULL PRIMARY KEY,
     vector  BLOB    NOT NULL
 );
+-- The Markdown of pages whose text was recognized, and of pages with warnings.
 CREATE TABLE catalog_page_text (
-    page_id  INTEGER NOT NULL PRIMARY KEY REFERENCES task_queue_page (id) ON DELETE CASCADE,
-    text     TEXT    NOT NULL
+    page_id     INTEGER NOT NULL PRIMARY KEY REFERENCES task_queue_page (id) ON DELETE CASCADE,
+    text        TEXT    NOT NULL,
+    engine      TEXT    NOT NULL DEFAULT '',
+    confidence  REAL    CHECK (confidence BETWEEN 0 AND 100),
+    warnings    TEXT    NOT NULL DEFAULT '[]'
 );
 
 CREATE TABLE catalog_vector_cache (

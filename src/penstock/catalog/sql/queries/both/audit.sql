@@ -23,6 +23,10 @@ WHERE p.id IS NULL
 SELECT 'generation ' || d.{id} || ' is published before all of it was written'
 FROM documents d WHERE d.unwritten > 0 AND d.state = 'published'
 
+-- name: audit_page_texts
+SELECT 'page ' || p.{id} || ' has a text, but was not read'
+FROM catalog_page_text x JOIN task_queue_page p ON p.{id} = x.{page_key} WHERE p.ocr_status <> 'completed'
+
 -- name: audit_gates
 SELECT 'chunk ' || c.{id} || ' is in vector while its page is in ocr'
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE p.ocr_status <> 'completed'

@@ -1,6 +1,6 @@
 -- name: head_ocr
 SELECT turn FROM task_queue_page INDEXED BY idx_tqp_ocr_status
-WHERE ocr_status = 'pending' AND priority = $1 ORDER BY turn LIMIT 1
+WHERE ocr_status = 'pending' AND priority = $1 AND needs_ocr = $2 ORDER BY turn LIMIT 1
 
 -- name: head_vector
 SELECT turn FROM task_queue_chunk INDEXED BY idx_tqc_vector_status
@@ -27,6 +27,9 @@ SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_
     {phase}_last_heartbeat = NULL, updated_at = $at
 FROM rows() WHERE t.{id} = $task_id
 
+-- name: needs_ocr
+UPDATE task_queue_page SET needs_ocr = {true} WHERE {id} IN numbers($1)
+
 -- name: end_extraction (entities int, relationships int, chunk_key bigint)
 UPDATE task_queue_chunk AS t SET entities_extracted = $entities, relationships_extracted = $relationships
 FROM rows() WHERE t.{id} = $chunk_key
@@ -46,7 +49,8 @@ FROM rows() WHERE t.{id} = $page_id
 
 -- name: read_page (ReadPage)
 UPDATE task_queue_page AS t
-SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, t.page_file_path),
+SET {ReadPage set; page_file_path; at; page_id}, 
+    page_file_path = CASE WHEN t.ocr_status = 'completed' THEN $page_file_path ELSE t.page_file_path END,
     [[chunk phase,| {phase}_completed_at = CASE WHEN ${phase}_status = 'completed' THEN $at END]]
 FROM rows() WHERE t.{id} = $page_id
 

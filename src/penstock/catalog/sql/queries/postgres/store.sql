@@ -56,9 +56,10 @@ FROM rows()
 INSERT INTO task_queue_page ({OwnPage; page_id = key}, {SharedPage})
 SELECT {OwnPage; document_id = (SELECT d.id FROM documents d WHERE d.key = v.document_id)}, {SharedPage} FROM rows()
 
--- name: add_page_text
-INSERT INTO catalog_page_text (page_key, text) SELECT * FROM rows(page_key bigint, text text)
-ON CONFLICT (page_key) DO UPDATE SET text = excluded.text
+-- name: add_page_text (PageText)
+INSERT INTO catalog_page_text ({PageText; page_id = page_key}) SELECT {PageText} FROM rows()
+ON CONFLICT (page_key) DO UPDATE
+SET text = excluded.text, engine = excluded.engine, confidence = excluded.confidence, warnings = excluded.warnings
 
 -- name: known_chunks
 SELECT c.chunk_id, c.content_id, d.key, c.entities_extracted, c.relationships_extracted,

@@ -1,18 +1,28 @@
 -- Predicates are literals, as in the partial indexes: with a parameter the index is not used. Rows locked by another
 -- claim are skipped.
--- name: due per phase
+-- name: due per chunk phase
 SELECT key, {phase}_suspect FROM {table}
 WHERE {phase}_retry_at IS NOT NULL AND {phase}_retry_at <= $1
 ORDER BY {phase}_retry_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: waiting per phase
+-- name: waiting per chunk phase
 SELECT key, 0 FROM {table} WHERE {free}
+ORDER BY priority DESC, turn, key LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: due_ocr
+SELECT key, ocr_suspect FROM task_queue_page
+WHERE ocr_retry_at IS NOT NULL AND ocr_retry_at <= $1 AND needs_ocr = $3
+ORDER BY ocr_retry_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: waiting_ocr
+SELECT key, 0 FROM task_queue_page WHERE ocr_status = 'pending' AND needs_ocr = $2
 ORDER BY priority DESC, turn, key LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: candidates_ocr
 SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.key FROM documents d WHERE d.id = p.document_id);
                 claim_number = p.ocr_claim_number + 1; failed = p.ocr_status = 'failed';
                 retry_count, suspect: p.ocr_; file_path = p.page_file_path;
+                needs_ocr = p.needs_ocr;
                 chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.key = ANY(numbers($1))
 
@@ -71,7 +81,7 @@ WHERE {phase}_status = 'processing' AND {phase}_worker_id = left($1::text, 100)
 SELECT {TaskRow c.; task_id = c.key; page_id = (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id);
                 document_id = (SELECT d.key FROM documents d WHERE d.id = c.document_id);
                 claim_number = c.{phase}_claim_number + 1; failed = c.{phase}_status = 'failed';
-                retry_count, suspect: c.{phase}_; file_path = NULL;
+                retry_count, suspect: c.{phase}_; file_path = NULL; needs_ocr = {false};
                 page_number = (SELECT p.page_number FROM task_queue_page p WHERE p.id = c.page_id);
                 text_hash = c.chunk_content_hash;
                 text = (SELECT t.text FROM catalog_content t WHERE t.id = c.content_id)}

@@ -54,8 +54,10 @@ SELECT {Document d.; document_id = d.id; source_id = s.id; place, path: s.; curr
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 
 -- name: pages
-SELECT {PageState; page_id = id; number = page_number}
-FROM task_queue_page WHERE document_id = $1 AND page_number > $2 ORDER BY page_number LIMIT $3
+SELECT {PageState p.; page_id = p.id; number = p.page_number; file_path = p.page_file_path;
+                  engine = coalesce(x.engine, ''); confidence = x.confidence; warnings = coalesce(x.warnings, '[]')}
+FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_id = p.id
+WHERE p.document_id = $1 AND p.page_number > $2 ORDER BY p.page_number LIMIT $3
 
 -- name: chunks
 SELECT {ChunkState; text_hash = chunk_content_hash; held = vector_held; entities = entities_extracted;
@@ -64,11 +66,13 @@ FROM task_queue_chunk WHERE page_id = $1 ORDER BY chunk_index
 
 -- name: parts_of
 SELECT {ContentRow c.; page_id = p.id; number = p.page_number; file_path = p.page_file_path; page_text = x.text;
+                   engine = coalesce(x.engine, ''); confidence = x.confidence; warnings = coalesce(x.warnings, '[]');
                    text = t.text; text_hash = c.chunk_content_hash; start = c.start_char; end = c.end_char}
 FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_id = p.id
 LEFT JOIN task_queue_chunk c INDEXED BY idx_tqc_page ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
-WHERE p.document_id = $1 ORDER BY p.page_number, c.chunk_index
+WHERE p.document_id = $1 AND ($2 IS NULL OR p.page_number = $2)
+ORDER BY p.page_number, c.chunk_index
 
 -- name: missing
 SELECT 'ocr', page_number, NULL, coalesce(ocr_error, '')

@@ -45,8 +45,8 @@ VALUES ({OwnPage values}, {WholePage values}, $chunk_count, $at, $at, $at, 'comp
 -- name: add_page (OwnPage, SharedPage)
 INSERT INTO task_queue_page ({OwnPage; page_id = id}, {SharedPage}) VALUES ({OwnPage values}, {SharedPage values})
 
--- name: add_page_text
-INSERT OR REPLACE INTO catalog_page_text (page_id, text) VALUES ($1, $2)
+-- name: add_page_text (PageText)
+INSERT OR REPLACE INTO catalog_page_text ({PageText}) VALUES ({PageText values})
 
 -- name: known_chunks
 SELECT c.chunk_id, c.content_id, c.document_id, c.entities_extracted, c.relationships_extracted,

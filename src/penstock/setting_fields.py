@@ -1,0 +1,88 @@
+"""Fields of the settings: declaration of a setting, and the settings of OCR."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from penstock import setting_types as types
+from penstock.setting_types import ProjectRule
+
+DERIVED = "(derived)"
+"""Default of a setting that ``config.combine`` computes."""
+_SECRET = frozenset([types.URL, types.CATALOG_URL, types.SECRET])
+"""Types with values that may hold a password."""
+
+
+def setting(
+    setting_type: types.SettingType,
+    default: object,
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    env: str = "",
+    shown: str = "",
+    project: ProjectRule = "trusted",
+) -> Any:
+    """Declare a setting. ``shown``: the default in words; ``project``: see ``Setting.project``."""
+    metadata = {
+        "type": setting_type,
+        "doc": doc,
+        "aliases": aliases,
+        "env": env,
+        "shown": shown or _shown(default),
+        "project": project,
+    }
+    shown_in_repr = setting_type not in _SECRET
+    if default is DERIVED:
+        return dataclasses.field(metadata=metadata, repr=shown_in_repr)
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown_in_repr)
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, float):
+        return f"{default:g}"
+    if isinstance(default, Mapping) or default is None:
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+OCR = setting(
+    types.SWITCH,
+    True,
+    "When false, no text is recognized: pages that are pictures fail with `ERR_NO_TEXT`.",
+)
+OCR_LANGUAGES = setting(
+    types.LANGUAGES, "eng", "Languages of pictures, as Tesseract calls them; the first one weighs most."
+)
+OCR_TESSDATA_DIR = setting(
+    types.DIRECTORY, None, "Directory with models of further languages (`.traineddata` files)."
+)
+OCR_DPI = setting(types.whole(72, 600), 300, "Resolution at which pages are drawn to recognize their text.")
+OCR_MIN_CONFIDENCE = setting(
+    types.percent(),
+    72.0,
+    "Mean confidence below which rapidocr reads the page too, if it is installed.",
+)
+OCR_ENDPOINT_URL = setting(
+    types.URL,
+    None,
+    "Vision endpoint, compatible with OpenAI's, that reads pictures instead of Tesseract.",
+)
+OCR_ENDPOINT_MODEL = setting(types.TEXT, "dots.ocr", "Model of the vision endpoint.")
+OCR_ENDPOINT_KEY = setting(types.SECRET, None, "Key of the vision endpoint.")
+OCR_ENDPOINT_TIMEOUT_S = setting(
+    types.seconds(1, 3600), 120.0, "Maximum wait for the vision endpoint to read one page."
+)
+OCR_WORKERS = setting(
+    types.whole_or_none(1, 256),
+    None,
+    "Processes of a worker that recognize text at the same time; the others read text meanwhile.",
+    shown="half of the processes, at least one",
+)
+PAGES_DIR = setting(
+    types.DIRECTORY,
+    None,
+    "Directory to which the Markdown of each page with recognized text is written, besides the catalog.",
+)

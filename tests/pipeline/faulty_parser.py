@@ -1,0 +1,190 @@
+"""A PDF parser for the sandbox, controlled by the words of each page: ``spin``, ``crash`` and others.
+
+The file holds one page per line, after the first line. ``COMMAND`` starts a zygote with this parser.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.pipeline.extract import factory, sandbox_server
+from penstock.pipeline.extract.paged import extract_pages
+from penstock.pipeline.extract.protocol import (
+    Attachment,
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    Extractor,
+    FileType,
+    Page,
+    PageImage,
+    Properties,
+    Shape,
+)
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.pipeline.faulty_parser import serve; serve()"
+)
+
+
+def document(*pages: str) -> bytes:
+    return "\n".join(["%PDF-", *pages]).encode()
+
+
+def spin() -> str:
+    """Endless Python code with a broad exception handler."""
+    while True:
+        try:
+            sum(range(10_000))
+        except Exception:  # noqa: S112 - parsers do that
+            continue
+
+
+def native() -> str:
+    """Native code, not interruptible by a signal handler."""
+    return str(hashlib.pbkdf2_hmac("sha512", b"a", b"b", 1_000_000_000))
+
+
+def hungry() -> str:
+    kept = []
+    while True:
+        kept.append("x" * (4 << 20))
+
+
+def crash() -> str:
+    ctypes.string_at(0)
+    return ""
+
+
+def wait() -> str:
+    time.sleep(3600)
+    return ""
+
+
+def error() -> str:
+    raise ValueError("a parser may raise anything")
+
+
+def codec() -> str:
+    """Load a codec when it is first used."""
+    return "späte Worte".encode("utf-16-le").decode("utf-16-le")
+
+
+def attack() -> str:
+    """Try what code under foreign control would try. The text tells what was possible."""
+    return ",".join(name for name, attempt in ATTEMPTS.items() if _succeeds(attempt))
+
+
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _call(name: str, *arguments: int) -> None:
+    """Call the kernel. An error about the arguments means that the call itself was allowed."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) == -1:
+        failure = ctypes.get_errno()
+        if failure in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise OSError(failure, name)
+
+
+def _forked() -> int:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return os.waitpid(child, 0)[0]
+
+
+ATTEMPTS: dict[str, Callable[[], object]] = {
+    "read": lambda: Path("/etc/passwd").read_bytes(),
+    "read a process": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "list": lambda: os.listdir("/tmp"),  # noqa: PTH208 - the names of a shared directory
+    "write": lambda: Path("/tmp/penstock-attack").write_text("x"),
+    "write among modules": lambda: Path(__file__).with_suffix(".attack").write_text("x"),
+    "change mode": lambda: Path("/tmp").chmod(0o1777),
+    "fork": _forked,
+    "run": lambda: subprocess.run(["/bin/true"], check=True),
+    "replace itself": lambda: os.execv("/bin/true", ["true"]),
+    "tcp": lambda: socket.socket(socket.AF_INET),
+    "socket": lambda: socket.socket(socket.AF_UNIX),
+    "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    "signal the parent": lambda: os.kill(os.getppid(), 0),
+    "signal its group": lambda: os.kill(0, 0),
+    "trace the parent": lambda: _call("ptrace", 0x4206, os.getppid(), 0, 0),
+    "limit the parent": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU),
+    "outlive the parent": lambda: _call("prctl", 1, 0, 0, 0),
+    "leave the session": os.setsid,
+    "ring of system calls": lambda: _call("syscall", 425, 1, 0),
+    "call of the x32 ABI": lambda: _call("syscall", 0x40000000 + 39),
+    "clone3": lambda: _call("syscall", 435, 0, 0),
+}
+
+DOES: dict[str, Callable[[], str]] = {
+    does.__name__: does for does in (spin, native, hungry, crash, wait, error, codec, attack)
+}
+
+
+class FaultyPages:
+    """An open document. ``who``: the process, and how many documents it has opened."""
+
+    opened = 0
+    title: str | None = None
+    properties = Properties()
+    warnings: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+    def __init__(self, data: bytes) -> None:
+        FaultyPages.opened += 1
+        self._pages = data.decode().split("\n")[1:]
+        self.page_count = len(self._pages)
+
+    def page(self, number: int) -> Page:
+        text = self._pages[number - 1]
+        if text == "who":
+            return Page(number, f"{os.getpid()} {FaultyPages.opened}")
+        does = DOES.get(text)
+        return Page(number, does() if does is not None else text)
+
+    def image(self, number: int, dpi: int) -> PageImage:
+        raise NotImplementedError(f"page {number} at {dpi} dpi")
+
+    def close(self) -> None:
+        pass
+
+
+class FaultyExtractor:
+    name = "pdf"
+    version = "0"
+    shape = Shape.PROSE
+
+    def extract(
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
+    ) -> ExtractedText:
+        return extract_pages(self, content, file_type, limits, pages)
+
+    def open(self, content: Content, limits: ExtractLimits) -> FaultyPages:
+        if b"\ndoor" in content.data:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return FaultyPages(content.data)
+
+
+def serve() -> None:
+    def extractor(name: str) -> Extractor:
+        return FaultyExtractor() if name == "pdf" else factory.extractor(name)
+
+    sandbox_server.extractor = extractor  # type: ignore[attr-defined]
+    sandbox_server.serve()

@@ -1,0 +1,164 @@
+"""Faults in the sandbox: a page that crashes, hangs or takes the memory fails alone, and harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, ParserFailed
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.extract import confinement, sandbox_process
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
+from penstock.pipeline.extract.sandbox import MAX_DEATHS, Sandbox
+from tests.pipeline import faulty_parser
+from tests.pipeline.sample_documents import docx, paragraph, pdf
+
+LIMITS = ExtractLimits(parser_seconds=0.3, parser_memory_bytes=64 << 20)
+CODES = {
+    "spin": "ERR_FILE_TIME",
+    "native": "ERR_FILE_TIME",
+    "hungry": "ERR_FILE_MEMORY",
+    "crash": "ERR_PARSER_FAILED",
+    "error": "ERR_PARSER_FAILED",
+}
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """A sandbox whose PDF parser does what the pages say."""
+    monkeypatch.setattr(sandbox_process, "COMMAND", faulty_parser.COMMAND)
+    with Sandbox(LIMITS) as made:
+        yield made
+
+
+def pages(*words: str) -> Content:
+    return Content("a.pdf", faulty_parser.document(*words))
+
+
+def outcome(extracted: ExtractedText) -> list[str]:
+    return [page.failure_code if page.failure else page.text for page in extracted.pages]
+
+
+@pytest.mark.parametrize("fault", CODES)
+def test_a_fault_costs_only_its_page(faulty: Sandbox, fault: str):
+    extracted = faulty.extract(pages("one", "two", fault, "four", "five"))
+
+    assert ["one", "two", CODES[fault], "four", "five"] == outcome(extracted)
+    assert ("pages that cannot be read: 3",) == extracted.warnings
+
+
+@pytest.mark.parametrize("fault", ["crash", "hungry"])
+def test_chunks_of_the_other_pages_are_made(faulty: Sandbox, fault: str):
+    draft = faulty.draft(pages("one", fault, "three"), ChunkSizes())
+
+    assert ["one", "three"] == [chunk.text for chunk in draft.chunks]
+    assert [(2, CODES[fault])] == [(page.number, page.failure.code) for page in draft.pages if page.failure]
+
+
+def test_a_page_that_waits_for_ever_is_ended(faulty: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox_process, "SLOWEST", 1)
+
+    assert ["one", "ERR_FILE_TIME", "three"] == outcome(faulty.extract(pages("one", "wait", "three")))
+
+
+def test_three_deaths_end_the_document(faulty: Sandbox):
+    content = pages("one", *["crash"] * MAX_DEATHS, "spin", "six", "seven")
+
+    extracted = faulty.extract(content)
+
+    assert ["one", *["ERR_PARSER_FAILED"] * 6] == outcome(extracted)
+    assert "3 pages of this document failed" in (extracted.pages[-1].failure or "")
+    assert "SIGSEGV" in (extracted.pages[-1].failure or "")
+
+
+def test_deaths_of_a_document_add_up_over_calls(faulty: Sandbox):
+    content = pages("one", *["crash"] * MAX_DEATHS, "five", "six")
+    reads = [outcome(faulty.extract(content, pages=range(first, 7))) for first in (1, 3, 4)]
+
+    # A call for a range ends with the page that ended the child.
+    assert [["one", "ERR_PARSER_FAILED"], ["ERR_PARSER_FAILED"], ["ERR_PARSER_FAILED"] * 3] == reads
+    assert faulty._child is None
+    assert ["ERR_PARSER_FAILED"] == outcome(faulty.extract(content, pages=range(6, 7)))
+    assert faulty._child is None
+    assert ["fine"] == outcome(faulty.extract(pages("fine")))
+
+
+def test_a_document_without_a_readable_page_fails_with_the_code_of_its_page(faulty: Sandbox):
+    with pytest.raises(ParserFailed, match="SIGSEGV"):
+        faulty.extract(pages("crash"))
+    with pytest.raises(ParserFailed, match="SIGSEGV"):
+        faulty.draft(pages("crash"), ChunkSizes())
+
+
+def test_a_crash_at_the_opening_fails_the_file(faulty: Sandbox):
+    with pytest.raises(ParserFailed, match="SIGSEGV"):
+        faulty.extract(pages("one", "door"))
+
+    assert ["fine"] == outcome(faulty.extract(pages("fine")))
+
+
+def test_a_page_over_a_small_share_asks_for_more_memory(faulty: Sandbox):
+    with pytest.raises(MemoryBudgetExceeded):
+        faulty.extract(pages("one", "hungry", "three"), memory_bytes=32 << 20)
+
+
+def test_a_document_stays_open_between_calls(faulty: Sandbox):
+    content, other = pages(*["who"] * 9), pages("other")
+    first, second = (faulty.extract(content, pages=range(n, n + 3)).pages[0].text for n in (1, 4))
+    faulty.extract(other)
+    third, last, again = (faulty.extract(content, pages=range(n, n + 3)).pages[-1].text for n in (4, 7, 1))
+
+    pid = first.split()[0]
+    assert [f"{pid} 1"] * 2 == [first, second]
+    # Another file, or the last page, closes it.
+    assert [f"{pid} 3"] * 2 + [f"{pid} 4"] == [third, last, again]
+
+
+@pytest.mark.skipif(not confinement.supported().complete, reason="this kernel cannot confine a process")
+def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
+    extracted = faulty.extract(pages("one", "attack", "codec", "four"))
+
+    assert ["one", "", "späte Worte", "four"] == outcome(extracted)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Content("a.pdf", pdf("words", "more")),
+        Content("a.docx", docx(paragraph("words"))),
+        Content("a.html", b"<h1>Title</h1><p>words"),
+        Content("a.json", b'{"words": [1, 2]}'),
+        Content("a.ipynb", b'{"cells": [{"cell_type": "markdown", "source": ["words"]}]}'),
+        Content("a.csv", b"name,price\nmill,3\n"),
+        Content("a.xml", b"<a><b>words</b></a>"),
+        Content("a.py", b"def words():\n    return 1\n"),
+        Content("a.md", b"# Title\n\nwords\n"),
+        Content("a.jsonl", b'{"words": 1}\n'),
+        *[
+            Content("a.txt", "größere Worte".encode(codec))
+            for codec in ("utf-16", "utf-32", "cp1252", "utf-8")
+        ],
+        Content("a.txt", "水車小屋の歯車が回り始めた。".encode("iso2022_jp")),
+        Content("a.txt", "水車小屋の歯車が回り始めた。".encode("shift_jis")),
+    ],
+    ids=lambda content: Path(content.name).suffix,
+)
+def test_every_parser_works_in_a_confined_child(content: Content):
+    with Sandbox() as sandbox:
+        draft = sandbox.draft(content, ChunkSizes())
+
+    assert draft.chunks
+    assert [page.number for page in extract(content).pages] == [page.number for page in draft.pages]
+
+
+def test_the_other_pages_of_a_damaged_document_are_read():
+    damaged = pdf("one", "two", "three").replace(b"6 0 obj\n<< /Type /Page ", b"6 0 obj\n<< /Type /Nope ")
+    with Sandbox() as sandbox:
+        try:
+            extracted = sandbox.extract(Content("a.pdf", damaged))
+        except DocumentDamaged:
+            pytest.fail("one bad page failed the whole document")
+    assert {"one", "three"} <= {page.text for page in extracted.pages}
