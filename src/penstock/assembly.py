@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
+    from penstock.service.diagnosis import Diagnosis
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
     from penstock.service.rebuild import Rebuilder
@@ -165,6 +166,12 @@ class Assembly:
         from penstock.service.rebuild import Rebuilder
 
         return Rebuilder(self.catalog, self.jobs, self._pipeline())
+
+    def diagnosis(self) -> Diagnosis:
+        """Check the installation; see ``penstock doctor``."""
+        from penstock.service.diagnosis import diagnose
+
+        return diagnose(self.settings, self.open_queue, self.open_catalog)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""

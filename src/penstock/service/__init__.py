@@ -8,6 +8,7 @@
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
+``diagnosis``: a check of the installation
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``, ``renames``: paths and files named by users, and their moves

@@ -2,6 +2,7 @@
 
 - ``protocol``: the interface of an extractor; file types, pages and limits
 - ``file_types``, ``signatures``: the type of a file, by its name and its content
+- ``formats``: the table of formats: what is read of each, and what it needs
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
 - ``sandbox_process``, ``sandbox_server``, ``sandbox_messages``: its processes, from both sides
