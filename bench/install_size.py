@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import page_section
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("office", "postgres", "redis", "usearch")
+EXTRAS = ("postgres", "redis", "usearch")
 SHOWN = 12
 """Packages with a line of their own."""
 

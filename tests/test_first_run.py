@@ -145,7 +145,7 @@ def test_a_failed_installation_shows_what_pip_says(tmp_path: Path):
     assert "installed" not in ran.stdout
 
 
-@pytest.mark.parametrize("extra", ["office", "postgres", "redis", "usearch"])
+@pytest.mark.parametrize("extra", ["postgres", "redis", "usearch"])
 def test_the_readme_lists_every_extra_and_its_command_names_its_packages(extra: str):
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     needed = re.findall(rf"^{extra} = \[(.+)\]$", project, re.MULTILINE)[0]

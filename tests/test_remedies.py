@@ -63,7 +63,7 @@ def test_extras_in_messages_exist():
     ]
 
     assert [] == [(where, name) for where, name in calls + texted if name not in extras]
-    assert {"office", "postgres", "redis"} <= {name for _, name in calls}
+    assert {"postgres", "redis"} <= {name for _, name in calls}
 
 
 def test_pages_in_messages_exist():

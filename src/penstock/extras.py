@@ -26,7 +26,6 @@ class Extra(NamedTuple):
 
 EXTRAS = (
     Extra("grammars", "tree_sitter_ruby", 62, "code of more languages, cut between functions and classes"),
-    Extra("office", "kreuzberg", 98, "Word documents"),
     Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
     Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),
     Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),

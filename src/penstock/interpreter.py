@@ -17,8 +17,8 @@ RESERVED = frozenset(
     "penstock click msgspec charset_normalizer numpy pathspec pypdfium2 "
     "pypdfium2_raw pypdfium2_cfg selectolax tree_sitter tree_sitter_c tree_sitter_cpp "
     "tree_sitter_go tree_sitter_java tree_sitter_javascript tree_sitter_python tree_sitter_rust "
-    "tree_sitter_typescript wordllama kreuzberg psycopg psycopg_binary typing_extensions usearch simsimd "
-    "numkong redis hiredis async_timeout tqdm yaml".split()
+    "tree_sitter_typescript wordllama olefile python_calamine psycopg psycopg_binary typing_extensions "
+    "usearch simsimd numkong redis hiredis async_timeout tqdm yaml".split()
 )
 """Top-level modules imported by Penstock; an application's directory cannot replace them."""
 

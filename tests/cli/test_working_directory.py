@@ -245,7 +245,7 @@ def test_names_that_penstock_imports_are_reserved():
         "import importlib, pkgutil, sys, penstock\n"
         "for module in pkgutil.walk_packages(penstock.__path__, 'penstock.'):\n"
         "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
-        "import charset_normalizer, pypdfium2, usearch.index, kreuzberg\n"
+        "import charset_normalizer, pypdfium2, usearch.index, olefile, python_calamine\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     command = [sys.executable, "-P", "-c", code]

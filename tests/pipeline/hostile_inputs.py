@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tests.pipeline.hostile_office import OFFICE_FILES
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 Hostile: TypeAlias = tuple[str, bytes]
@@ -283,7 +284,7 @@ _OFFICE = {
 }
 
 FILES: Mapping[str, Callable[[int], Hostile]] = MappingProxyType(
-    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE}
+    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE, **OFFICE_FILES}
 )
 
 LARGE: Mapping[str, int] = MappingProxyType(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import io
 import json
 import re
+import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -129,6 +133,57 @@ def test_other_documents_give_text_in_chunks(entry: Entry, sandbox: Sandbox):
 
     assert words(joined(extracted))
     assert chunks_cover(extracted)
+
+
+@of("office")
+def test_an_office_document_keeps_its_words(entry: Entry, sandbox: Sandbox):
+    read = content(entry)
+
+    extracted = sandbox.extract(read)
+
+    assert chunks_cover(extracted)
+    parts = OFFICE_PARTS.get(entry["file"].rpartition(".")[2])
+    if parts:
+        assert recall(extracted, text_nodes(read.data, parts)) >= 0.95
+
+
+OFFICE_PARTS = {"odt": "content.xml", "pptx": r"ppt/(?:slides/slide|notesSlides/notesSlide)\d+\.xml"}
+DOCX_PARTS = r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml"
+
+
+def text_nodes(data: bytes, parts: str) -> Counter[str]:
+    """Words of all paragraphs in the parts of a document, by the tags in them alone."""
+    found: Counter[str] = Counter()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
+            if re.fullmatch(parts, name):
+                xml = re.sub(r"<mc:Fallback>.*?</mc:Fallback>", "", archive.read(name).decode(), flags=re.S)
+                for written in re.split(r"</(?:w|a|text):p>|<w:(?:br|tab)/>", xml):
+                    tags = r"(?:<text:[^>]*>|<(?:w|m|a):t(?:\s[^>]*)?>)([^<]*)"
+                    texts = re.findall(tags, written)
+                    found.update(words(html.unescape("".join(texts))))
+    return found
+
+
+def recall(extracted: ExtractedText, reference: Counter[str]) -> float:
+    found = Counter(words(joined(extracted)))
+    return (found & reference).total() / reference.total()
+
+
+@of("docx")
+def test_a_word_document_keeps_its_words_and_headings(entry: Entry, sandbox: Sandbox):
+    read = content(entry)
+
+    extracted = sandbox.extract(read)
+
+    assert recall(extracted, text_nodes(read.data, DOCX_PARTS)) >= 0.95
+    with zipfile.ZipFile(io.BytesIO(read.data)) as archive:
+        document = archive.read("word/document.xml").decode()
+    marked = len(re.findall(r'<w:pStyle w:val="(?:Heading\d|Title)"/>', document))
+    lines = joined(extracted).split("\n")
+    assert marked == sum(line.startswith("#") for line in lines)
+    assert extracted.pages[0].positions is not None
+    assert len(lines) == len(extracted.pages[0].positions)
 
 
 @of("html")

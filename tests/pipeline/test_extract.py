@@ -14,6 +14,8 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from tests.pipeline.office_samples import cell, epub, excel, opendocument, powerpoint, shape
+from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
@@ -25,8 +27,15 @@ SAMPLES = {
     "html": ("a.html", b"<h1>Mill</h1><p>words"),
     "json": ("a.json", b'{"a": "words"}'),
     "notebook": ("a.ipynb", NOTEBOOK),
-    "office": ("a.docx", docx(paragraph("words"))),
+    "docx": ("a.docx", docx(paragraph("words"))),
+    "opendocument": ("a.odt", opendocument("text", "<text:p>words</text:p>")),
+    "doc": ("a.doc", word97("words\r")),
+    "epub": ("a.epub", epub("<h1>Mill</h1>words")),
     "pdf": ("a.pdf", pdf("words")),
+    "ppt": ("a.ppt", powerpoint97([(text_atoms(1, "words"), b"")])),
+    "rtf": ("a.rtf", b"{\\rtf1\\ansi words\\par}"),
+    "pptx": ("a.pptx", powerpoint(shape("words"))),
+    "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),
 }
@@ -115,7 +124,6 @@ def test_a_blank_document_is_no_failure(name: str, data: bytes):
         ("a.txt", b"text \x00 and nul"),
         ("a.md", bytes(range(256)) * 4),
         ("program.py", b"\x7fELF" + bytes(100)),
-        ("sheet.xlsx", b"PK\x03\x04"),
         ("archive", b"PK\x03\x04" + bytes(30)),
         ("page.html", b"\x1f\x8b\x08" + bytes(30)),
     ],

@@ -29,7 +29,8 @@ def test_values_and_rules_load_no_library():
     program = (
         "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
         "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed;"
-        "heavy = 'numpy tokenizers selectolax pypdfium2 kreuzberg tree_sitter charset_normalizer wordllama';"
+        "heavy = 'numpy tokenizers selectolax pypdfium2 python_calamine olefile "
+        "tree_sitter charset_normalizer wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"
     )
 

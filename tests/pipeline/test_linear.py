@@ -25,7 +25,8 @@ NOISE = 0.004
 """Allowed error of a measurement, in seconds."""
 NOISE_OF_PARSERS = 0.04
 """The same for pages and code, where native parsers allocate memory."""
-PARSED = (".html", ".pdf", ".docx", ".c", ".cpp", ".h", ".go", ".java", ".js", ".lua", ".py", ".rs", ".ts")
+OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".doc", ".ppt")
+PARSED = (".html", ".pdf", ".c", ".cpp", ".h", ".go", ".java", ".js", ".lua", ".py", ".rs", ".ts", *OFFICE)
 ROUNDS = 12
 """Measurements before a failure: on a busy machine a single one may take twice as long."""
 N = 2_000

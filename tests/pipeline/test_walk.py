@@ -56,7 +56,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
         (".hidden.md", Rule.HIDDEN),
         ("photo.PNG", Rule.BINARY),
         ("lib.so", Rule.BINARY),
-        ("sheet.xlsx", Rule.UNSUPPORTED),
+        ("sheet.xlsb", Rule.UNSUPPORTED),
         ("id_rsa", Rule.SECRET),
         ("server.pem", Rule.SECRET),
         (".env", Rule.SECRET),

@@ -26,7 +26,7 @@ OCR_BYTES = 256 << 20
 """Memory to recognize the text of a page, besides that for its file."""
 PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
-COMPONENTS = ("kreuzberg",)
+COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
 

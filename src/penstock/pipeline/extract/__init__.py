@@ -11,5 +11,6 @@
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``paged``: documents whose pages are read one at a time
-- ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+- ``pdf``: PDF through pdfium
+- ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)
 """

@@ -11,7 +11,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset(["pdf", "office"])
+SANDBOXED = frozenset("pdf doc docx epub opendocument ppt pptx rtf sheets".split())
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2",)})
@@ -34,7 +34,7 @@ def is_plain(content: Content) -> bool:
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
-    module, _, class_name = CLASSES.get(name, "text.TextExtractor").partition(".")
+    module, _, class_name = CLASSES.get(name, "text.TextExtractor").rpartition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
     made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
@@ -25,7 +25,29 @@ TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
 HTML = FileType("text/html", "html")
 PDF = FileType("application/pdf", "pdf")
-DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
+DOCX = FileType(
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "docx",
+    position_unit="paragraph",
+)
+PPTX = FileType(
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx", page_unit="slide"
+)
+XLSX = FileType(
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "sheets",
+    page_unit="sheet",
+    position_unit="row",
+)
+XLS = FileType("application/vnd.ms-excel", "sheets", page_unit="sheet", position_unit="row")
+_OPENDOCUMENT = "application/vnd.oasis.opendocument"
+ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
+ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
+ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
+EPUB = FileType("application/epub+zip", "epub", page_unit="chapter")
+RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
+DOC = FileType("application/msword", "doc", position_unit="paragraph")
+PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
 TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
@@ -39,6 +61,16 @@ _DOCUMENTS = {
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
     DOCX: "docx docm",
+    PPTX: "pptx pptm ppsx",
+    XLSX: "xlsx xlsm",
+    XLS: "xls",
+    ODT: "odt ott",
+    ODS: "ods ots",
+    ODP: "odp otp",
+    EPUB: "epub",
+    RTF: "rtf",
+    DOC: "doc dot",
+    PPT: "ppt pps",
     CSV: "csv",
     TSV: "tsv tab",
     JSON: "json json5 jsonc geojson webmanifest",
@@ -55,11 +87,18 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
+        "doc": "office.doc.DocExtractor",
+        "epub": "office.epub.EpubExtractor",
         "html": "html.HtmlExtractor",
         "json": "structured.JsonExtractor",
         "notebook": "structured.NotebookExtractor",
-        "office": "office.OfficeExtractor",
+        "docx": "office.docx.DocxExtractor",
+        "opendocument": "office.opendocument.OpenDocumentExtractor",
         "pdf": "pdf.PdfExtractor",
+        "pptx": "office.pptx.PptxExtractor",
+        "ppt": "office.ppt.PptExtractor",
+        "rtf": "office.rtf.RtfExtractor",
+        "sheets": "office.sheets.SheetExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
     }
@@ -142,7 +181,7 @@ _BINARY_SUFFIXES = frozenset(
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
+_OFFICE_SUFFIXES = frozenset("msg xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -162,6 +201,14 @@ def stored_type(suffix: str, media_type: str = "") -> FileType:
     """Type of a stored document: of its content where the name lied, else of the suffix."""
     return _BY_MEDIA_TYPE.get(media_type) or BY_SUFFIX.get(suffix, TEXT)
 
+
+def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
+    return frozenset(BY_SUFFIX[suffix] for suffix in suffixes if suffix in BY_SUFFIX)
+
+
+_SIGNED = _types_of(LABELS)
+"""Types whose content always has a signature: without it, the name is wrong."""
+_ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
 
 DETECTION = "2"
 """Version of the rules below. A new one reads files again that failed before."""
@@ -226,11 +273,11 @@ def detect(name: str, data: bytes) -> FileType:
     expected, suffix = by_name(name), suffix_of(name)
     seen = signature(data)
     found = BY_SUFFIX.get(seen.suffix) if seen is not None else None
-    if expected is not None and _may_hold(suffix, seen, data):
+    if expected is not None and _may_hold(expected, seen, data):
         return expected
     if found is not None:
         return found
-    if suffix in LABELS or suffix in _OFFICE_SUFFIXES:
+    if expected in _SIGNED or suffix in _OFFICE_SUFFIXES:
         return _misnamed(name, suffix, data)
     if seen is not None or looks_binary(data):
         raise UnsupportedType(f"{_shown(name)} holds {seen.what if seen else 'binary data'}, not text")
@@ -243,22 +290,25 @@ def misnaming(name: str, found: FileType) -> str | None:
     known = expected is not None or suffix in _OFFICE_SUFFIXES
     if not known or (expected is not None and expected.extractor == found.extractor):
         return None
+    return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {_label(found)}"
+
+
+def _label(file_type: FileType) -> str:
     labels = LABELS | TEXT_LABELS
-    label = next((labels[each] for each in labels if BY_SUFFIX.get(each) == found), found.media_type)
-    return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {label}"
+    return next((labels[each] for each in labels if BY_SUFFIX.get(each) == file_type), file_type.media_type)
 
 
-def _may_hold(suffix: str, seen: Signature | None, data: bytes) -> bool:
-    """Check whether a content that does not show its type may be of the type of the suffix.
+def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
+    """Check whether a content that does not show its type may be of the type of the name.
 
     The extractor then says what is wrong with it, such as a missing part or a password.
     """
     if seen in (ENCRYPTED, OLE):
-        return suffix in IN_ZIP or suffix in IN_OLE
+        return expected in _ZIPPED or expected in _COMPOUND
     if seen is ZIP or (seen is None and data.startswith(b"PK\x03\x04")):
-        return suffix in IN_ZIP
+        return expected in _ZIPPED
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.
-    return suffix == "pdf" and seen is None and b"%PDF-" in data[:1024]
+    return expected is PDF and seen is None and b"%PDF-" in data[:1024]
 
 
 def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
@@ -267,7 +317,7 @@ def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
         return BY_SUFFIX[text_suffix(data)]
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    raise UnsupportedType(f"{_shown(name)} is not {LABELS[suffix]}, in spite of its name")
+    raise UnsupportedType(f"{_shown(name)} is not {_label(BY_SUFFIX[suffix])}, in spite of its name")
 
 
 def _by_content(head: bytes) -> FileType:

@@ -49,7 +49,6 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "mailbox": Reader("each message", positions=False, paged=True),
         "markdown": Reader("unchanged; headings give the structure"),
         "notebook": Reader("Markdown cells, code and its output"),
-        "office": Reader("paragraphs, lists, tables, headers and notes", positions=False, extra="office"),
         "opendocument": Reader("headings, lists, tables, notes and the cells of sheets"),
         "outlook": Reader(
             "subject, people, date and text; attachments as documents below it", positions=False

@@ -67,8 +67,8 @@ _IN_OLE: tuple[tuple[str, Signature], ...] = (
     ("EncryptedPackage", ENCRYPTED),
     ("__properties_version1.0", Signature("an Outlook message", "msg")),
     ("WordDocument", Signature("a Word 97 document", "doc")),
-    ("Workbook", Signature("an Excel 97 workbook", "xls")),
     ("Book", Signature("an Excel 95 workbook", "xls")),
+    ("Workbook", Signature("an Excel 97 workbook", "xls")),
     ("PowerPoint Document", Signature("a PowerPoint 97 presentation", "ppt")),
 )
 

@@ -1,0 +1,137 @@
+"""Writer of Markdown pages: headings, paragraphs, lists, tables and code, with their places in the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from penstock.errors import DocumentTooLarge
+from penstock.pipeline.extract.charset import clean
+from penstock.pipeline.extract.protocol import ExtractLimits, Page
+from penstock.pipeline.extract.text import fence_around
+
+MAX_LEVEL = 6
+_MAX_INDENT = 20
+"""Levels of lists that are indented. Deeper ones would begin each line with too many spaces."""
+_MARKUP = re.compile(r"(?:#{1,6}(?=\s|$)|`{3}|~{3}|(?:=+|-{2,})\s*$)")
+
+
+class Block(NamedTuple):
+    """A paragraph, heading, item, line of code or table row, as found in the source."""
+
+    text: str
+    position: int = 1
+    level: int = 0
+    """Level of a heading, from 1; 0 for other blocks."""
+    marker: str = ""
+    """Bullet or number of a list item."""
+    depth: int = 0
+    """Lists around the list of this item."""
+    code: bool = False
+    quoted: bool = False
+    """True for a remark about the text: a comment, or the notes of a speaker."""
+    cells: tuple[str, ...] | None = None
+    """Cells, if this is a row of a table. Without any, the table ends."""
+
+
+END_OF_TABLE = Block("", cells=())
+
+
+class MarkdownPage:
+    """Text of one page, block by block."""
+
+    def __init__(self, limits: ExtractLimits) -> None:
+        self._most = limits.text_chars
+        self._chars = 0
+        self._lines: list[str] = []
+        self._positions: list[int] = []
+        self._last = ""
+        """Kind of the last block: items and rows follow each other without a blank line."""
+        self._code: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        if block.code:
+            self._code.append(block)
+            return
+        self._end_code()
+        if block.cells is not None:
+            self._row(block, block.cells)
+            return
+        lines = text_lines(block.text)
+        if not lines:
+            return
+        if block.level:
+            self._emit([f"{'#' * min(block.level, MAX_LEVEL)} {' '.join(lines)}"], block.position, "heading")
+        elif block.marker:
+            lead = "  " * min(block.depth, _MAX_INDENT) + block.marker + " "
+            rest = (" " * len(lead) + line for line in lines[1:])
+            self._emit([lead + lines[0], *rest], block.position, "item")
+        elif block.quoted:
+            self._emit([f"> {line}" for line in lines], block.position, "quote")
+        else:
+            self._emit([_plain(line) for line in lines], block.position, "paragraph")
+
+    def add_all(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            self.add(block)
+
+    def page(self, number: int = 1, warnings: tuple[str, ...] = (), *, positions: bool = False) -> Page:
+        self._end_code()
+        text = clean("\n".join(self._lines))
+        places = tuple(self._positions) if positions and text else None
+        return Page(number, text, positions=places, warnings=warnings)
+
+    def _row(self, block: Block, cells: tuple[str, ...]) -> None:
+        if not cells and self._last == "row":
+            self._last = "end of table"
+        written = [" ".join(cell.replace("|", "\\|").split()) for cell in cells]
+        if not any(written):
+            return
+        first = self._last != "row"
+        self._emit(["| " + " | ".join(written) + " |"], block.position, "row")
+        if first:
+            self._append("|" + "---|" * len(written), block.position)
+
+    def _end_code(self) -> None:
+        if not self._code:
+            return
+        blocks, self._code = self._code, []
+        text = "\n".join(block.text for block in blocks)
+        if not text.strip():
+            return
+        fence = fence_around(text)
+        begun = False
+        for block in blocks:
+            # Line ends that only Python knows would make more lines than are counted.
+            lines = [" ".join(line.splitlines()) for line in block.text.replace("\r", "\n").split("\n")]
+            if not begun:
+                lines.insert(0, fence)
+            self._emit(lines, block.position, "code", tight=begun)
+            begun = True
+        self._append(fence, blocks[-1].position)
+
+    def _emit(self, lines: Sequence[str], position: int, kind: str, *, tight: bool = False) -> None:
+        tight = tight or (kind == self._last and kind in ("item", "row"))
+        if self._lines and not tight:
+            self._append("", self._positions[-1])
+        for line in lines:
+            self._append(line, position)
+        self._last = kind
+
+    def _append(self, line: str, position: int) -> None:
+        self._chars += len(line) + 1
+        if self._chars > self._most + 1:
+            raise DocumentTooLarge(f"the text has more than {self._most:,} characters")
+        self._lines.append(line)
+        self._positions.append(position)
+
+
+def text_lines(text: str) -> list[str]:
+    """Lines of a paragraph without surplus white space; empty ones are left out."""
+    return [line for line in (" ".join(part.split()) for part in text.split("\n")) if line]
+
+
+def _plain(line: str) -> str:
+    """Escape a line of text that Markdown would take for a heading, an underline or a fence."""
+    return f"\\{line}" if _MARKUP.match(line) else line

@@ -1,0 +1,204 @@
+"""PowerPoint presentations of PowerPoint 97 to 2003: a page for each slide."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.errors import DocumentDamaged, DocumentEncrypted
+from penstock.pipeline.extract.office import ole
+from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
+from penstock.pipeline.extract.office.ooxml import a_title, no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.pages import read_pages
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+
+_DOCUMENT, _SLIDE_ATOM, _SLIDE_PERSIST = 1000, 1007, 1011
+_TEXT_HEADER, _TEXT_CHARS, _TEXT_BYTES = 3999, 4000, 4008
+_SLIDE_LIST, _USER_EDIT, _PERSIST_DIRECTORY = 4080, 4085, 6002
+_SLIDES, _NOTES = 0, 2
+"""Instances of the lists; 1 is that of the master slides, which hold no text of the author."""
+_CONTAINER = 0xF
+_USER_EDIT_START = struct.pack("<HHI", 0, _USER_EDIT, 28)
+_ENCRYPTED = 0xF3D1C4DF
+_TITLES, _BODIES = (0, 6), (1, 5, 7, 8)
+_NO_HEADER = 4
+
+
+class PptExtractor:
+    """The title of a slide is a heading; its notes follow its text."""
+
+    name = "ppt"
+    version = "1"
+
+    def extract(
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
+    ) -> ExtractedText:
+        refuse_encrypted_package(content.data)
+        with ole.opened(content.data) as container:
+            records = ole.stream(container, "PowerPoint Document")
+            user = ole.stream(container, "Current User")
+            pictures = container.exists("Pictures")
+            title, properties = ole.properties(container)
+        if records is None or user is None or len(user) < 20:
+            raise DocumentDamaged("the container holds no PowerPoint presentation")
+        if int.from_bytes(user[12:16], "little") == _ENCRYPTED:
+            raise DocumentEncrypted("the presentation is encrypted and opens only with a password")
+        presentation = _Presentation(records, int.from_bytes(user[16:20], "little"))
+        slides = presentation.slides
+        found = read_pages(
+            len(slides), lambda number: presentation.page(slides[number - 1], number, limits), limits, pages
+        )
+        if pictures and pages is None and not any(page.text or page.failure for page in found):
+            raise no_text()
+        first = found[0].text.partition("\n")[0] if found and found[0].number == 1 else ""
+        return ExtractedText(
+            pages=found,
+            file_type=file_type,
+            shape=Shape.MARKDOWN,
+            page_count=len(slides),
+            title=title or (a_title(first[2:]) if first.startswith("# ") else None),
+            properties=properties,
+        )
+
+
+class _Record(NamedTuple):
+    kind: int
+    instance: int
+    start: int
+    end: int
+    is_container: bool
+
+
+class _Text(NamedTuple):
+    kind: int
+    text: str
+
+
+class _Slide(NamedTuple):
+    reference: int
+    identifier: int
+    outline: list[_Text]
+
+
+class _Presentation:
+    def __init__(self, data: bytes, edit: int) -> None:
+        self._data = data
+        self._places: dict[int, int] = {}
+        document = self._read_edits(edit)
+        lists = self._lists(self._places.get(document, -1))
+        self.slides = lists.get(_SLIDES, [])
+        self._notes = {one.identifier: one for one in lists.get(_NOTES, [])}
+
+    def _read_edits(self, place: int) -> int:
+        """Follow the edits from the newest to the oldest; returns the reference of the document."""
+        document = 0
+        seen: set[int] = set()
+        if (named := self._record(place)) is None or named.kind != _USER_EDIT:
+            # A program that was interrupted may have left the old place behind.
+            place = self._data.rfind(_USER_EDIT_START)
+        while place not in seen and (record := self._record(place)) and record.kind == _USER_EDIT:
+            seen.add(place)
+            if record.end - record.start < 20:
+                break
+            before, directory, reference = struct.unpack_from("<III", self._data, record.start + 8)
+            document = document or reference
+            if record.end - record.start >= 32:
+                raise DocumentEncrypted("the presentation is encrypted and opens only with a password")
+            self._read_directory(self._record(directory))
+            place = before
+        if not seen:
+            raise DocumentDamaged("the presentation lacks the record of its last edit")
+        return document
+
+    def _read_directory(self, record: _Record | None) -> None:
+        if record is None or record.kind != _PERSIST_DIRECTORY:
+            raise DocumentDamaged("the presentation lacks the directory of its parts")
+        count = (record.end - record.start) // 4
+        numbers = struct.unpack_from(f"<{count}I", self._data, record.start)
+        at = 0
+        while at < count:
+            first, length = numbers[at] & 0xFFFFF, numbers[at] >> 20
+            for index, place in enumerate(numbers[at + 1 : at + 1 + length]):
+                self._places.setdefault(first + index, place)
+            at += 1 + length
+
+    def _record(self, place: int) -> _Record | None:
+        """The record at this place; None outside the stream."""
+        if place < 0 or place + 8 > len(self._data):
+            return None
+        flags, kind, length = struct.unpack_from("<HHI", self._data, place)
+        end = min(place + 8 + length, len(self._data))
+        return _Record(kind, flags >> 4, place + 8, end, flags & 0xF == _CONTAINER)
+
+    def _records(self, start: int, end: int) -> Iterator[_Record]:
+        """All records in a range, those inside containers after them."""
+        while start + 8 <= end and (record := self._record(start)) is not None:
+            yield record
+            start = record.start if record.is_container else record.end
+
+    def _lists(self, place: int) -> dict[int, list[_Slide]]:
+        """Slides and notes in order, with the texts of their outline."""
+        document = self._record(place)
+        if document is None or document.kind != _DOCUMENT:
+            raise DocumentDamaged("the presentation lacks its main part")
+        lists: dict[int, list[_Slide]] = {}
+        current: list[_Slide] = []
+        kind = _NO_HEADER
+        until = 0
+        for record in self._records(document.start, document.end):
+            if record.kind == _SLIDE_LIST:
+                current = lists.setdefault(record.instance, [])
+                until = record.end
+            elif record.start >= until:
+                continue
+            elif record.kind == _SLIDE_PERSIST and record.end - record.start >= 16:
+                reference, _, _, identifier = struct.unpack_from("<IIII", self._data, record.start)
+                current.append(_Slide(reference, identifier, []))
+            elif record.kind == _TEXT_HEADER:
+                kind = self._data[record.start] if record.end > record.start else _NO_HEADER
+            elif record.kind in (_TEXT_CHARS, _TEXT_BYTES) and current:
+                current[-1].outline.append(_Text(kind, self._text(record)))
+        return lists
+
+    def _text(self, record: _Record) -> str:
+        data = self._data[record.start : record.end]
+        return data.decode("utf-16-le" if record.kind == _TEXT_CHARS else "latin-1", "replace")
+
+    def page(self, slide: _Slide, number: int, limits: ExtractLimits) -> Page:
+        record = self._record(self._places.get(slide.reference, -1))
+        if record is None:
+            raise DocumentDamaged("the slide is missing in the file")
+        texts = slide.outline + list(self._texts(record))
+        page = MarkdownPage(limits)
+        titles = [text for kind, text in texts if kind in _TITLES]
+        page.add(Block(" ".join(titles).replace("\r", " "), level=1))
+        for kind, text in texts:
+            if kind not in _TITLES:
+                page.add_all(_blocks(text, "-" if kind in _BODIES else ""))
+        for text in self._notes_of(record):
+            page.add_all(block._replace(quoted=True) for block in _blocks(text, ""))
+        return page.page(number)
+
+    def _texts(self, container: _Record) -> Iterator[_Text]:
+        kind = _NO_HEADER
+        for record in self._records(container.start, container.end):
+            if record.kind == _TEXT_HEADER and record.end > record.start:
+                kind = self._data[record.start]
+            elif record.kind in (_TEXT_CHARS, _TEXT_BYTES):
+                yield _Text(kind, self._text(record))
+
+    def _notes_of(self, slide: _Record) -> list[str]:
+        for record in self._records(slide.start, slide.end):
+            if record.kind == _SLIDE_ATOM and record.end - record.start >= 20:
+                identifier = int.from_bytes(self._data[record.start + 16 : record.start + 20], "little")
+                note = self._notes.get(identifier)
+                place = self._places.get(note.reference, -1) if note is not None else -1
+                container = self._record(place)
+                return [text for _, text in self._texts(container)] if container else []
+        return []
+
+
+def _blocks(text: str, marker: str) -> Iterator[Block]:
+    for line in text.split("\r"):
+        yield Block(line.replace("\x0b", "\n"), marker=marker)
