@@ -71,6 +71,8 @@ def failure_codes() -> dict[str, str]:
         "penstock.lifecycle",
         "penstock.worker.executor",
         "penstock.worker.document_notifier",
+        "penstock.handlers.container_paths",
+        "penstock.handlers.file_request",
         "penstock.handlers.phases",
         "penstock.redis_contract.error_report",
     ):

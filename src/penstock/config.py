@@ -165,6 +165,11 @@ class Settings:
     max_file_mb: int = _setting(
         types.whole(1, 100_000), 64, "Maximum file size in MB; larger files are not indexed.", project="lower"
     )
+    archives: bool = _setting(
+        types.SWITCH,
+        False,
+        "Open zip and tar archives as folders; by default they are skipped, unless a request names them.",
+    )
     file_time_s: float = _setting(
         types.seconds(0.01, 3600),
         20.0,

@@ -111,10 +111,12 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
 class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when the job runs."""
 
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives")
     file_path: str
     file_type: Text | None = None
     file_hash: Hash | None = None
     size_bytes: Count | None = None
+    archives: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,7 +136,7 @@ class Walked(Chunked, frozen=True, kw_only=True):
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
         *Chunked.OPTIONS,
-        *("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code"),
+        *("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code", "archives"),
     )
     recursive: bool = True
     # No default depth: a limit would silently leave out deep files.
@@ -142,6 +144,7 @@ class Walked(Chunked, frozen=True, kw_only=True):
     patterns: tuple[Text, ...] = ()
     ignore_patterns: tuple[Text, ...] = ()
     include_code: bool = False
+    archives: bool = False
 
 
 class FolderPayload(Walked, frozen=True, kw_only=True):

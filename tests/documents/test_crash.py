@@ -18,6 +18,7 @@ from penstock import Penstock, config
 from tests.documents.conftest import QUEUES, book
 from tests.documents.index_contents import IndexContents, read_index, settled
 from tests.documents.worker_commands import kill_tree
+from tests.pipeline.mail_samples import mail, message
 from tests.pipeline.sample_documents import pdf
 from tests.servers.stores import given_back
 from tests.worker.worker_processes import ROOT
@@ -82,12 +83,16 @@ class Run:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small files for the short path, and documents long enough for both task lanes."""
+    """Small files for the short path, documents long enough for both task lanes, and files inside mail."""
     made = tmp_path_factory.mktemp("files")
     for number in range(120):
         (made / f"{number}.md").write_text(f"# Wheel {number}\n\nWater drives wheel {number} of the mill.")
     (made / "book.md").write_text(book(300))
     (made / "paper.pdf").write_bytes(pdf(*(f"Words of page {number}, water too." for number in range(80))))
+    for number in range(5):
+        inner = message(f"Inner {number}", f"Grain {number}.", leaf__txt=f"Leaf {number} of grain.".encode())
+        note = f"# Bread {number}".encode()
+        (made / f"{number}.eml").write_bytes(mail(f"Mail {number}", "See it.", note__md=note, inner=inner))
     return made
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.handlers import file_request
+from penstock.handlers import members
 from penstock.handlers.file_reader import read_file
 from penstock.job import Job
 from penstock.pipeline.extract.pdf import PdfExtractor
@@ -29,7 +29,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.extend([Path(path).name] if found is not None else [])
         return found
 
-    monkeypatch.setattr(file_request, "read_file", recorded)
+    monkeypatch.setattr(members, "read_file", recorded)
     return names
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.values import Phase, TaskStatus
-from penstock.handlers import file_request
+from penstock.handlers import members
 from penstock.handlers.file_reader import read_file
 from penstock.job import Job, Status
 from penstock.pipeline.extract.protocol import ExtractLimits
@@ -39,7 +39,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(Path(path).name)
         return found
 
-    monkeypatch.setattr(file_request, "read_file", recorded)
+    monkeypatch.setattr(members, "read_file", recorded)
     return names
 
 

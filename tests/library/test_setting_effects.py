@@ -115,6 +115,12 @@ def written_pages(settings: Settings, place: Path) -> object:
         tools.close()
 
 
+def requested(settings: Settings, place: Path) -> object:
+    """Payload of a request for a folder."""
+    with opened(settings) as assembly:
+        return assembly.documents.submission(place)["payload"]
+
+
 def index_from(settings: Settings, _: Path) -> object:
     return Assembly(settings).vector_files.sizes.index_from
 
@@ -201,6 +207,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embedder": ("static", limits, {}),
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
+    "archives": (True, requested, {}),
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),
     "ocr": (False, recognition, {}),

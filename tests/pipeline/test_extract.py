@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import unicodedata
 
 import pytest
@@ -14,12 +15,19 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from tests.pipeline.mail_samples import mail, zipped
 from tests.pipeline.office_samples import cell, epub, excel, opendocument, powerpoint, shape
 from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97
+from tests.pipeline.outlook_samples import compound, outlook
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
 SAMPLES = {
+    "archive": ("a.zip", zipped({"words.txt": b"words"})),
+    "compressed": ("a.txt.gz", gzip.compress(b"words", mtime=0)),
+    "mail": ("a.eml", mail("Mill", "words")),
+    "mailbox": ("a.mbox", b"From ada Mon Mar  2 10:11:12 2020\n" + mail("Mill", "words")),
+    "outlook": ("a.msg", compound(outlook("Mill", "words"))),
     "text": ("a.txt", b"words\n"),
     "markdown": ("a.md", b"# Mill\n\nwords\n"),
     "code": ("a.py", b"words = 1\n"),

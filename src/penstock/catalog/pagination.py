@@ -23,6 +23,18 @@ def known_below(
         after = page[-1].path
 
 
+def ledger_below(catalog: Catalog, place: Place, folder: str) -> Iterator[LedgerEntry]:
+    """Iterate over the paths at and below a folder that are not indexed, by path."""
+    after = ""
+    while True:
+        with catalog.snapshot() as snapshot:
+            page = snapshot.ledger(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
 def failures_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[LedgerEntry]:
     """Iterate over the failed paths at and below a folder, by path."""
     after = ""

@@ -38,6 +38,11 @@ CLAIMED_WITHIN_S = 3.0
     default=None,
     help="Index source code, or leave it out. Default: in a git repository or beside a project file.",
 )
+@click.option(
+    "--archives/--no-archives",
+    default=None,
+    help="Open zip and tar archives as folders, or skip them. Default: PENSTOCK_ARCHIVES, else skip.",
+)
 @click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
@@ -150,10 +155,8 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = (
-        "collection branch include_code depth recursive chunk_size chunk_overlap force checksum retry_failed"
-    )
-    options = {name: given[name] for name in [*plain.split(), "allow_empty", "project"]}
+    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap force checksum"
+    options = {name: given[name] for name in [*plain.split(), "retry_failed", "allow_empty", "project"]}
     return options | {
         "tenant_id": given["tenant"],
         "include": all_words(given["include"]),

@@ -24,6 +24,7 @@ _REASONS = {
     "penstockignore": "by .penstockignore",
     "hidden": "hidden",
     "binary": "of types without text",
+    "archive": "of archive types, opened with --archives",
     "unsupported": "of types not supported yet",
     "generated": "generated or installed by tools",
     "secret": "with names of keys or passwords",

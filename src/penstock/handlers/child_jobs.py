@@ -34,9 +34,18 @@ def child_job(
     return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
 
 
-def file_job(context: Context, queue_id: str, op: str, payload: FilePayload, *, priority: int) -> NewJob:
+def file_job(
+    context: Context,
+    queue_id: str,
+    op: str,
+    payload: FilePayload,
+    *,
+    priority: int,
+    metadata: str | None = None,
+) -> NewJob:
     """A child job for a file found by a walk or known to the catalog; the path is not checked again."""
-    return _child(context, queue_id, ("file", op), payload, _encode(payload).decode(), priority=priority)
+    encoded = _encode(payload).decode()
+    return _child(context, queue_id, ("file", op), payload, encoded, priority=priority, metadata=metadata)
 
 
 def _child(

@@ -19,6 +19,7 @@ from penstock.catalog.rules.failures import (
 from penstock.catalog.values import LedgerEntry, LedgerKind, NewGeneration
 from penstock.catalog.views import Source
 from penstock.errors import PenstockError, PermanentFailure
+from penstock.handlers.container_paths import container_of
 from penstock.handlers.context import Context
 from penstock.handlers.file_request import FileRequest
 from penstock.payloads import normal_path
@@ -94,6 +95,9 @@ class FailedFiles:
 
 def _file_at(request: FileRequest) -> ReadFile | None:
     """State of a file that was refused before it was read; None: there is no file."""
+    container = container_of(request.read_from, any_name=True)
+    if container is not None:
+        return ReadFile(0, container.mtime_ns, request.read_with)
     try:
         found = os.lstat(request.read_from)
     except OSError:

@@ -27,6 +27,11 @@ class FileComparison:
         self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
         self._fingerprints: dict[str, Fingerprints] = {}
 
+    @property
+    def reads_all(self) -> bool:
+        """Every file is read, whatever its size and time."""
+        return self._rebuild or self._checksum
+
     def unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
         """Check whether a file needs no job. ``moved``: the content was just compared."""
         if self._rebuild or (self._checksum and not moved):
@@ -58,7 +63,7 @@ class FileComparison:
             return self._pipeline.fingerprints(path, self._sizes, reader)
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
-        if file_types.known_by_whole_name(name):
+        if file_types.known_by_whole_name(name) or file_types.is_compressed_name(name):
             suffix = name
         found = self._fingerprints.get(suffix)
         if found is None:

@@ -17,11 +17,13 @@ _TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW 
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, with size and modification time at opening."""
+    """A file's bytes, with size and modification time at opening. A member has its container's time."""
 
     data: bytes
     size: int
     mtime_ns: int
+    depth: int = 0
+    """Number of containers around the file."""
 
 
 def read_file(

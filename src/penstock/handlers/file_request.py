@@ -11,9 +11,12 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
-from penstock.errors import UnsupportedType
+from penstock.errors import PermanentFailure, UnsupportedType
+from penstock.handlers.container_paths import container_of
 from penstock.handlers.context import Context
-from penstock.handlers.file_reader import FileContent, read_file
+from penstock.handlers.file_reader import FileContent
+from penstock.handlers.members import MemberReader
+from penstock.handlers.missing_files import unchanged_at
 from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -22,6 +25,10 @@ from penstock.pipeline.fingerprints import outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _payload = msgspec.json.Decoder(FilePayload).decode
+
+
+NOT_OPENED = "ERR_ARCHIVE"
+FAILURE_CODES = {NOT_OPENED: "Index the archive with `penstock index --archives`, or set PENSTOCK_ARCHIVES."}
 
 
 class FailedBefore(Exception):
@@ -43,6 +50,8 @@ class FileRequest(NamedTuple):
     """Fingerprint of the parser and its limits; a failure with the same one is final."""
     retry_failed: bool
     job_id: str
+    archives: bool
+    """Archives, also those inside the file, are opened as folders."""
 
     @classmethod
     def from_job(cls, context: Context, pipeline: Pipeline) -> FileRequest:
@@ -67,6 +76,7 @@ class FileRequest(NamedTuple):
             # A person retried the job.
             retry_failed=bool(metadata.get(items.RETRY_FAILED)) or context.claim.run > 1,
             job_id=context.job_id,
+            archives=payload.archives,
         )
 
     def as_known(self, known: Source, pipeline: Pipeline) -> FileRequest:
@@ -96,8 +106,8 @@ class FileRequest(NamedTuple):
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
 
-    def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
-        """Read the file; None if size and time are unchanged and no closer check was requested.
+    def read(self, known: Source | None, reader: MemberReader) -> FileContent | None:
+        """Read the file or member; None if size and time are unchanged and no closer check was requested.
 
         Raises ``FailedBefore`` for an unchanged file that failed.
         """
@@ -112,24 +122,36 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return read_file(self.path, max_bytes, unchanged)
+            return reader.read(self.path, unchanged)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return read_file(self.read_from, max_bytes, unchanged, links=False)
+            return reader.read(self.read_from, unchanged, known_as=self.path, links=False)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return read_file(self.path, max_bytes, unchanged, links=False)
+        return reader.read(self.path, unchanged, links=False)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""
         sent_at = self.delivered.sent_at if self.delivered is not None else None
+        container = container_of(self.path)
         try:
-            found = os.lstat(self.path)
+            found = os.lstat(self.path if container is None else container.path)
         except OSError:
             return False
-        same = (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
+        same = unchanged_at(self.path, known.size, known.mtime_ns)
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
+
+    def refuse_archive(self, known: Source | None) -> None:
+        """Refuse an archive that nobody asked to open. Not remembered: it is no fault of the file."""
+        if self.archives or not file_types.is_archive_name(self.name):
+            return
+        if known is None or known.published_id is None:
+            raise PermanentFailure(
+                f"{self.path} is an archive, and archives are not opened by default",
+                code=NOT_OPENED,
+                remedy=FAILURE_CODES[NOT_OPENED],
+            )
 
     def _trusts(self, known: Source) -> bool:
         """Check whether a recorded failure of the whole file answers this request.

@@ -6,7 +6,6 @@ A call takes many jobs, so that small files share a write. An error in one file 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,13 +19,16 @@ from penstock.catalog.values import Adoption, NewGeneration, NewPage, Phase, Pla
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
+from penstock.handlers.container_members import ContainerMembers, touch_members
+from penstock.handlers.container_paths import container_of, on_disk
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.failed_files import FailedFiles, failed_before
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
-from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
-from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
+from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
+from penstock.handlers.members import MemberReader
+from penstock.handlers.missing_files import CAREFUL, maybe_unmounted, unchanged_at
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.handlers.registry import Later, Wait
@@ -53,11 +55,14 @@ class Files:
         self._catalog = catalog
         self._pipeline = pipeline
         self._model = ModelCheck(catalog, pipeline.embedder)
+        self._reader = MemberReader(pipeline)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """Index files: one result or exception per job."""
         self._model.check()
-        return _IngestCall(self._catalog, self._pipeline, contexts).answers()
+        answers = _IngestCall(self._catalog, self._pipeline, self._reader, contexts).answers()
+        self._reader.close_unused()
+        return answers
 
     def delete(self, context: Context) -> dict[str, Any]:
         """Remove a file from the index, whatever the state of the disk."""
@@ -69,9 +74,12 @@ class Files:
 class _IngestCall:
     """One call of the batch handler. Answers are filled in one by one."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline, contexts: Sequence[Context]) -> None:
+    def __init__(
+        self, catalog: Catalog, pipeline: Pipeline, reader: MemberReader, contexts: Sequence[Context]
+    ) -> None:
         self._catalog = catalog
         self._pipeline = pipeline
+        self._reader = reader
         self._space = pipeline.space
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
@@ -100,6 +108,8 @@ class _IngestCall:
                 self._answers[index] = self._ingest_one(
                     index, context, request, known.get((request.place, request.path))
                 )
+            except MemoryInUse as wait:
+                self._answers[index] = Later(str(wait), RETRY_DELAY)
             except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
                 self._answers[index] = error
         self._write()
@@ -161,15 +171,16 @@ class _IngestCall:
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         request = request.as_known(known, self._pipeline) if known is not None else request
+        request.refuse_archive(known)
         try:
-            read = request.read(known, self._pipeline.limits.file_bytes)
+            read = request.read(known, self._reader)
         except FailedBefore:
             assert known is not None
             return self._failed_before(index, context, known)
         except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, request, known)
         except UnsupportedType:
-            if known is None or request.delivered is not None:
+            if known is None or request.delivered is not None or container_of(request.path):
                 raise
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
@@ -180,6 +191,7 @@ class _IngestCall:
         content_hash = hashlib.sha256(read.data).hexdigest()
         self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
+            touch_members(self._catalog, known, read.mtime_ns, context.asked_at)
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
             self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
@@ -202,15 +214,14 @@ class _IngestCall:
         read_at = clock.now()
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
         seconds = self._pipeline.limits.seconds_for(read.size)
-        try:
-            with context.file(seconds, read.size, read.mtime_ns, request.read_with):
-                draft = self._draft(request, read)
-        except MemoryInUse as wait:
-            return Later(str(wait), RETRY_DELAY)
+        with context.file(seconds, read.size, read.mtime_ns, request.read_with):
+            draft = self._draft(request, read)
         if _needs_tasks(draft) and self._too_many_tasks():
             return Later(
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
+        members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
+        left_out = members.update(draft.attachments, known)
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -237,7 +248,7 @@ class _IngestCall:
         drafted = DraftedGeneration(
             generation=generation,
             tokens=draft.tokens,
-            warnings=draft.warnings,
+            warnings=(*draft.warnings, *left_out),
             known_id=known.source_id if known is not None else None,
         )
         if request.read_from != request.path:
@@ -259,7 +270,7 @@ class _IngestCall:
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
-            return UNCHANGED | _stored_since(context, known)
+            return UNCHANGED | stored_since(context, known)
         adopted = self._adopt(context, known, request, known.content_hash)
         if adopted is not None:
             return adopted
@@ -336,11 +347,7 @@ class _IngestCall:
         """Check whether the file was read at another path and is still there, to be moved here."""
         with self._catalog.snapshot() as snapshot:
             read_from = snapshot.expected(context.place, known.path)
-        try:
-            found = os.lstat(read_from) if read_from is not None else None
-        except OSError:
-            return False
-        return found is not None and (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
+        return read_from is not None and unchanged_at(read_from, known.size, known.mtime_ns)
 
     def _unmounted_reason(self, context: Context, path: str) -> str | None:
         with self._catalog.snapshot() as snapshot:
@@ -363,7 +370,7 @@ class _IngestCall:
             self._answers[index] = answer
             if isinstance(answer, Exception):
                 self._stored.add(index)
-            if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
+            if read_from is not None and isinstance(answer, dict) and not on_disk(read_from):
                 # A walk in between found the file missing or moved, and nothing here to remove.
                 self._answers[index] = self._remove(
                     self._contexts[index], read_from, "it was deleted while it was read"
@@ -386,14 +393,6 @@ class _IngestCall:
             stored = index in self._stored
             failed.add(context, request, answer, known=source, read=self._read.get(index), stored=stored)
         failed.write()
-
-
-def _stored_since(context: Context, known: Source) -> dict[str, Any]:
-    """Chunks of a child's file that an interrupted attempt at the same request has stored."""
-    at = known.published_at
-    if context.claim.parent_id is None or at is None or at < context.asked_at:
-        return {}
-    return {"chunks": known.chunk_count}
 
 
 def _needs_tasks(draft: Draft) -> bool:

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import CatalogCursor, known_below
+from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
+from penstock.handlers.container_paths import ContainerFile, container_of
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.file_comparison import FileComparison
@@ -139,6 +140,7 @@ class _FolderWalk:
             for source in known.rest():
                 self._record_missing(source)
             self._send_vanished()
+        self._send_archives()
         self._flush()
         if not self._counts.seen and not had_any and not self._metadata.get("allow_empty"):
             skipped = f" ({self._counts.skipped:,} skipped)" if self._counts.skipped else ""
@@ -198,6 +200,7 @@ class _FolderWalk:
             include=payload.patterns,
             exclude=payload.ignore_patterns,
             include_code=payload.include_code,
+            archives=payload.archives,
             max_bytes=self._pipeline.limits.file_bytes,
             max_depth=depth,
             state_dirs=self._state_dirs,
@@ -273,6 +276,10 @@ class _FolderWalk:
         """Send a child for a missing, replaced or newly ignored file. A narrower filter removes nothing."""
         if _covered(known.path, self._unreadable):
             return
+        container = container_of(known.path)
+        if container is not None and not _covered(known.path, self._ignored):
+            self._check_member(known, container)
+            return
         try:
             status = os.lstat(known.path)
             still_a_file = stat.S_ISREG(status.st_mode)
@@ -295,6 +302,34 @@ class _FolderWalk:
             op = "delete"
         self._counts.vanished += 1
         self._send(_ChildFile(known.path, op))
+
+    def _send_archives(self) -> None:
+        """Send children for archives inside mail that an earlier walk did not open."""
+        if not self._payload.archives:
+            return
+        for entry in ledger_below(self._catalog, self._place, self._root):
+            if entry.rule == Rule.ARCHIVE and container_of(entry.path) is not None:
+                self._counts.added += 1
+                self._send(_ChildFile(entry.path, "ingest"))
+
+    def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
+        """Send a child for a file inside another, if it is not up to date although its container is."""
+        if self._comparison.reads_all:
+            return
+        found = FoundFile(known.path, known.size, container.mtime_ns)
+        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
+        if self._comparison.unchanged(found, known) or self._comparison.fails_again(failed, known):
+            return
+        with self._catalog.snapshot() as snapshot:
+            above = next(iter(snapshot.known(self._place, container.path, limit=1)), None)
+        # Otherwise the job of the container sends its members.
+        if (
+            above is not None
+            and above.path == container.path
+            and self._comparison.unchanged(FoundFile(*container), above)
+        ):
+            self._counts.changed += 1
+            self._send(_ChildFile(known.path, "ingest", known.size))
 
     def _send(self, child: _ChildFile) -> None:
         self._counts.bytes += child.size or 0
@@ -322,6 +357,7 @@ class _FolderWalk:
             chunk_size=self._payload.chunk_size,
             chunk_overlap=self._payload.chunk_overlap,
             gate=self._payload.gate,
+            archives=self._payload.archives,
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 

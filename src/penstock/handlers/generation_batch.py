@@ -10,8 +10,10 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
 from penstock.catalog.values import Gate, NewChunk, NewGeneration, NewPage, Outcome, StoreResult
+from penstock.catalog.views import Source
 from penstock.errors import NoText, StoreError
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
+from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
@@ -141,3 +143,11 @@ def _result(drafted: DraftedGeneration, stored: StoreResult, embedded: set[str])
     if drafted.warnings:
         result["warnings"] = list(drafted.warnings[:10])
     return result
+
+
+def stored_since(context: Context, known: Source) -> dict[str, Any]:
+    """Chunks of a child's file that an interrupted attempt at the same request has stored."""
+    at = known.published_at
+    if context.claim.parent_id is None or at is None or at < context.asked_at:
+        return {}
+    return {"chunks": known.chunk_count}

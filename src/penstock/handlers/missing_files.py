@@ -6,6 +6,8 @@ import errno
 import os
 from collections.abc import Iterable
 
+from penstock.handlers.container_paths import container_of
+
 CAREFUL = "careful"
 """In a job's metadata: the file was not reported as deleted. Remove it only if it is certainly gone."""
 _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
@@ -32,12 +34,27 @@ def maybe_unmounted(path: str, roots: Iterable[str]) -> str | None:
 
 
 def missing(path: str) -> bool:
-    """Check whether the path does not exist. False if a folder above cannot be read."""
+    """Check whether the path does not exist. False if a folder above cannot be read.
+
+    A file inside another is missing only if the other one is.
+    """
     try:
         os.lstat(path)
     except OSError as error:
-        return error.errno in _NOT_FOUND
+        return error.errno in _NOT_FOUND and container_of(path) is None
     return False
+
+
+def unchanged_at(path: str, size: int, mtime_ns: int) -> bool:
+    """Check whether the file at a path has this size and time; a file inside another has the other's time."""
+    container = container_of(path, any_name=True)
+    if container is not None:
+        return container.mtime_ns == mtime_ns
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (size, mtime_ns)
 
 
 def gone_for_sure(path: str) -> bool:

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Move, Place
 from penstock.catalog.views import KnownSource
 from penstock.errors import PenstockError
+from penstock.handlers.container_paths import may_hold_members
 from penstock.handlers.file_reader import read_file
 from penstock.handlers.missing_files import gone_for_sure
 from penstock.payloads import normal_path
@@ -66,6 +68,13 @@ class MoveDetection:
     def move(self, files: Sequence[UnknownFile], asked_at: datetime) -> dict[str, KnownSource]:
         """Rename the sources of these files in one transaction; returns the old sources by new path."""
         chosen = dict(self._chosen(files)) if files else {}
+        members = {source.path: self._members(source) for source in chosen.values()}
+        # With a member that failed or is being read, the container is read again at its new path.
+        chosen = {
+            path: source
+            for path, source in chosen.items()
+            if all(member.published_id and not member.building_id for member in members[source.path])
+        }
         if not chosen:
             return {}
         at = {file.path: file for file in files}
@@ -80,8 +89,31 @@ class MoveDetection:
             )
             for path, source in chosen.items()
         ]
+        moves += [
+            Move(
+                source_id=member.source_id,
+                published_id=member.published_id or 0,
+                old=member.path,
+                new=path + member.path[len(source.path) :],
+                size=member.size,
+                mtime_ns=at[path].mtime_ns,
+            )
+            for path, source in chosen.items()
+            for member in members.get(source.path, ())
+        ]
         done = self._catalog.move(self._place, moves, asked_at)
-        return {move.new: chosen[move.new] for move, moved in zip(moves, done, strict=True) if moved}
+        return {
+            move.new: chosen[move.new]
+            for move, moved in zip(moves, done, strict=True)
+            if moved and move.new in chosen
+        }
+
+    def _members(self, source: KnownSource) -> list[KnownSource]:
+        """Sources inside the file of a source."""
+        if not may_hold_members(source.path):
+            return []
+        inside = known_below(self._catalog, self._place, source.path, after=source.path)
+        return [one for one in inside if one.published_id is not None or one.building_id is not None]
 
     def _chosen(self, files: Sequence[UnknownFile]) -> Iterator[tuple[str, KnownSource]]:
         """Pairs of new path and source. Among equal contents the name decides, then the time."""

@@ -67,7 +67,7 @@ class Moves:
                 old=payload.old_path,
                 new=payload.new_path,
                 asked_at=context.asked_at,
-                folder=payload.is_folder,
+                folder=payload.is_folder or self._holds_members(place, payload.old_path),
             ),
             context,
         )
@@ -120,8 +120,16 @@ class Moves:
         self._catalog.note([note])
         if old_exists:
             return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
-        removed = self._remove(_path_removal(context, payload.old_path, folder=payload.is_folder), context)
+        folder = payload.is_folder or self._holds_members(context.place, payload.old_path)
+        removed = self._remove(_path_removal(context, payload.old_path, folder=folder), context)
         return {"outcome": "removed", "removed": removed, "note": f"{payload.new_path}: {cause}"}
+
+    def _holds_members(self, place: Place, path: str) -> bool:
+        """Check whether documents below the path come from inside a file, not from a folder."""
+        if Path(path).is_dir():
+            return False
+        with self._catalog.snapshot() as snapshot:
+            return bool(snapshot.known(place, path, after=path, limit=1))
 
     def _rename_all(self, rename: Rename, context: Context) -> int:
         total = 0
@@ -142,6 +150,8 @@ class Moves:
             own = snapshot.locate(source.source_id, payload.point_ids)
         foreign = [point for point in payload.point_ids if point not in own]
         removed = self._remove(_source_removal(source, context), context)
+        if self._holds_members(source.place, source.path):
+            removed += self._remove(_member_removal(source, context), context)
         return {"outcome": "removed", "removed": removed} | ({"not_its_own": foreign} if foreign else {})
 
     def delete_tenant(self, context: Context) -> dict[str, Any]:
@@ -224,6 +234,18 @@ def _path_removal(context: Context, path: str, *, folder: bool) -> Removal:
 
 def _source_removal(source: Source, context: Context) -> Removal:
     return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
+
+
+def _member_removal(source: Source, context: Context) -> Removal:
+    """Removal of the documents below a document: they come from inside its file."""
+    place = source.place
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=source.path,
+        asked_at=context.asked_at,
+    )
 
 
 def _ingest_job(context: Context, path: str, *, folder: bool) -> NewJob:

@@ -20,7 +20,8 @@ from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, ServiceUnavailable, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
-from penstock.handlers.file_reader import FileContent, read_file
+from penstock.handlers.file_reader import FileContent
+from penstock.handlers.members import MemberReader
 from penstock.handlers.page_files import PageFiles
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -59,6 +60,7 @@ class Phases:
         self._catalog = catalog
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
+        self._reader = MemberReader(pipeline)
         self._open_file: _OpenFile | None = None
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
@@ -117,7 +119,7 @@ class Phases:
         """Read from the path of the first reading, or from the source's path if the file was moved there."""
         for place in filter(None, (file_path, path)):
             with suppress(FileNotFoundError, NotADirectoryError, UnsupportedType):
-                return read_file(place, self._pipeline.limits.file_bytes, lambda _: False)
+                return self._reader.read(place, known_as=path)
         return None
 
     def _drop(self, source: TaskSource, why: str = CHANGED, code: str = "ERR_CHANGED") -> None:

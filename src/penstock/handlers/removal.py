@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import msgspec
 
@@ -13,6 +14,7 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.rules.path_scope import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
+from penstock.handlers.container_paths import container_of
 from penstock.pipeline.walk.protocol import WalkRules
 from penstock.pipeline.walk.single_path import SinglePathRules
 
@@ -60,6 +62,9 @@ def single_path_rules(walk: Walk) -> SinglePathRules:
 
 def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
     """Check whether the file exists and would be included by the walk."""
+    container = container_of(path)
+    if container is not None:
+        path = container.path
     try:
         found = os.lstat(path)
     except OSError:
@@ -70,12 +75,12 @@ def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
 
 
 def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
-    """Removal of this document alone. If a folder replaced the file, documents in the folder stay."""
+    """Removal of a document and its members. If a folder replaced the file, documents in the folder stay."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,
         branch=place.branch,
         path=path,
-        below=False,
+        below=not Path(path).is_dir(),
         asked_at=asked_at,
     )

@@ -42,6 +42,7 @@ class IndexOptions(TypedDict, total=False):
     include: Sequence[str]
     exclude: Sequence[str]
     include_code: bool | None
+    archives: bool | None
     recursive: bool
     depth: int | None
     chunk_size: int | None
@@ -93,13 +94,16 @@ class Documents:
         Source code is included where ``include_code`` says so and, without a word about it, in a git
         repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
         failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
-        ``checksum`` compares contents even where size and time are equal.
+        ``checksum`` compares contents even where size and time are equal. ``archives`` opens zip and tar
+        archives as folders; by default the setting of the same name decides.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
     def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
         """Build the submission of ``index`` without submitting it."""
         paths.refuse_unusable(os.fspath(path))
+        if options.get("archives") is None:
+            options["archives"] = self._settings.archives
         absolute = os.path.realpath(os.fspath(path))
         try:
             mode = Path(absolute).stat().st_mode
@@ -116,6 +120,8 @@ class Documents:
             payload |= walked(absolute, submission["item_type"], options)
         elif stat.S_ISREG(mode):
             payload["file_path"] = absolute
+            if options["archives"]:
+                payload["archives"] = True
         else:
             raise PathNotFound(f"{os.fspath(path)} is neither a file nor a folder")
         for name in ("tenant_id", "collection", "branch", "priority"):

@@ -43,6 +43,8 @@ def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, A
         include_code = item_type == "project" or code_reason(root) is not None
     if include_code != (item_type == "project"):
         payload["include_code"] = include_code
+    if options.get("archives"):
+        payload["archives"] = True
     if options.get("recursive") is False:
         payload["recursive"] = False
     if options.get("depth") is not None:
@@ -66,6 +68,7 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, state_dir
             include=tuple(payload.get("patterns", ())),
             exclude=tuple(payload.get("ignore_patterns", ())),
             include_code=preview.include_code,
+            archives=payload.get("archives", False),
             max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
             state_dirs=(state_dir,),
         )

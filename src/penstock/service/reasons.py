@@ -13,6 +13,7 @@ from penstock.catalog.protocol import BATCH, CatalogSnapshot
 from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, Source
+from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
@@ -60,7 +61,11 @@ def unknown(path: str, place: Place, elsewhere: list[Place]) -> Reason:
             cause = f"not in branch {place.branch} of collection {place.collection}, but in {branches}"
             remedy = "Index the path in this branch, or name the other branch."
         return Reason(path=path, verdict="unknown", cause=cause, remedy=remedy)
-    if not os.path.lexists(path):
+    container = container_of(path)
+    if container is not None:
+        cause = f"no file of this name was read from {container.path}"
+        remedy = "Check the name; `penstock documents list` shows the files inside others below them."
+    elif not os.path.lexists(path):
         cause, remedy = "no such file, and no job has seen this path", "Check the path."
     else:
         cause = "never seen by any job"
@@ -181,6 +186,9 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
 def _reason(path: str, known: PathReport) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_missing_part(one) for one in known.missing)
+    if known.building is not None and _not_read_yet(known.building):
+        waiting = "its container was read; the file itself has not been read yet"
+        return Reason(path=path, verdict="waiting", cause=waiting, remedy=FAILURE_CODES[NOT_READ])
     if known.building is not None and not known.building.settled:
         return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
     if ledger is not None and (
@@ -221,6 +229,11 @@ def _reason(path: str, known: PathReport) -> Reason | None:
             path=path, verdict=verdict, cause=made, source=source, warnings=warnings, missing=missing
         )
     return None
+
+
+def _not_read_yet(building: Document) -> bool:
+    """Check whether a file inside another waits for its own job."""
+    return any((state.error or "").startswith(NOT_READ) for _, state in building.phases.items())
 
 
 def _remedy(building: Document, source: Source | None) -> str:

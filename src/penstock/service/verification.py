@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
+from penstock.handlers.container_paths import container_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import delivered_file_of, validate_name
@@ -156,6 +157,16 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
     failed = known.building_id is not None and known.failed_with is not None
     if not known.path.startswith("/") or (known.published_id is None and not failed):
         return None
+    if (container := container_of(known.path)) is not None:
+        # A file inside another has the other's time. Its content is part of the other's.
+        same = container.mtime_ns in (known.mtime_ns, known.failed_mtime_ns)
+        return None if same else difference("is inside a file that has changed since")
+    return _file_difference(known, roots, difference, failed=failed, checksum=checksum)
+
+
+def _file_difference(
+    known: KnownSource, roots: _Roots, difference: Callable[..., Difference], *, failed: bool, checksum: bool
+) -> Difference | None:
     try:
         found = Path(known.path).lstat()
         if not stat.S_ISREG(found.st_mode):

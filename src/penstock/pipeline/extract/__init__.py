@@ -10,6 +10,9 @@
 - ``charset``: from bytes to text that every store can keep
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
+- ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
+- ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
+- ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time
 - ``pdf``: PDF through pdfium
 - ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)

@@ -11,7 +11,9 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-SANDBOXED = frozenset("pdf doc docx epub opendocument ppt pptx rtf sheets".split())
+SANDBOXED = frozenset(
+    "archive compressed doc docx epub mail mailbox opendocument outlook pdf ppt pptx rtf sheets".split()
+)
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2",)})

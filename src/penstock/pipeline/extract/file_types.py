@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
+from penstock.pipeline.extract import signatures
 from penstock.pipeline.extract.charset import looks_binary
 from penstock.pipeline.extract.protocol import FileType
 from penstock.pipeline.extract.signatures import (
-    ENCRYPTED,
     IN_OLE,
     IN_ZIP,
     LABELS,
-    OLE,
     TEXT_LABELS,
-    ZIP,
     Signature,
     signature,
     text_suffix,
@@ -54,9 +52,15 @@ JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
 NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+MAIL = FileType("message/rfc822", "mail")
+MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
+OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
+ZIP = FileType("application/zip", "archive")
+TAR = FileType("application/x-tar", "archive")
+COMPRESSED = FileType("application/gzip", "compressed")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib srt vtt po pot diff patch eml mbox vcf ics",
+    TEXT: "txt text log asc tex bib srt vtt po pot diff patch vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -77,6 +81,12 @@ _DOCUMENTS = {
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    MAIL: "eml",
+    MAILBOX: "mbox",
+    OUTLOOK: "msg",
+    ZIP: "zip",
+    TAR: "tar tgz tbz tbz2 txz",
+    COMPRESSED: "gz bz2 xz",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -89,11 +99,16 @@ CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "doc": "office.doc.DocExtractor",
         "epub": "office.epub.EpubExtractor",
+        "archive": "archive.ArchiveExtractor",
+        "compressed": "compressed.CompressedExtractor",
         "html": "html.HtmlExtractor",
         "json": "structured.JsonExtractor",
+        "mail": "mail.MailExtractor",
+        "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
         "docx": "office.docx.DocxExtractor",
         "opendocument": "office.opendocument.OpenDocumentExtractor",
+        "outlook": "outlook.OutlookExtractor",
         "pdf": "pdf.PdfExtractor",
         "pptx": "office.pptx.PptxExtractor",
         "ppt": "office.ppt.PptExtractor",
@@ -174,14 +189,14 @@ _NAMES = {
 
 _BINARY_SUFFIXES = frozenset(
     "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
-    "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
+    "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
     "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
     "keystore der crt".split()
 )
 
-_OFFICE_SUFFIXES = frozenset("msg xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
+_OFFICE_SUFFIXES = frozenset("xlsb odg vsd vsdx pub mobi azw azw3 djvu numbers".split())
 """Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
@@ -208,6 +223,8 @@ def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
 
 _SIGNED = _types_of(LABELS)
 """Types whose content always has a signature: without it, the name is wrong."""
+_PACKED = frozenset([ZIP, TAR, COMPRESSED])
+"""Types that hold other files. They are opened only under a name that says so."""
 _ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
 
 DETECTION = "2"
@@ -223,7 +240,24 @@ def suffix_of(name: str) -> str:
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
     language = _NAMES.get(name.rpartition("/")[2].lower())
-    return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
+    if language:
+        return _code(language)
+    found = BY_SUFFIX.get(suffix_of(name))
+    return TAR if found is COMPRESSED and suffix_of(uncompressed_name(name)) == "tar" else found
+
+
+def uncompressed_name(name: str) -> str:
+    """Name of the file inside a compressed one: ``notes.txt`` for ``notes.txt.gz``."""
+    return name[: -len(suffix_of(name)) - 1]
+
+
+def is_compressed_name(name: str) -> bool:
+    return BY_SUFFIX.get(suffix_of(name)) is COMPRESSED
+
+
+def is_archive_name(name: str) -> bool:
+    """Check whether files of this name are opened as folders, where this is asked for."""
+    return by_name(name) in (ZIP, TAR)
 
 
 def known_by_whole_name(name: str) -> bool:
@@ -251,6 +285,8 @@ def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
 
 def is_binary_name(name: str) -> bool:
     """Check whether the suffix alone excludes text."""
+    if is_compressed_name(name) and not is_archive_name(name):
+        return suffix_of(uncompressed_name(name)) in _BINARY_SUFFIXES
     return suffix_of(name) in _BINARY_SUFFIXES
 
 
@@ -275,7 +311,7 @@ def detect(name: str, data: bytes) -> FileType:
     found = BY_SUFFIX.get(seen.suffix) if seen is not None else None
     if expected is not None and _may_hold(expected, seen, data):
         return expected
-    if found is not None:
+    if found is not None and found not in _PACKED:
         return found
     if expected in _SIGNED or suffix in _OFFICE_SUFFIXES:
         return _misnamed(name, suffix, data)
@@ -303,10 +339,12 @@ def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
 
     The extractor then says what is wrong with it, such as a missing part or a password.
     """
-    if seen in (ENCRYPTED, OLE):
+    if seen in (signatures.ENCRYPTED, signatures.OLE):
         return expected in _ZIPPED or expected in _COMPOUND
-    if seen is ZIP or (seen is None and data.startswith(b"PK\x03\x04")):
-        return expected in _ZIPPED
+    if seen is signatures.ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
+        return expected in _ZIPPED or expected is ZIP
+    if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
+        return expected in (TAR, COMPRESSED)
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.
     return expected is PDF and seen is None and b"%PDF-" in data[:1024]
 
@@ -314,7 +352,7 @@ def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
 def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
     """Type of a file without the signature that its suffix promises: it may be text."""
     if data and signature(data) is None and not looks_binary(data):
-        return BY_SUFFIX[text_suffix(data)]
+        return MAIL if BY_SUFFIX.get(suffix) is OUTLOOK else BY_SUFFIX[text_suffix(data)]
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
     raise UnsupportedType(f"{_shown(name)} is not {_label(BY_SUFFIX[suffix])}, in spite of its name")

@@ -117,6 +117,10 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """What people call a type, by its media type."""
 
 
+_SHORT_PAGES = ("slide", "chapter")
+"""Pages that say enough about a place; their chunks have no positions."""
+
+
 def formats() -> list[Format]:
     """All formats but source code, by name."""
     found = (_format(file_type, suffixes) for file_type, suffixes in _types() if not file_type.language)
@@ -156,11 +160,12 @@ def _types() -> list[tuple[FileType, tuple[str, ...]]]:
 def _format(file_type: FileType, suffixes: tuple[str, ...]) -> Format:
     reader = READERS[file_type.extractor]
     paged = reader.paged or file_type.page_unit != "page"
+    positions = reader.positions and file_type.page_unit not in _SHORT_PAGES
     return Format(
         name=NAMES[file_type.media_type],
         suffixes=suffixes,
         read=reader.read,
         page_unit=file_type.page_unit if paged else None,
-        position_unit=file_type.position_unit if reader.positions else None,
+        position_unit=file_type.position_unit if positions else None,
         extra=reader.extra,
     )

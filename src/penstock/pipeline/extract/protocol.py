@@ -80,7 +80,11 @@ class Attachment(msgspec.Struct, frozen=True):
     """A file inside another: attached to a mail, embedded in a PDF, or member of an archive."""
 
     name: str
+    """Safe as the end of a path, and unique in its container; see ``member_names``."""
     data: bytes
+    error: str = ""
+    """Name of the class of the error for which it cannot be read, from ``penstock.errors``."""
+    message: str = ""
 
 
 class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ class Rule(enum.StrEnum):
     PENSTOCKIGNORE = "penstockignore"
     HIDDEN = "hidden"
     BINARY = "binary"
+    ARCHIVE = "archive"
     UNSUPPORTED = "unsupported"
     CODE = "code"
     GENERATED = "generated"
@@ -41,6 +42,7 @@ _MEANINGS = {
     Rule.PENSTOCKIGNORE: "a .penstockignore excludes it",
     Rule.HIDDEN: "its name begins with a dot",
     Rule.BINARY: "files of its type hold no text",
+    Rule.ARCHIVE: "it is an archive, opened only with `penstock index --archives`",
     Rule.UNSUPPORTED: "its type cannot be read yet",
     Rule.CODE: "it is source code, and the request is without code",
     Rule.GENERATED: "a tool made or installed it",
@@ -111,6 +113,8 @@ class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
     """If given, only files that match one of these patterns."""
     exclude: tuple[str, ...] = ()
     include_code: bool = True
+    archives: bool = False
+    """Include archives; their members become documents."""
     hidden: bool = False
     """Include names that begin with a dot."""
     max_bytes: int = 64 * 1024 * 1024

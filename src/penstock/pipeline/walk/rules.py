@@ -87,15 +87,11 @@ class PathRules:
         return Skipped(path, Rule.GENERATED, True, "a Python environment") if "pyvenv.cfg" in names else None
 
     def skipped_directory(self, parent: Directory, path: str) -> Skipped | None:
-        name = path.rpartition("/")[2]
-        if name == STATE_DIR or f"{self.root}/{path}" in self._state_dirs:
+        if f"{self.root}/{path}" in self._state_dirs:
             return Skipped(path, Rule.STATE, True)
-        if name in _VCS_DIRECTORIES:
-            return Skipped(path, Rule.REPOSITORY, True)
-        if name.startswith(".") and not self._rules.hidden:
-            return Skipped(path, Rule.HIDDEN, True)
-        if name in _GENERATED:
-            return Skipped(path, Rule.GENERATED, True)
+        by_name = rule_of_folder(path.rpartition("/")[2], self._rules)
+        if by_name is not None:
+            return Skipped(path, by_name, True)
         ignored = self._ignored(parent.ignores, path + "/")
         if ignored is not None:
             return ignored
@@ -122,26 +118,16 @@ class PathRules:
     def _rule_of_name(self, name: str) -> Rule | None:
         head, _, suffix = name.rpartition(".")
         if not head or name[0] == "." or name == SETTINGS_FILE or file_types.known_by_whole_name(name):
-            return self._rule_of_whole_name(name)
+            return rule_of_name(name, self._rules)
+        if file_types.is_compressed_name(name):
+            # The suffix before the last one counts.
+            return rule_of_name(name, self._rules)
         try:
             return self._by_suffix[suffix]
         except KeyError:
             # Computed once per suffix.
-            rule = self._by_suffix[suffix] = self._rule_of_whole_name(f"x.{suffix}")
+            rule = self._by_suffix[suffix] = rule_of_name(f"x.{suffix}", self._rules)
             return rule
-
-    def _rule_of_whole_name(self, name: str) -> Rule | None:
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRETS):
-            return Rule.SECRET
-        if name.startswith(".") and not self._rules.hidden:
-            return Rule.HIDDEN
-        if file_types.is_binary_name(name):
-            return Rule.BINARY
-        if file_types.is_unreadable_name(name):
-            return Rule.UNSUPPORTED
-        if not self._rules.include_code and file_types.is_code_name(name):
-            return Rule.CODE
-        return None
 
     def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
         shown, directory = path.rstrip("/"), path.endswith("/")
@@ -163,6 +149,34 @@ class PathRules:
         shown = os.fsencode(os.path.relpath(target, self.root) if inside else target)
         rule = Rule.LINK_REPEATED if inside else Rule.LINK_OUTSIDE
         return Skipped(path, rule, False, shown.decode("utf-8", "backslashreplace"))
+
+
+def rule_of_name(name: str, rules: WalkRules) -> Rule | None:
+    """The rule by which a name alone excludes a file, wherever the file lies."""
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRETS):
+        return Rule.SECRET
+    if name.startswith(".") and not rules.hidden:
+        return Rule.HIDDEN
+    if file_types.is_binary_name(name):
+        return Rule.BINARY
+    if not rules.archives and file_types.is_archive_name(name):
+        return Rule.ARCHIVE
+    if file_types.is_unreadable_name(name):
+        return Rule.UNSUPPORTED
+    if not rules.include_code and file_types.is_code_name(name):
+        return Rule.CODE
+    return None
+
+
+def rule_of_folder(name: str, rules: WalkRules) -> Rule | None:
+    """The rule by which a name alone excludes a folder."""
+    if name == STATE_DIR:
+        return Rule.STATE
+    if name in _VCS_DIRECTORIES:
+        return Rule.REPOSITORY
+    if name.startswith(".") and not rules.hidden:
+        return Rule.HIDDEN
+    return Rule.GENERATED if name in _GENERATED else None
 
 
 def _patterns(globs: tuple[str, ...]) -> PatternList | None:

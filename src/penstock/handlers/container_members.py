@@ -1,0 +1,257 @@
+"""Documents below a container, brought to the state of its members: one child job per difference.
+
+This runs before the container itself is stored. If the process dies in between, the container is read again.
+Every member has a source from then on, with the time of the container: a walk sees by it which members are
+not up to date, without opening the container.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock, items
+from penstock.catalog.pagination import known_below, ledger_below
+from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.rules.failures import FailedReading, ReadFile, failed_generation
+from penstock.catalog.rules.path_scope import at_and_above
+from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Removal, Touch
+from penstock.catalog.views import KnownSource, Source
+from penstock.handlers.child_jobs import file_job
+from penstock.handlers.container_paths import MAX_DEPTH, NOT_READ, may_hold_members
+from penstock.handlers.context import MAX_CHILDREN, Context
+from penstock.handlers.file_reader import FileContent
+from penstock.handlers.file_request import FileRequest
+from penstock.handlers.generation_batch import MAX_DOCUMENTS
+from penstock.handlers.members import Container
+from penstock.handlers.reindex import OUTDATED
+from penstock.handlers.removal import remove_all
+from penstock.payloads import FilePayload
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import Attachment, Content
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.protocol import Rule, WalkRules
+from penstock.pipeline.walk.rules import rule_of_folder, rule_of_name
+from penstock.vocabulary import how_many
+
+NAMED = 10
+_TOO_LONG = 4_000
+"""Bytes of a path above which the system refuses it."""
+
+
+class _Member(NamedTuple):
+    path: str
+    size: int
+    content_hash: str
+
+
+class ContainerMembers:
+    """The members of one container that was read by a job."""
+
+    def __init__(
+        self, catalog: Catalog, pipeline: Pipeline, context: Context, request: FileRequest, read: FileContent
+    ) -> None:
+        self._catalog = catalog
+        self._pipeline = pipeline
+        self._context = context
+        self._request = request
+        self._read = read
+        self._left_out: list[str] = []
+        self._ledger: list[LedgerEntry] = []
+
+    def update(self, attachments: Iterable[Attachment], known: Source | None) -> tuple[str, ...]:
+        """Send child jobs for new and changed members, and remove the others; returns warnings.
+
+        ``known``: the source of the container; there may be members of its former version.
+        """
+        request = self._request
+        archive = file_types.is_archive_name(request.name)
+        if not attachments and not archive and not _had_members(known, request.name):
+            return ()
+        if not may_hold_members(request.path):
+            self._left_out = [one.name for one in attachments]
+            attachments = ()
+        if archive:
+            attachments = Container(self._pipeline, Content(request.name, self._read.data)).each()
+        wanted = self._wanted(attachments)
+        sources = {
+            source.path: source
+            for source in known_below(self._catalog, request.place, request.path)
+            if source.path != request.path
+            and (source.published_id is not None or source.building_id is not None)
+        }
+        self._remove(wanted, sources)
+        kept = [member for member in wanted.values() if self._keeps(member, sources.get(member.path))]
+        self._touch(kept, sources)
+        changed = wanted.keys() - {member.path for member in kept}
+        self._send([member for member in wanted.values() if member.path in changed], sources)
+        self._note(wanted, known)
+        return self._warnings()
+
+    def _wanted(self, attachments: Iterable[Attachment]) -> dict[str, _Member]:
+        """Members to index, by path. Those excluded by their names are recorded with the rule."""
+        rules = WalkRules(archives=self._request.archives)
+        wanted: dict[str, _Member] = {}
+        for number, one in enumerate(attachments):
+            if number % 100 == 0:
+                self._context.checkpoint()
+            path = f"{self._request.path}/{one.name}"
+            rule = _rule_of(one.name, rules)
+            if self._read.depth >= MAX_DEPTH or len(path.encode()) > _TOO_LONG:
+                rule = Rule.TOO_DEEP
+            if rule is not None:
+                self._skip(path, one.name, rule)
+                continue
+            marked = f"{one.error}: {one.message}".encode() if one.error else one.data
+            wanted[path] = _Member(path, len(one.data), hashlib.sha256(marked).hexdigest())
+        return wanted
+
+    def _skip(self, path: str, name: str, rule: Rule) -> None:
+        self._left_out.append(name)
+        self._ledger.append(
+            LedgerEntry(
+                place=self._request.place,
+                path=path,
+                kind=LedgerKind.SKIPPED,
+                rule=str(rule),
+                cause=f"inside more than {MAX_DEPTH} files" if rule is Rule.TOO_DEEP else rule.meaning,
+                job_id=self._context.job_id,
+            )
+        )
+
+    def _remove(self, wanted: Mapping[str, _Member], sources: Mapping[str, KnownSource]) -> None:
+        """Remove members that the container no longer has. Those of a kept inner container are its own."""
+        for path in sources:
+            if wanted.keys().isdisjoint(at_and_above(path)):
+                self._context.checkpoint()
+                self._remove_path(path)
+
+    def _remove_path(self, path: str) -> None:
+        place = self._request.place
+        remove_all(
+            self._catalog,
+            Removal(
+                tenant_id=place.tenant_id,
+                collection=place.collection,
+                branch=place.branch,
+                path=path,
+                asked_at=self._context.asked_at,
+            ),
+        )
+
+    def _keeps(self, member: _Member, known: KnownSource | None) -> bool:
+        """Check whether a member has the same content as before, made into text in the same way."""
+        if known is None or self._request.rebuild or known.published_id is None or known.partial:
+            return False
+        # With a failure, the content of the source is not the newest.
+        if known.content_hash != member.content_hash or known.building_id is not None:
+            return False
+        fingerprints = self._pipeline.fingerprints(member.path, self._request.sizes)
+        return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
+
+    def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:
+        """Give kept members, and all inside them, the time of the container."""
+        same = {member.path for member in kept}
+        touched = [source for path, source in sources.items() if not same.isdisjoint(at_and_above(path))]
+        _touch(self._catalog, touched, self._read.mtime_ns, self._context.asked_at)
+
+    def _send(self, members: list[_Member], sources: Mapping[str, KnownSource]) -> None:
+        for start in range(0, len(members), MAX_CHILDREN):
+            some = members[start : start + MAX_CHILDREN]
+            new = [self._unread(member) for member in some if member.path not in sources]
+            for first in range(0, len(new), MAX_DOCUMENTS):
+                self._catalog.store(new[first : first + MAX_DOCUMENTS])
+            ids = clock.new_ids(len(some))
+            self._context.expand([self._job(*one) for one in zip(ids, some, strict=True)])
+
+    def _unread(self, member: _Member) -> Any:
+        """A source for a new member, not read yet: should its job be lost, the next walk sends another."""
+        return failed_generation(
+            FailedReading(
+                place=self._request.place,
+                path=member.path,
+                code=NOT_READ,
+                message="this file inside another has not been read yet",
+                file=ReadFile(member.size, self._read.mtime_ns, ""),
+                asked_at=self._context.asked_at,
+                read_at=clock.now(),
+                fault=FailureKind.OUTAGE,
+                file_type=file_types.suffix_of(member.path),
+            )
+        )
+
+    def _job(self, queue_id: str, member: _Member) -> Any:
+        request, context = self._request, self._context
+        payload = FilePayload(
+            file_path=member.path,
+            size_bytes=member.size,
+            chunk_size=context.payload.get("chunk_size"),
+            chunk_overlap=context.payload.get("chunk_overlap"),
+            gate=request.gate.value,
+            archives=request.archives,
+        )
+        metadata = context.metadata | {items.ASKED_AT: context.asked_at.isoformat()}
+        if request.delivered is not None:
+            read_from = request.read_from + member.path[len(request.path) :]
+            delivered = msgspec.structs.replace(request.delivered, read_from=read_from, source_type=None)
+            metadata[items.ARRIVAL] = msgspec.to_builtins(delivered)
+        encoded = msgspec.json.encode(metadata).decode()
+        priority = items.child_priority(context.claim.priority)
+        return file_job(context, queue_id, "ingest", payload, priority=priority, metadata=encoded)
+
+    def _note(self, wanted: Mapping[str, _Member], known: Source | None) -> None:
+        """Record what was left out, and delete the records of members that are gone."""
+        for start in range(0, len(self._ledger), BATCH):
+            self._catalog.note(self._ledger[start : start + BATCH])
+        if known is None:
+            return
+        left_out = {entry.path for entry in self._ledger}
+        for entry in ledger_below(self._catalog, self._request.place, self._request.path):
+            above = at_and_above(entry.path)
+            kept = entry.path == self._request.path or not left_out.isdisjoint(above)
+            if not kept and wanted.keys().isdisjoint(above):
+                self._remove_path(entry.path)
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._left_out:
+            return ()
+        names = ", ".join(self._left_out[:NAMED])
+        more = len(self._left_out) - NAMED
+        count = how_many(len(self._left_out), "file inside it is", "files inside it are")
+        return (f"{count} left out by a rule: {names}{f' and {more:,} more' if more > 0 else ''}",)
+
+
+def _had_members(known: Source | None, name: str) -> bool:
+    """Check whether the former version may have had members. A rename may have changed the type."""
+    # A folder of this name may have been there before, so that an unknown file is no exception.
+    return may_hold_members(name) or (known is not None and known.file_type != file_types.suffix_of(name))
+
+
+def touch_members(catalog: Catalog, known: Source, mtime_ns: int, asked_at: datetime) -> None:
+    """Give the members of an unchanged container its new time."""
+    if known.mtime_ns != mtime_ns and may_hold_members(known.path):
+        inside = known_below(catalog, known.place, known.path, after=known.path)
+        same = [source for source in inside if source.mtime_ns == known.mtime_ns]
+        _touch(catalog, same, mtime_ns, asked_at)
+
+
+def _touch(catalog: Catalog, members: list[KnownSource], mtime_ns: int, asked_at: datetime) -> None:
+    touches = [
+        Touch(member.source_id, member.failed_size or 0, mtime_ns, failed=True)
+        if member.failed_with is not None and member.building_id is not None
+        else Touch(member.source_id, member.size, mtime_ns, asked_at)
+        for member in members
+    ]
+    for start in range(0, len(touches), BATCH):
+        catalog.touch(touches[start : start + BATCH])
+
+
+def _rule_of(name: str, rules: WalkRules) -> Rule | None:
+    """The rule by which a walk would skip a file of this name, or a folder above."""
+    *folders, last = name.split("/")
+    by_folder = next(filter(None, (rule_of_folder(folder, rules) for folder in folders)), None)
+    return by_folder or rule_of_name(last, rules)

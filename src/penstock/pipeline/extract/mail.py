@@ -1,0 +1,338 @@
+"""Mail: messages and mailboxes as Markdown, with their attachments as files of their own."""
+
+from __future__ import annotations
+
+import email
+import email.generator
+import email.policy
+import email.utils
+import io
+import mimetypes
+import re
+from collections.abc import Iterator
+from email.message import EmailMessage, Message
+from typing import Any, NamedTuple
+
+from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
+from penstock.pipeline.extract.charset import clean, decode, wide_encoding
+from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.protocol import (
+    Attachment,
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    FileType,
+    Page,
+    Properties,
+    Shape,
+)
+from penstock.vocabulary import how_many
+
+MAX_ATTACHMENTS = 1_000
+"""Attachments of one message or mailbox that become documents."""
+MAX_PARTS = 10_000
+NAMED = 10
+"""Names of attachments listed in a warning."""
+_HEADERS = ("From", "To", "Cc", "Date")
+_MAX_HEADER = 2_000
+_SIGNATURES = frozenset(
+    ["application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"]
+)
+_LABELS = {"windows-950": "cp950", "windows-949": "cp949", "windows-936": "gbk", "windows-932": "cp932"}
+_START = re.compile(rb"(?:\A|\n)From [^\n]*\d{4}[^\n]*\n")
+
+
+class ReadMessage(NamedTuple):
+    """One message: its text with the main headers, and what it brings along."""
+
+    title: str
+    text: str
+    properties: Properties
+    attachments: tuple[Attachment, ...]
+    warnings: tuple[str, ...]
+
+
+class MailExtractor:
+    """Subject, main headers and body of a message. A message without a body is no error."""
+
+    name = "mail"
+    version = "1"
+
+    def extract(
+        self,
+        content: Content,
+        file_type: FileType,
+        limits: ExtractLimits,
+        pages: range | None = None,  # noqa: ARG002 - there is one page
+    ) -> ExtractedText:
+        return one_message(read_message(_as_bytes(content.data), limits), file_type, limits)
+
+
+class MailboxExtractor:
+    """A mailbox: one page per message."""
+
+    name = "mailbox"
+    version = "1"
+
+    def extract(
+        self,
+        content: Content,
+        file_type: FileType,
+        limits: ExtractLimits,
+        pages: range | None = None,  # noqa: ARG002 - read as a whole
+    ) -> ExtractedText:
+        data = _as_bytes(content.data).replace(b"\r\n", b"\n")
+        starts = list(_START.finditer(data))
+        if not starts:
+            raise DocumentDamaged("the mailbox holds no message: no line begins with 'From '")
+        if len(starts) > limits.pages:
+            raise DocumentTooLarge(f"the mailbox has {len(starts):,} messages; the limit is {limits.pages:,}")
+        ends = [found.start() for found in starts[1:]] + [len(data)]
+        messages = [
+            read_message(data[found.end() : end], limits, f"message {number}/")
+            for number, (found, end) in enumerate(zip(starts, ends, strict=True), 1)
+        ]
+        if sum(len(message.text) for message in messages) > limits.text_chars:
+            raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
+        attachments = [one for message in messages for one in message.attachments]
+        return ExtractedText(
+            pages=tuple(
+                Page(number, message.text, warnings=message.warnings)
+                for number, message in enumerate(messages, 1)
+            ),
+            file_type=file_type,
+            shape=Shape.MARKDOWN,
+            page_count=len(messages),
+            warnings=_left_out([one.name for one in attachments[MAX_ATTACHMENTS:]]),
+            attachments=tuple(attachments[:MAX_ATTACHMENTS]),
+        )
+
+
+def one_message(message: ReadMessage, file_type: FileType, limits: ExtractLimits) -> ExtractedText:
+    if len(message.text) > limits.text_chars:
+        raise DocumentTooLarge(
+            f"the text has {len(message.text):,} characters; the limit is {limits.text_chars:,}"
+        )
+    return ExtractedText(
+        pages=(Page(1, message.text),),
+        file_type=file_type,
+        shape=Shape.MARKDOWN,
+        page_count=1,
+        title=message.title or None,
+        warnings=message.warnings,
+        properties=message.properties,
+        attachments=message.attachments,
+    )
+
+
+def _as_bytes(data: bytes) -> bytes:
+    """The message as ASCII with raw bytes. Some programs save messages as UTF-16."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(data[:8192]) is not None:
+        return decode(data).text.encode("utf-8", "replace")
+    return data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n\t ")
+
+
+def read_message(data: bytes, limits: ExtractLimits, folder: str = "") -> ReadMessage:
+    """Read one message. ``folder``: for the names of its attachments."""
+    try:
+        message = email.message_from_bytes(data, policy=email.policy.default)
+        assert isinstance(message, EmailMessage)
+        return _Reader(message, limits, folder).read()
+    except RecursionError as error:
+        raise DocumentDamaged("the parts of the message are nested too deeply") from error
+
+
+class _Reader:
+    def __init__(self, message: EmailMessage, limits: ExtractLimits, folder: str) -> None:
+        self._message = message
+        self._limits = limits
+        self._folder = folder
+        self._names = MemberNames()
+        self._attachments: list[Attachment] = []
+        self._left_out: list[str] = []
+        self._texts: list[str] = []
+        self._warnings: list[str] = []
+        self._encoding, self._replaced = "", 0
+
+    def read(self) -> ReadMessage:
+        body = self._body()
+        for part, alternative in _leaves(self._message):
+            if part is body:
+                self._texts.append(self._text(part))
+            elif not (alternative and part.get_content_maintype() == "text" and not _filename(part)):
+                self._other_part(part)
+        headers = [(name, header(self._message, name)) for name in _HEADERS]
+        subject = header(self._message, "Subject")
+        return ReadMessage(
+            subject,
+            message_text(subject, headers, self._texts, [one.name for one in self._attachments]),
+            Properties(
+                author=header(self._message, "From"),
+                created=iso_date(header(self._message, "Date")),
+                encoding=self._encoding,
+                replaced=self._replaced,
+            ),
+            tuple(self._attachments),
+            (*self._warnings, *_left_out(self._left_out)),
+        )
+
+    def _body(self) -> Message | None:
+        try:
+            body = self._message.get_body(("plain", "html"))
+            if body is not None and body.get_content_type() == "text/plain" and not _payload(body).strip():
+                body = self._message.get_body(("html",)) or body
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError):
+            return None
+        return body
+
+    def _other_part(self, part: Message) -> None:
+        kind = part.get_content_type()
+        filename = _filename(part)
+        if kind in _SIGNATURES:
+            return
+        inline = part.get_content_maintype() == "text" and part.get_content_disposition() != "attachment"
+        if inline and not filename and kind in ("text/plain", "text/html"):
+            self._texts.append(self._text(part))
+            return
+        data = _message_bytes(part) if kind == "message/rfc822" else _payload(part)
+        name = self._folder + (filename or _invented_name(part, len(self._attachments) + 1))
+        if data is None or len(self._attachments) >= MAX_ATTACHMENTS or len(data) > self._limits.file_bytes:
+            self._left_out.append(name)
+        elif data:
+            if kind == "message/rfc822" and not name.lower().endswith((".eml", ".msg")):
+                name += ".eml"
+            self._attachments.append(Attachment(self._names.add(name), data))
+
+    def _text(self, part: Message) -> str:
+        data, label = _payload(part), _charset(part)
+        try:
+            decoded = decode(data, _LABELS.get(label, label) or None)
+            if part.get_content_type() == "text/html":
+                return html_text(decoded.text, self._limits)
+        except UnsupportedType:
+            self._warnings.append("a part of the body is not text, and was left out")
+            return ""
+        if decoded.encoding not in ("utf-8", "utf-8-sig"):
+            self._encoding = decoded.encoding
+        self._replaced += decoded.replaced
+        if decoded.replaced:
+            self._warnings.append(
+                f"{how_many(decoded.replaced, 'character is', 'characters are')} "
+                f"not {decoded.encoding}, and replaced"
+            )
+        return clean(decoded.text)
+
+
+def html_text(markup: str, limits: ExtractLimits) -> str:
+    """The text of an HTML body, as Markdown."""
+    from penstock.pipeline.extract.file_types import HTML
+    from penstock.pipeline.extract.html import HtmlExtractor
+
+    # With a mark: a charset named in the markup was that of the bytes.
+    content = Content("body.html", b"\xef\xbb\xbf" + markup.encode("utf-8", "replace"))
+    try:
+        return HtmlExtractor().extract(content, HTML, limits).pages[0].text
+    except UnreadableDocument:
+        return clean(re.sub(r"<[^>]*>", " ", markup))
+
+
+def message_text(
+    subject: str, headers: list[tuple[str, str]], texts: list[str], attachments: list[str]
+) -> str:
+    """Subject as a heading, headers, names of attachments, then the body."""
+    lines = [f"{name}: {value}" for name, value in headers if value]
+    if attachments:
+        named = ", ".join(attachments[:NAMED])
+        more = len(attachments) - NAMED
+        lines.append(f"Attachments: {named}{f' and {more:,} more' if more > 0 else ''}")
+    blocks = [f"# {subject}" if subject else "", "\n".join(lines), *(text.strip() for text in texts)]
+    return clean("\n\n".join(block for block in blocks if block))
+
+
+def header(message: Message, name: str) -> str:
+    """The value of a header on one line, also if the header is malformed."""
+    try:
+        value = str(message.get(name, ""))
+    except Exception:  # noqa: BLE001 - the parser of headers raises many errors on malformed ones
+        raw = {key.lower(): text for key, text in message.raw_items()}
+        value = str(raw.get(name.lower(), ""))
+    value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return clean(" ".join(value.split()))[:_MAX_HEADER]
+
+
+def iso_date(text: str) -> str:
+    try:
+        return email.utils.parsedate_to_datetime(text).isoformat() if text else ""
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return ""
+
+
+def _leaves(message: Message) -> Iterator[tuple[Message, bool]]:
+    """Parts that are no groups, in order; True: inside a group of alternatives. No recursion."""
+    stack: list[tuple[Message, bool]] = [(message, False)]
+    for _ in range(MAX_PARTS):
+        if not stack:
+            return
+        part, alternative = stack.pop()
+        payload: Any = part.get_payload()
+        if part.get_content_maintype() == "multipart" and isinstance(payload, list):
+            alternative = alternative or part.get_content_type() == "multipart/alternative"
+            stack += [(inner, alternative) for inner in reversed(payload)]
+        else:
+            yield part, alternative
+
+
+def _payload(part: Message) -> bytes:
+    try:
+        payload = part.get_payload(decode=True)
+    except (AssertionError, LookupError, ValueError):
+        payload = None
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _message_bytes(part: Message) -> bytes | None:
+    """The bytes of an attached message; None if they cannot be restored."""
+    payload: Any = part.get_payload()
+    inner = payload[0] if isinstance(payload, list) and payload else None
+    if not isinstance(inner, Message):
+        return _payload(part) or None
+    out = io.BytesIO()
+    try:
+        email.generator.BytesGenerator(
+            out, mangle_from_=False, maxheaderlen=0, policy=email.policy.compat32
+        ).flatten(inner)
+    except (LookupError, UnicodeError, ValueError, TypeError, AttributeError):
+        return None
+    return out.getvalue()
+
+
+def _filename(part: Message) -> str:
+    try:
+        return part.get_filename("") or ""
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return ""
+
+
+def _charset(part: Message) -> str:
+    try:
+        return str(part.get_content_charset("") or "")
+    except (LookupError, UnicodeError, TypeError, ValueError):
+        return ""
+
+
+def _invented_name(part: Message, number: int) -> str:
+    if part.get_content_type() == "message/rfc822":
+        payload: Any = part.get_payload()
+        inner = payload[0] if isinstance(payload, list) and payload else None
+        subject = header(inner, "Subject") if isinstance(inner, Message) else ""
+        return f"{subject.replace('/', '_') or f'message {number}'}.eml"
+    suffix = mimetypes.guess_extension(part.get_content_type()) or ""
+    return f"attachment {number}{suffix}"
+
+
+def _left_out(names: list[str]) -> tuple[str, ...]:
+    if not names:
+        return ()
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    left_out = how_many(len(names), "attachment is", "attachments are")
+    return (f"{left_out} left out, unreadable or beyond the limits: {shown}",)
