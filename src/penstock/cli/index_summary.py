@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.service.job_reports import JobReport, TypeOutcome
 
 TOP_REASONS = 3
-TYPES_SHOWN = 12
+TYPES_SHOWN = 25
 """Lines of the table by type."""
 _REASONS = {
     "gitignore": "by .gitignore",
