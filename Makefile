@@ -18,7 +18,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos kills hostile versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos kills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -98,6 +98,10 @@ kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and accoun
 
 hostile: $(STAMP) ## Index a folder of hostile files beside 1,000 good ones, and check
 	@$(PY) -m tests.documents.hostile_folder $(ARGS)
+
+rapidocr: $(STAMP) ## Install the second OCR engine (271 MB) and test it
+	@$(INSTALL) --no-build-isolation -e '.[rapidocr]'
+	@$(PY) -m pytest -q -n 0 -k rapidocr tests/pipeline/test_rapidocr.py tests/pipeline/test_ocr_corpus.py $(ARGS)
 
 versions: $(STAMP) ## Switch real projects to their next release (TOOL= makes the releases)
 	@PENSTOCK_VERSIONS_TOOL='$(abspath $(TOOL))' $(PY) -m pytest -q -m versions -s $(ARGS)

@@ -206,8 +206,10 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 def reads_the_environment(source: str, module: str) -> list[str]:
     # interpreter: the PYTHON* variables for child processes. process_guard: restores variables changed by
-    # functions, and decides nothing by them. text_grid: width and colours of the terminal.
-    own = ("config", "interpreter", "worker.process_guard", "cli.text_grid")
+    # functions, and decides nothing by them. text_grid: width and colours of the terminal. ocr: sets
+    # threads and telemetry of its libraries, which know no other way.
+    set_only = ("pipeline.ocr.rapid", "pipeline.ocr.tesseract")
+    own = ("config", "interpreter", "worker.process_guard", "cli.text_grid", *set_only)
     return [] if module in own else uses(source, module, ENVIRONMENT)
 
 

@@ -40,7 +40,7 @@ def leave_out(folder: Path) -> None:
         (folder / f".hidden{number}").write_text("x")
         (folder / f"tool{number}.py").write_text("print('mill')")
     for number in range(2):
-        (folder / f"photo{number}.png").write_bytes(b"x")
+        (folder / f"sound{number}.mp3").write_bytes(b"x")
     (folder / "gate.pem").write_text("x")
     (folder / "pipe.md").symlink_to(folder / "nowhere")
 

@@ -28,7 +28,7 @@ def moved(docs: IndexedFolder, old: str, new: str, *, folder: bool = False) -> J
         (".mill.md", "its name begins with a dot"),
         ("ignored/mill.md", "a .penstockignore excludes it"),
         ("node_modules/mill.md", "a tool made or installed it"),
-        ("mill.png", "hold no text"),
+        ("mill.mp3", "hold no text"),
         ("narrow/mill.md", "an exclude pattern matches it"),
     ],
 )

@@ -24,6 +24,7 @@ FILES = [
     "env/lib.md",
     "id_rsa",
     "image.png",
+    "sound.mp3",
     "node_modules/x/y.md",
     "other/large.md",
     "state/queue.md",

@@ -54,7 +54,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
     ("name", "rule"),
     [
         (".hidden.md", Rule.HIDDEN),
-        ("photo.PNG", Rule.BINARY),
+        ("sound.MP3", Rule.BINARY),
         ("lib.so", Rule.BINARY),
         ("sheet.xlsb", Rule.UNSUPPORTED),
         ("id_rsa", Rule.SECRET),

@@ -14,6 +14,7 @@
 - ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
 - ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time
+- ``image``: pictures, whose text OCR recognizes
 - ``pdf``: PDF through pdfium
 - ``office``: Word, PowerPoint, Excel, OpenDocument, RTF and EPUB (a package)
 """

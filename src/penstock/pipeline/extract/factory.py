@@ -12,7 +12,7 @@ from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
 SANDBOXED = frozenset(
-    "archive compressed doc docx epub mail mailbox opendocument outlook pdf ppt pptx rtf sheets".split()
+    "archive compressed doc docx epub image mail mailbox opendocument outlook pdf ppt pptx rtf sheets".split()
 )
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 

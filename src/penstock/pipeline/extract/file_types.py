@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
 from penstock.pipeline.extract import signatures
-from penstock.pipeline.extract.charset import looks_binary
+from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import FileType
 from penstock.pipeline.extract.signatures import (
     IN_OLE,
@@ -87,6 +87,12 @@ _DOCUMENTS = {
     ZIP: "zip",
     TAR: "tar tgz tbz tbz2 txz",
     COMPRESSED: "gz bz2 xz",
+    FileType("image/png", "image"): "png",
+    FileType("image/jpeg", "image"): "jpg jpeg",
+    FileType("image/tiff", "image"): "tif tiff",
+    FileType("image/webp", "image"): "webp",
+    FileType("image/bmp", "image"): "bmp",
+    FileType("image/gif", "image"): "gif",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -102,6 +108,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "archive": "archive.ArchiveExtractor",
         "compressed": "compressed.CompressedExtractor",
         "html": "html.HtmlExtractor",
+        "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
         "mail": "mail.MailExtractor",
         "mailbox": "mail.MailboxExtractor",
@@ -188,7 +195,7 @@ _NAMES = {
 }
 
 _BINARY_SUFFIXES = frozenset(
-    "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
+    "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
     "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
@@ -351,7 +358,9 @@ def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
 
 def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
     """Type of a file without the signature that its suffix promises: it may be text."""
-    if data and signature(data) is None and not looks_binary(data):
+    # UTF-16 without a mark is a guess, which a wrong name makes no likelier.
+    wide = b"\x00" in data[:SNIFFED] and not data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if data and signature(data) is None and not wide and not looks_binary(data):
         return MAIL if BY_SUFFIX.get(suffix) is OUTLOOK else BY_SUFFIX[text_suffix(data)]
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")

@@ -6,7 +6,6 @@ import base64
 import http.client
 import io
 import re
-import time
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from penstock import clock
 from penstock.errors import JobError, ParserFailed, ServiceUnavailable, TransientFailure
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr.protocol import EndpointOptions, RecognizedText
@@ -94,7 +94,7 @@ class VisionEndpoint:
                 "the URL of the OCR endpoint is not an http or https URL",
                 remedy="Set PENSTOCK_OCR_ENDPOINT_URL to a URL such as http://127.0.0.1:8000/v1.",
             )
-        deadline = time.monotonic() + self._options.timeout_s
+        deadline = clock.elapsed_s() + self._options.timeout_s
         make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = make(parts.hostname, parts.port, timeout=self._options.timeout_s)
         try:
@@ -177,7 +177,7 @@ def _read(connection: http.client.HTTPConnection, deadline: float) -> _Answer:
             raise ParserFailed(
                 f"the answer of the OCR endpoint has more than {MAX_ANSWER_BYTES:,} bytes", remedy=_REMEDY
             )
-        if time.monotonic() > deadline:
+        if clock.elapsed_s() > deadline:
             raise TimeoutError
         pieces.append(piece)
     return _Answer(response.status, b"".join(pieces), _wait(response.getheader("Retry-After")))
@@ -191,7 +191,7 @@ def _wait(retry_after: str | None) -> timedelta | None:
         seconds = float(retry_after)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
+            seconds = parsedate_to_datetime(retry_after).timestamp() - clock.now().timestamp()
         except ValueError:
             return None
     return timedelta(seconds=min(max(seconds, 0.0), LONGEST_WAIT_S)) if seconds == seconds else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +44,10 @@ _LANGUAGES = frozenset(
     "vie".split()
 )
 """Languages of the models, as Tesseract calls them."""
+
+
+READS = ("/proc/cpuinfo", "/sys/devices/system/cpu")
+"""Places outside the packages where the library looks for the abilities of the processor."""
 
 
 class _Box(NamedTuple):
@@ -97,6 +102,8 @@ class RapidEngine:
 
 
 def _load() -> Any:
+    # Read when the library is loaded: otherwise it sends reports of its use over the network.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import cv2
     import rapidocr
 

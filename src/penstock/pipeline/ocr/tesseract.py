@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,8 +74,10 @@ class Tesseract:
                 f"Tesseract cannot load {languages!r} from {folder}: {error}",
                 remedy="Replace the model files: they are damaged, or made for another version.",
             ) from None
-        if os.access(os.devnull, os.W_OK):
-            # Messages about each picture otherwise go to standard error.
+        # Messages about each picture otherwise go to standard error. A file that cannot be opened would crash
+        # the library.
+        with suppress(OSError):
+            os.close(os.open(os.devnull, os.O_WRONLY))
             api.SetVariable("debug_file", os.devnull)
         return api
 
