@@ -10,6 +10,8 @@ import pytest
 
 from penstock import Penstock
 from tests.cli.conftest import Run
+from tests.pipeline.office_samples import powerpoint, shape
+from tests.pipeline.sample_documents import docx, paragraph
 
 GUESSED = "Die Mühle läuft, sagte der Müller gestern früh. ".encode("cp1252") * 3
 
@@ -64,3 +66,29 @@ def test_a_date_that_is_none_is_refused(run: Run):
 
     assert "created_after: 'yesterday' is no date" in refused.stderr
     assert "2024-05-01" in refused.stderr
+
+
+def test_hits_name_slides_and_paragraphs(run: Run, ask: Callable[..., Any], app: Penstock, tmp_path: Path):
+    (tmp_path / "mill.pptx").write_bytes(powerpoint(shape("A first slide"), shape("The sluice is open")))
+    (tmp_path / "gate.docx").write_bytes(docx(paragraph("A first paragraph"), paragraph("The weir leaks")))
+    with app.worker_thread():
+        for name in ("mill.pptx", "gate.docx"):
+            app.wait(app.index(tmp_path / name).job_id, timeout=60)
+
+    assert "mill.pptx, slide 2\n" in run("search", "sluice", "--mode", "keyword").stdout
+    (hit,) = ask("search", "sluice", "--mode", "keyword")["hits"]
+    assert (2, "slide") == (hit["page"], hit["page_unit"])
+    assert "gate.docx, paragraph 1\n" in run("search", "weir", "--mode", "keyword").stdout
+    (hit,) = ask("search", "weir", "--mode", "keyword")["hits"]
+    assert (None, 1, 2, "paragraph") == tuple(
+        hit[name] for name in ("page", "first_line", "last_line", "position_unit")
+    )
+    author = ask("documents", "show", str(tmp_path / "mill.pptx"))["document"]["properties"]["author"]
+    assert author
+    for narrowed in (
+        ("--author", author.upper()),
+        ("--language", "en"),
+        ("--created-after", "2024-01-31", "--created-before", "2024-02-01"),
+    ):
+        listed = ask("documents", "list", *narrowed)["documents"]
+        assert [str(tmp_path / "mill.pptx")] == [one["path"] for one in listed]
