@@ -16,7 +16,7 @@ from penstock.pipeline.embed import table_files
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = frozenset(
-    "charset-normalizer click msgspec numpy pypdfium2 selectolax "
+    "chardet click msgspec numpy pypdfium2 selectolax "
     "tree-sitter tree-sitter-c tree-sitter-cpp tree-sitter-go tree-sitter-java tree-sitter-javascript "
     "tree-sitter-python tree-sitter-rust tree-sitter-typescript".split()
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
@@ -158,7 +159,7 @@ class Assembly:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        return Verifier(self.catalog, self.jobs, self.vector_files)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits())
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -243,17 +244,23 @@ class Assembly:
 
     def _pipeline(self, memory: MemoryShare | None = None, *, isolated: bool = False) -> Pipeline:
         from penstock.pipeline.embed import open_embedder
-        from penstock.pipeline.extract.protocol import ExtractLimits
         from penstock.pipeline.pipeline import Pipeline
 
         chosen = self.settings
-        limits = ExtractLimits.of(chosen.max_file_mb, chosen.file_memory_mb, chosen.file_time_s)
         return Pipeline(
             open_embedder(chosen.embedder),
-            limits=limits,
+            limits=self._limits(),
             memory=memory,
             isolated=isolated,
             ocr=_ocr_setup(chosen),
+        )
+
+    def _limits(self) -> ExtractLimits:
+        from penstock.pipeline.extract.protocol import ExtractLimits
+
+        chosen = self.settings
+        return ExtractLimits.of(
+            chosen.max_file_mb, chosen.text_limit_mb, chosen.file_memory_mb, chosen.file_time_s
         )
 
     # The Redis contract.

@@ -163,7 +163,16 @@ class Settings:
         "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
     )
     max_file_mb: int = _setting(
-        types.whole(1, 100_000), 64, "Maximum file size in MB; larger files are not indexed.", project="lower"
+        types.whole(1, 100_000),
+        64,
+        "Maximum size in MB of a file that has to be read whole; larger ones are not indexed.",
+        project="lower",
+    )
+    text_limit_mb: int = _setting(
+        types.whole(1, 100_000),
+        64,
+        "Megabytes of a text file, log, table or source file that are indexed, from its start.",
+        project="lower",
     )
     archives: bool = _setting(
         types.SWITCH,

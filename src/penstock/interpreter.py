@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 RESERVED = frozenset(
-    "penstock click msgspec charset_normalizer numpy pathspec pypdfium2 "
+    "penstock click msgspec chardet numpy pathspec pypdfium2 "
     "pypdfium2_raw pypdfium2_cfg selectolax tree_sitter tree_sitter_c tree_sitter_cpp "
     "tree_sitter_go tree_sitter_java tree_sitter_javascript tree_sitter_python tree_sitter_rust "
     "tree_sitter_typescript wordllama olefile python_calamine psycopg psycopg_binary typing_extensions "

@@ -76,3 +76,11 @@ def understand(word: str) -> str:
 def how_many(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: ``1 page``, ``1,200 pages``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def shown_size(count: int) -> str:
+    """A number of bytes for people, such as ``64 MB`` or ``2.1 GB``; a MB has 2^20 bytes."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f}".removesuffix(".0") + f" {unit}"
+    return how_many(count, "byte")

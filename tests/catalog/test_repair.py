@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, Removal, Walk
 from tests.catalog.conftest import VECTOR, at, embed, found, page, put, sweep, vectors
@@ -31,6 +32,7 @@ def raw(catalog: Catalog, place: Path) -> Iterator[Run]:
     """Statements behind the catalog's back."""
     if isinstance(catalog, SqliteCatalog):
         connection: Any = sqlite3.connect(catalog.path, isolation_level=None)
+        connection.create_function("keyword_text", 1, keyword_text)
     else:
         connection = psycopg.connect(postgres.store_at(place), autocommit=True)
 

@@ -123,6 +123,44 @@ def test_quoted_words_are_a_phrase(catalog: Catalog):
     assert {"red green blue"} == found(catalog, '"red green"')
 
 
+CAMEL, SNAKE = "maxHeaderSize = HTTPServer.limit", "water_wheel = 3"
+JAPANESE, CHINESE, THAI = "大きな水車小屋がある", "流体与水力学研究", "กังหันน้ำและระหัดวิดน้ำ"
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("header size", CAMEL),
+        ("maxHeaderSize", CAMEL),
+        ("HTTPServer", CAMEL),
+        ("waterWheel", SNAKE),
+        ("水車", JAPANESE),
+        ("小屋", JAPANESE),
+        ("水力学", CHINESE),
+        ("ระหัด", THAI),
+    ],
+)
+def test_words_inside_a_name_or_a_run_without_spaces_are_found(catalog: Catalog, query: str, text: str):
+    for number, each in enumerate((CAMEL, SNAKE, JAPANESE, CHINESE, THAI)):
+        put(catalog, f"/{number}.md", page(each))
+
+    assert {text} == found(catalog, query)
+
+    with catalog.snapshot() as snapshot:
+        (hit,) = snapshot.keyword(query, ACME)
+        assert {hit.content_id: tuple(query.lower().split())} == snapshot.words_in(query, [hit.content_id])
+
+
+def test_what_compound_words_add_to_the_index_goes_with_the_text(catalog: Catalog):
+    put(catalog, "/a.md", page("maxHeaderSize 水車小屋"))
+    catalog.remove(Removal(tenant_id="acme", asked_at=at(5), path="/a.md"))
+    sweep(catalog)
+
+    assert set() == found(catalog, "header")
+    assert set() == found(catalog, "水車")
+    assert [] == catalog.check()
+
+
 def test_filters_narrow_by_place_path_type_and_tag(catalog: Catalog):
     put(catalog, "/docs/a.md", page("word one"), file_type="document", tags=("team/red", "x"))
     put(catalog, "/src/b.py", page("word two"), file_type="code", tags=("team",))

@@ -44,7 +44,7 @@ print(json.dumps([code, len(started), sorted(sys.modules)]), file=sys.stderr)
 
 HEAVY = frozenset(
     "asyncio concurrent.futures importlib.resources multiprocessing rich selectolax pypdfium2 tokenizers "
-    "tree_sitter charset_normalizer wordllama requests penstock.worker.supervisor".split()
+    "tree_sitter chardet wordllama requests penstock.worker.supervisor".split()
 )
 
 

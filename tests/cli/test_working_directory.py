@@ -245,11 +245,13 @@ def test_names_that_penstock_imports_are_reserved():
         "import importlib, pkgutil, sys, penstock\n"
         "for module in pkgutil.walk_packages(penstock.__path__, 'penstock.'):\n"
         "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
-        "import charset_normalizer, pypdfium2, usearch.index, olefile, python_calamine\n"
+        "import chardet, pypdfium2, usearch.index, olefile, python_calamine\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     command = [sys.executable, "-P", "-c", code]
     loaded = set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
     unknown = {name for name in loaded - RESERVED - sys.stdlib_module_names if not name.startswith("_")}
+    # The library of a package compiled by mypyc is named by a hash, which no file has by chance.
+    unknown = {name for name in unknown if not name.endswith("__mypyc")}
     assert set() == unknown - {"__main__", "cython_runtime", "sitecustomize"}

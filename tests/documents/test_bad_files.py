@@ -29,7 +29,7 @@ def trouble(docs: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str
     docs.put("blank.md", b" \n\t\n ")
     docs.put("liar.txt", b"\x7fELF" + bytes(range(256)) * 20)
     docs.put("torn.pdf", b"%PDF-1.4\nnothing of a document")
-    with (folder / "huge.txt").open("wb") as file:
+    with (folder / "huge.html").open("wb") as file:
         file.truncate(2 << 30)
     os.mkfifo(folder / "pipe.md")
     (folder / "loop.md").symlink_to(folder / "loop.md")
@@ -47,7 +47,7 @@ def trouble(docs: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str
             "blank.md": ("indexed", "blank"),
             "liar.txt": ("failed", "ERR_UNSUPPORTED_TYPE"),
             "torn.pdf": ("failed", "ERR_"),
-            "huge.txt": ("skipped", "too_large"),
+            "huge.html": ("skipped", "too_large"),
             "pipe.md": ("skipped", "special"),
             "socket.md": ("skipped", "special"),
             "loop.md": ("skipped", "link_"),
@@ -75,7 +75,7 @@ def test_each_is_listed_with_its_reason_and_the_rest_is_indexed(
 
 
 def test_a_file_too_large_by_itself_is_refused_before_it_is_read(docs: IndexedFolder):
-    path = docs.put("huge.txt", b"")
+    path = docs.put("huge.html", b"")
     with path.open("wb") as file:
         file.truncate(2 << 30)
 

@@ -119,7 +119,7 @@ def test_what_lies_behind_a_link_now_goes(docs: IndexedFolder, tmp_path: Path):
 
 
 def test_a_file_that_outgrew_the_limit_is_told_of_and_found_as_it_was(docs: IndexedFolder):
-    path = docs.put("mill.md", "Water drives the wheel.")
+    path = docs.put("mill.html", "<p>Water drives the wheel.")
     docs.index()
     os.truncate(path, (docs.app.settings.max_file_mb << 20) + 1)
 
@@ -127,7 +127,7 @@ def test_a_file_that_outgrew_the_limit_is_told_of_and_found_as_it_was(docs: Inde
 
     why = docs.app.documents.why(path)
     assert ("failed", "ERR_TOO_LARGE") == (why.verdict, why.cause.partition(":")[0])
-    assert ["mill.md"] == docs.found("wheel")
+    assert ["mill.html"] == docs.found("wheel")
 
 
 def test_one_bad_file_never_stops_the_rest(docs: IndexedFolder):

@@ -11,6 +11,7 @@ from penstock import clock
 from penstock.catalog.values import Place
 from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.job import Job
+from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.documents.conftest import IndexedFolder, book
 
 # The queue does not matter here: one per catalog is enough.
@@ -210,7 +211,7 @@ def test_a_walk_that_died_halfway_is_finished_by_the_next(docs: IndexedFolder):
     (docs.folder / "old").rename(docs.folder / "new")
     half = [str(docs.folder / f"new/{number}.md") for number in range(5)]
     place = Place(docs.app.settings.tenant_id, docs.app.settings.collection)
-    twins = MoveDetection(docs.app.documents.catalog, place, max_bytes=1000)
+    twins = MoveDetection(docs.app.documents.catalog, place, limits=ExtractLimits())
     assert 5 == len(twins.move([file for path in half for file in unknown_at(path)], clock.now()))
 
     job = docs.index()

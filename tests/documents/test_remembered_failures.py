@@ -214,10 +214,10 @@ def test_new_content_that_fails_keeps_the_former_version_and_says_so(
 
 @SQLITE
 def test_a_known_file_that_grew_too_large_fails_once(docs: IndexedFolder):
-    docs.put("big.md", "The former text.")
+    docs.put("big.html", "The former text.")
     with docs.manual_worker(limits=ExtractLimits(file_bytes=1000)) as worker:
         indexed(docs, worker)
-        docs.put("big.md", "Much text. " * 1000)
+        docs.put("big.html", "Much text. " * 1000)
 
         first, jobs, second = indexed(docs, worker), file_jobs(docs), indexed(docs, worker)
 

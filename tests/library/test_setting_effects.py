@@ -208,6 +208,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
     "archives": (True, requested, {}),
+    "text_limit_mb": (8, limits, {}),
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),
     "ocr": (False, recognition, {}),

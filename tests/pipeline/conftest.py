@@ -19,7 +19,8 @@ CORPUS = Path(
     os.environ.get("PENSTOCK_TEST_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 )
 
-collect_ignore = [] if (CORPUS / "MANIFEST.jsonl").is_file() else ["test_corpus.py"]
+_NEED_CORPUS = ["test_corpus.py", "test_corpus_pdf.py", "test_corpus_text.py"]
+collect_ignore = [] if (CORPUS / "MANIFEST.jsonl").is_file() else _NEED_CORPUS
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def test_a_page_for_each_chapter_in_the_order_of_the_spine():
     extracted = read(data)
 
     assert ["# Mill\n\nturns\nslowly", "## Wheel\n\nwords"] == [page.text for page in extracted.pages]
+    assert (1, 2, 2, 2) == extracted.pages[0].positions
     assert ("chapter", "The mill") == (extracted.file_type.page_unit, extracted.title)
     assert (
         Properties(author="Ada, Bob", created="2011-09-01", modified="2012-01-18T12:47:00Z", language="en")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from penstock import retry
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
 from tests.pipeline.mail_samples import mail, zipped
@@ -46,6 +45,7 @@ SAMPLES = {
     "rtf": ("a.rtf", b"{\\rtf1\\ansi words\\par}"),
     "pptx": ("a.pptx", powerpoint(shape("words"))),
     "sheets": ("a.xlsx", excel({"S": f"<row>{cell('A1', 'words')}</row>"})),
+    "subtitles": ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\nwords\n"),
     "table": ("a.csv", b"a,b\nwords,2\n"),
     "xml": ("a.xml", b"<a><b>words</b></a>"),
 }
@@ -104,7 +104,7 @@ def test_damage_gives_text_or_a_reason(name: str, damage: str):
 @each
 def test_limits_hold_for_every_type(name: str):
     with pytest.raises(DocumentTooLarge):
-        read(*SAMPLES[name], file_bytes=5)
+        read(*SAMPLES[name], file_bytes=5, text_bytes=5)
     if name == "image":
         return  # its text comes from OCR
     with pytest.raises(DocumentTooLarge):
@@ -199,49 +199,6 @@ def test_marked_up_text_has_its_shape(name: str, shape: Shape):
     assert shape is read(name, b"words").shape
 
 
-CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. Šťastný život u řeky měl každý mlynář. " * 3
-RUSSIAN = "Мельница стоит у реки, и колесо вращается медленно, когда вода низкая. " * 3
-JAPANESE = "水車小屋は川のほとりにあり、春になると多くの人が訪れます。" * 4
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("größer als der Fluß", "utf-8"),
-        ("größer als der Fluß", "utf-8-sig"),
-        ("größer als der Fluß", "utf-16"),
-        ("größer als der Fluß", "utf-16-le"),
-        ("größer als der Fluß", "utf-16-be"),
-        ("größer als der Fluß", "utf-32-le"),
-        ("größer als der Fluß", "utf-32"),
-        ("“Größer”, sagte er – und ging über die Brücke zurück in sein Häuschen.", "cp1252"),
-        (CZECH, "cp1250"),
-        (CZECH, "iso8859_2"),
-        (RUSSIAN, "cp1251"),
-        (RUSSIAN, "koi8-r"),
-        (RUSSIAN, "utf-16-le"),
-        (JAPANESE, "shift_jis"),
-        (JAPANESE, "euc-jp"),
-        (JAPANESE, "iso2022_jp"),
-    ],
-)
-def test_encodings_are_told_apart(text: str, encoding: str):
-    assert text == text_of("a.txt", text.encode(encoding))
-
-
-def test_a_few_wrong_bytes_do_not_change_the_encoding():
-    extracted = read("a.txt", RUSSIAN.encode() + b"\xff" + RUSSIAN.encode()[:-1])
-
-    assert RUSSIAN in extracted.pages[0].text
-    assert "1 character is not utf-8" in extracted.warnings[0]
-
-
-def test_a_guess_is_owned_up_to():
-    assert decode("Köln".encode("cp1252")).guessed
-    assert ("encoding guessed: cp1252",) == read("a.txt", "Köln".encode("cp1252")).warnings
-    assert () == read("a.txt", b"Koeln").warnings
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_table_rows_are_lines(delimiter: str):
     data = (
@@ -251,7 +208,7 @@ def test_table_rows_are_lines(delimiter: str):
     extracted = read("a.csv", data.encode())
 
     assert 'name | text\nmill | two lines, "quoted"' == extracted.pages[0].text
-    assert (Shape.ROWS, False) == (extracted.shape, extracted.line_numbers)
+    assert (Shape.TABLE, False) == (extracted.shape, extracted.line_numbers)
     assert read("a.csv", b"a,b\nc,d\n").line_numbers
 
 

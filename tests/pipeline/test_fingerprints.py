@@ -30,7 +30,7 @@ def test_values_and_rules_load_no_library():
         "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
         "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 python_calamine olefile "
-        "tree_sitter charset_normalizer wordllama';"
+        "tree_sitter chardet wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"
     )
 

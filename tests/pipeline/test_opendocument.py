@@ -58,6 +58,14 @@ def test_headings_paragraphs_lists_and_tables():
     assert "paragraph" == extracted.file_type.position_unit
 
 
+def test_cells_below_a_cell_keep_their_columns():
+    covered = "<table:covered-table-cell table:number-columns-repeated='2'/>"
+    first = f"<table:table-row><table:table-cell>{p('a')}</table:table-cell>{covered}</table:table-row>"
+    second = f"<table:table-row>{covered}<table:table-cell>{p('b')}</table:table-cell></table:table-row>"
+
+    assert "| a |  |  |\n|---|---|---|\n|  |  | b |" == text_of(f"<table:table>{first}{second}</table:table>")
+
+
 def test_notes_comments_frames_and_deleted_text():
     note = "<text:note><text:note-citation>1</text:note-citation><text:note-body>" + p("By the river.")
     comment = "<office:annotation><dc:creator>Ada</dc:creator><dc:date>2024</dc:date>" + p("Which one?")

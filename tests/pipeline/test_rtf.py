@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import DocumentDamaged, UnsupportedType
+from penstock.errors import DocumentDamaged, NoText, UnsupportedType
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Properties
 
@@ -91,6 +91,12 @@ def test_title_and_properties():
 
     assert "The mill" == extracted.title
     assert Properties(author="Ada", created="2024-01-31T10:05:00") == extracted.properties
+
+
+def test_pictures_alone_are_no_text():
+    with pytest.raises(NoText):
+        read(r"{\pict ffd8}")
+    assert read("").blank
 
 
 def test_damage():

@@ -61,7 +61,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
         ("server.pem", Rule.SECRET),
         (".env", Rule.SECRET),
         ("penstock.toml", Rule.SECRET),
-        ("big.txt", Rule.TOO_LARGE),
+        ("big.html", Rule.TOO_LARGE),
     ],
 )
 def test_a_file_left_out_says_why(tmp_path: Path, name: str, rule: Rule):

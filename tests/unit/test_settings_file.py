@@ -15,7 +15,8 @@ from penstock import config, errors, settings_file
 from tests.unit.test_config import BY_NAME, TURNED
 
 VALUES = TURNED | {"rag_config": ("/srv/rags.yaml", "/srv/rags.yaml")}
-FREE = {"collection": "any", "max_file_mb": "lower", "file_time_s": "lower", "file_memory_mb": "lower"}
+LOWER = ("max_file_mb", "text_limit_mb", "file_time_s", "file_memory_mb")
+FREE = {"collection": "any"} | dict.fromkeys(LOWER, "lower")
 
 
 class Place:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock import clock
 from penstock.database import sqlite_file
@@ -47,6 +47,13 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+class SqlFunction(NamedTuple):
+    """A function for SQL: the number of its arguments, and what it calls."""
+
+    arguments: int
+    call: Callable[..., Any]
+
+
 class SqliteConnections:
     """The connections to one database file."""
 
@@ -57,9 +64,9 @@ class SqliteConnections:
         synchronous: str,
         busy_timeout_s: float,
         foreign_keys: bool = False,
-        functions: Mapping[str, Callable[[Any, Any], bool]] | None = None,
+        functions: Mapping[str, SqlFunction] | None = None,
     ) -> None:
-        """``functions``: SQL functions of two arguments, which may replace built-in ones."""
+        """``functions``: SQL functions, which may replace built-in ones."""
         self.path = path
         self.file = sqlite_file.SqliteFile(path)
         self._synchronous = synchronous
@@ -125,7 +132,7 @@ class SqliteConnections:
         else:
             connection.execute("PRAGMA query_only = 1")
         for name, function in self._functions.items():
-            connection.create_function(name, 2, function, deterministic=True)
+            connection.create_function(name, function.arguments, function.call, deterministic=True)
 
     @contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:

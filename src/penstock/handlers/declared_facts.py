@@ -25,8 +25,11 @@ _MARKS = {
 MIXED = "mixed"
 
 
-def file_mismatches(context: Context, size: int, content_hash: str) -> list[str]:
-    """Log and return declared facts not true of the file; ``content_hash`` is SHA-256 in hex."""
+def file_mismatches(context: Context, size: int, content_hash: str | None) -> list[str]:
+    """Log and return declared facts not true of the file.
+
+    ``content_hash`` is SHA-256 in hex; None if only the beginning of the file was read.
+    """
     if context.claim.parent_id is not None or _DECLARED.isdisjoint(context.payload):
         # The size that a walk gives its children is an estimate for the display of progress.
         return []
@@ -37,10 +40,10 @@ def file_mismatches(context: Context, size: int, content_hash: str) -> list[str]
     return found
 
 
-def _of_file(payload: FilePayload, size: int, content_hash: str) -> Iterator[str]:
+def _of_file(payload: FilePayload, size: int, content_hash: str | None) -> Iterator[str]:
     if payload.size_bytes not in (None, size):
         yield f"size_bytes: declared {payload.size_bytes:,}, found {size:,}"
-    if payload.file_hash not in (None, f"sha256:{content_hash}"):
+    if content_hash is not None and payload.file_hash not in (None, f"sha256:{content_hash}"):
         yield f"file_hash: declared {payload.file_hash}, found sha256:{content_hash}"
     is_code = file_types.is_code_name(payload.file_path)
     if (payload.file_type == _CODE and not is_code) or (payload.file_type in _NOT_CODE and is_code):

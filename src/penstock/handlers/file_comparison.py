@@ -36,7 +36,8 @@ class FileComparison:
         """Check whether a file needs no job. ``moved``: the content was just compared."""
         if self._rebuild or (self._checksum and not moved):
             return False
-        wanted = self._wanted(found.path, reader_in(known.fingerprints.ocr))
+        reader = reader_in(known.fingerprints.ocr)
+        wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False

@@ -7,17 +7,25 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import DocumentTooLarge, PermanentFailure, UnsupportedType
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import SNIFFED
+from penstock.pipeline.extract.protocol import ExtractLimits
 
 # Non-blocking: a path that was a file may be a pipe by now.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HASHED_AT_ONCE = 1 << 20
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, with size and modification time at opening. A member has its container's time."""
+    """A file's bytes, of a large text only the first, with size and modification time at opening.
+
+    A member has its container's time.
+    """
 
     data: bytes
     size: int
@@ -27,11 +35,18 @@ class FileContent(NamedTuple):
 
 
 def read_file(
-    path: str, max_bytes: int, skip: Callable[[os.stat_result], bool], *, links: bool = True
+    path: str,
+    limits: ExtractLimits,
+    skip: Callable[[os.stat_result], bool],
+    *,
+    links: bool = True,
+    name: str | None = None,
 ) -> FileContent | None:
     """Read a file; None if ``skip`` returns True for the status of the open file.
 
     The file itself must not be a link, since a walk follows none. ``links``: folders above may be links.
+    ``name``: the name that decides the type, if it is not the path. Raises DocumentTooLarge for a file that
+    is larger than the limit and cannot be read in part.
     """
     fd = _open(path) if links else _open_without_links(path)
     try:
@@ -40,10 +55,9 @@ def read_file(
             raise UnsupportedType(f"{path} is not a regular file")
         if skip(status):
             return None
-        if status.st_size > max_bytes:
-            raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {max_bytes:,}")
         # The file may be growing: bytes beyond this size belong to the next change.
-        return FileContent(_bytes(fd, status.st_size), status.st_size, status.st_mtime_ns)
+        wanted = _bytes_to_read(fd, status.st_size, name or path, limits)
+        return FileContent(_bytes(fd, wanted), status.st_size, status.st_mtime_ns)
     finally:
         os.close(fd)
 
@@ -60,10 +74,34 @@ def _bytes(fd: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def hash_of(path: str) -> str:
-    """Content hash of a file of any size, as stored with documents."""
-    with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
+    """Number of bytes to read of an open file. The content decides over the name, as when it is parsed."""
+    if size <= min(limits.file_bytes, limits.text_bytes):
+        return size
+    try:
+        extractor = file_types.detect(path, os.pread(fd, SNIFFED, 0)).extractor
+        in_part = extractor in file_types.READ_IN_PART
+    except UnsupportedType:
+        if file_types.may_be_read_in_part(path):
+            # Not text. These bytes are enough to refuse it, with a reason, when it is parsed.
+            return SNIFFED
+        in_part = False
+    if not in_part and size > limits.file_bytes:
+        raise DocumentTooLarge(f"{path} has {size:,} bytes; the limit is {limits.file_bytes:,}")
+    return min(size, limits.text_bytes) if in_part else size
+
+
+def hash_of(path: str, limits: ExtractLimits) -> str:
+    """Content hash of a file of any size, as stored with documents: of the bytes that are read."""
+    with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size
+        with suppress(DocumentTooLarge):
+            left = _bytes_to_read(file.fileno(), left, path, limits)
+        digest = hashlib.sha256()
+        while left > 0 and (read := file.read(min(left, _HASHED_AT_ONCE))):
+            digest.update(read)
+            left -= len(read)
+        return digest.hexdigest()
 
 
 def _open(path: str) -> int:

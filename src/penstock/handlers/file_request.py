@@ -14,6 +14,7 @@ from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.container_paths import container_of
 from penstock.handlers.context import Context
+from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import unchanged_at
@@ -83,10 +84,11 @@ class FileRequest(NamedTuple):
         """The request compared by the extractors that read the known source, whatever its name says."""
         made, failed = known.fingerprints, known.failure.read_with
         if reader_in(made.ocr) is None and reader_in(failed) is None:
-            return self
+            return self.of_size(known.size, pipeline)
         fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr))
         failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
-        return self._replace(fingerprints=fingerprints, read_with=pipeline.failure_fingerprint(failing))
+        read_with = pipeline.failure_fingerprint(failing)
+        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(known.size, pipeline)
 
     def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints of the extractor that reads this content.
@@ -100,11 +102,21 @@ class FileRequest(NamedTuple):
         except UnsupportedType:
             return self
         fingerprints = pipeline.fingerprints(self.name, self.sizes, reader)
-        return self._replace(fingerprints=fingerprints, read_with=pipeline.failure_fingerprint(fingerprints))
+        read_with = pipeline.failure_fingerprint(fingerprints)
+        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
 
     @property
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
+
+    def mismatches(self, context: Context, known: Source, *, whole: bool) -> list[str]:
+        """Declared facts that an unchanged file contradicts. Not ``whole``: its hash is that of a part."""
+        return file_mismatches(context, known.size, known.content_hash if whole else None)
+
+    def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints for a file of this size. An unchanged file has the known size."""
+        wanted = pipeline.of_size(self.fingerprints, self.name, size)
+        return self if wanted is self.fingerprints else self._replace(fingerprints=wanted)
 
     def read(self, known: Source | None, reader: MemberReader) -> FileContent | None:
         """Read the file or member; None if size and time are unchanged and no closer check was requested.
@@ -122,14 +134,14 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return reader.read(self.path, unchanged)
+            return reader.read(self.path, unchanged, name=self.name)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return reader.read(self.read_from, unchanged, known_as=self.path, links=False)
+            return reader.read(self.read_from, unchanged, known_as=self.path, links=False, name=self.name)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return reader.read(self.path, unchanged, links=False)
+        return reader.read(self.path, unchanged, links=False, name=self.name)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""

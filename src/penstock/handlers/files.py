@@ -164,16 +164,16 @@ class _IngestCall:
                 unknown.setdefault(request.place, []).append(context)
         moved = False
         for place, contexts in unknown.items():
-            detection = MoveDetection(self._catalog, place, max_bytes=self._pipeline.limits.file_bytes)
+            detection = MoveDetection(self._catalog, place, limits=self._pipeline.limits)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(detection.move(files, min(context.asked_at for context in contexts)))
         return moved
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
-        request = request.as_known(known, self._pipeline) if known is not None else request
+        as_known = request.as_known(known, self._pipeline) if known is not None else request
         request.refuse_archive(known)
         try:
-            read = request.read(known, self._reader)
+            read = as_known.read(known, self._reader)
         except FailedBefore:
             assert known is not None
             return self._failed_before(index, context, known)
@@ -184,12 +184,13 @@ class _IngestCall:
                 raise
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
-            self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
-            return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
+            self._mismatches[index] = as_known.mismatches(context, known, whole=as_known is request)
+            return self._reuse_text(index, context, as_known, known, (known.size, known.mtime_ns))
         assert read is not None
         request = request.checked(read, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
-        self._mismatches[index] = file_mismatches(context, read.size, content_hash)
+        whole = len(read.data) == read.size
+        self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
             touch_members(self._catalog, known, read.mtime_ns, context.asked_at)
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
@@ -213,7 +214,7 @@ class _IngestCall:
     ) -> Any:
         read_at = clock.now()
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
-        seconds = self._pipeline.limits.seconds_for(read.size)
+        seconds = self._pipeline.limits.seconds_for(len(read.data))
         with context.file(seconds, read.size, read.mtime_ns, request.read_with):
             draft = self._draft(request, read)
         if _needs_tasks(draft) and self._too_many_tasks():
@@ -284,7 +285,7 @@ class _IngestCall:
 
     def _draft(self, request: FileRequest, read: FileContent) -> Draft:
         """Draft a file. Of a long document only the first pages; the others become tasks."""
-        content = Content(request.name, read.data)
+        content = Content(request.name, read.data, read.size)
         paged = file_types.detect(request.name, read.data) == file_types.PDF
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None

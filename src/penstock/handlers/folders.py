@@ -232,7 +232,7 @@ class _FolderWalk:
         detection = MoveDetection(
             self._catalog,
             self._place,
-            max_bytes=self._pipeline.limits.file_bytes,
+            limits=self._pipeline.limits,
             gone=self._gone,
             # Files in a new folder are new, or moved with their modification times.
             other_times=self._root_is_known,

@@ -23,6 +23,7 @@ from penstock.handlers.file_reader import read_file
 from penstock.handlers.missing_files import gone_for_sure
 from penstock.payloads import normal_path
 from penstock.pipeline.extract.file_types import suffix_of
+from penstock.pipeline.extract.protocol import ExtractLimits
 
 MAX_SAME_SIZE = 10_000
 """Sources compared because of their size alone, for a batch of files."""
@@ -54,14 +55,14 @@ class MoveDetection:
         catalog: Catalog,
         place: Place,
         *,
-        max_bytes: int,
+        limits: ExtractLimits,
         gone: Callable[[str], bool] | None = None,
         other_times: bool = True,
     ) -> None:
         """``other_times``: also match files with another modification time, like a copy."""
         self._catalog = catalog
         self._place = place
-        self._most_bytes = max_bytes
+        self._limits = limits
         self._gone = gone or gone_for_sure
         self._by_size = MAX_SAME_SIZE if other_times else 0
 
@@ -140,7 +141,7 @@ class MoveDetection:
 
     def _hash(self, file: UnknownFile) -> str | None:
         try:
-            read = read_file(file.path, self._most_bytes, lambda _: False)
+            read = read_file(file.path, self._limits, lambda _: False)
         except (OSError, PenstockError):
             # The job that indexes this file reports the error.
             return None

@@ -67,7 +67,8 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     """
     made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
-    return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr)))
+    wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr))
+    return outdated(made, pipeline.of_size(wanted, name, known.size))
 
 
 class Reindex:

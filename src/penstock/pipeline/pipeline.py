@@ -16,11 +16,13 @@ from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
 from penstock.pipeline.ocr.pages import OcrSetup, combined
+from penstock.vocabulary import shown_size
 
 OCR_BYTES = 256 << 20
 """Memory to recognize the text of a page, besides that for its file."""
@@ -88,6 +90,17 @@ class Pipeline:
     def _ocr_fingerprint(self) -> str:
         return self._ocr.fingerprint if self._ocr is not None else "off"
 
+    def of_size(self, wanted: Fingerprints, name: str, size: int) -> Fingerprints:
+        """Fingerprints of a file of this size: of a text read in part, they depend on the limit.
+
+        With another limit only those texts are read again that it concerns.
+        """
+        if size <= self.limits.text_bytes or not file_types.may_be_read_in_part(name):
+            return wanted
+        reading, *sizes = wanted.ocr.split(":")
+        reading = fingerprint({"reading": reading, "first_bytes": self.limits.text_bytes})
+        return msgspec.structs.replace(wanted, ocr=":".join((reading, *sizes)))
+
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
         found = self._failure_fingerprints.get(wanted.ocr)
@@ -111,6 +124,8 @@ class Pipeline:
         Raises an ``UnreadableDocument`` if the file cannot be read or exceeds its budget, and ``MemoryInUse``
         while another large file is being parsed.
         """
+        if content.size is not None and content.size > len(content.data):
+            return self._draft_of_beginning(content, content.size, sizes)
         limits, size = self.limits, len(content.data)
         complete = pages is None
 
@@ -156,6 +171,14 @@ class Pipeline:
             read = [combined(each, found) for each in extracted.pages]
             extracted = msgspec.structs.replace(extracted, pages=tuple(read))
         return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
+
+    def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:
+        """Draft the lines at the beginning of a text that is too large to be indexed whole."""
+        file_type = file_types.by_name(content.name) or file_types.TEXT
+        data = whole_lines(content.data, quoted=file_type.extractor == "table")
+        draft = self.draft(Content(content.name, data), sizes)
+        read = f"indexed the first {shown_size(len(content.data))} of {shown_size(whole)}"
+        return msgspec.structs.replace(draft, warnings=(read, *draft.warnings))
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)

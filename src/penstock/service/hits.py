@@ -16,6 +16,9 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 
 SNIPPET = 240
+_WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
+_WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
+"""A word in a name such as ``maxHeaderSize`` or ``max_header_size`` is a word as well."""
 _CUT_WORD = re.compile(r"\A\S+\s")
 
 
@@ -172,8 +175,12 @@ def _page(view: ChunkView) -> int | None:
 @lru_cache(4)
 def _words_of(query: str) -> re.Pattern[str] | None:
     """A pattern of the query's first words; a pasted page would make matching slow."""
-    words = [word for word in query_words(query) if 2 < len(word) <= SNIPPET]
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE) if words else None
+    words = [word for word in query_words(query) if 2 < len(word) <= SNIPPET and word.isascii()]
+    others = [word for word in query_words(query) if len(word) <= SNIPPET and not word.isascii()]
+    patterns = [rf"{_WORD_START}(?:{'|'.join(map(re.escape, words))}){_WORD_END}"] if words else []
+    # Scripts without spaces have no word boundaries.
+    patterns += map(re.escape, others)
+    return re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
 
 
 def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:

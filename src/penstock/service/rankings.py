@@ -10,10 +10,8 @@ from penstock.pipeline.vectors.protocol import NearVector
 from penstock.service.hits import Match
 from penstock.service.relevance import Similarity, is_weak
 
-RANK_OFFSET = 60
-"""Constant of reciprocal rank fusion; larger values bring the first ranks closer together."""
-WEIGHTS = {"keyword": 1.0, "vector": 0.3}
-"""Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
+VECTOR_WEIGHT = 0.7
+"""Weight of the best cosine beside the best keyword score, measured by ``bench/retrieval.py``."""
 
 
 class SpaceRanking(NamedTuple):
@@ -22,6 +20,10 @@ class SpaceRanking(NamedTuple):
     embedder: str
     near: list[NearVector]
     limit: int
+
+    def least(self) -> float:
+        """The cosine given to a chunk outside this ranking: the last one in it."""
+        return self.near[-1].score if self.near else 0.0
 
     def most(self) -> float:
         """The most that the cosine of a chunk outside this ranking can be."""
@@ -42,9 +44,16 @@ class Rankings(NamedTuple):
         return len(self.keyword) >= self.depth or any(len(space.near) >= self.depth for space in self.spaces)
 
     def fused(self) -> list[tuple[int, float]]:
-        lists = [(WEIGHTS["keyword"], [hit.content_id for hit in self.keyword])]
-        lists += [(WEIGHTS["vector"], [hit.content_id for hit in space.near]) for space in self.spaces]
-        return fused(lists)
+        """Merge both rankings; see ``fused``."""
+        keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
+        spaces = [
+            Scores({hit.content_id: hit.score for hit in space.near}, space.least()) for space in self.spaces
+        ]
+        return fused(keyword, spaces)
+
+    def _outside_keyword(self) -> float:
+        """The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut."""
+        return self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
 
     def matches(self, words: Mapping[int, tuple[str, ...]], asked: int) -> Callable[[int], Match]:
         """Return a function that tells how a chunk matches. ``words``: those found, of ``asked``."""
@@ -69,10 +78,33 @@ class Rankings(NamedTuple):
         return match
 
 
-def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:
-    """Merge rankings by reciprocal rank fusion; ties by id."""
-    scores: dict[int, float] = {}
-    for weight, ranking in rankings:
-        for rank, content_id in enumerate(ranking):
-            scores[content_id] = scores.get(content_id, 0.0) + weight / (RANK_OFFSET + 1 + rank)
+class Scores(NamedTuple):
+    """Scores of one ranking by chunk, and what a chunk outside of it is given."""
+
+    by_chunk: Mapping[int, float]
+    outside: float
+
+    def scaled(self) -> Callable[[int], float]:
+        """Return a function that gives a chunk's score as a share of the best, 0 if there is none."""
+        best = max(self.by_chunk.values(), default=0.0)
+        if best <= 0:
+            return lambda _: 0.0
+        by_chunk, outside = self.by_chunk, self.outside
+        return lambda chunk: max(by_chunk.get(chunk, outside), 0.0) / best
+
+
+def fused(keyword: Scores, spaces: Sequence[Scores]) -> list[tuple[int, float]]:
+    """Merge rankings by the sum of their scores, each as a share of its best; ties by id.
+
+    Scores say more than ranks: a chunk far ahead of the next stays ahead. A chunk has a vector in one space,
+    so the best of its scaled cosines counts. The result is between 0 and 1.
+    """
+    by_words, by_vectors = keyword.scaled(), [space.scaled() for space in spaces]
+    whole = (1.0 if keyword.by_chunk else 0.0) + (VECTOR_WEIGHT if spaces else 0.0)
+    chunks = dict.fromkeys(chunk for scores in (keyword, *spaces) for chunk in scores.by_chunk)
+    scores = {
+        chunk: (by_words(chunk) + VECTOR_WEIGHT * max((cosine(chunk) for cosine in by_vectors), default=0.0))
+        / whole
+        for chunk in chunks
+    }
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

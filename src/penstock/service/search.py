@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import query_words
+from penstock.catalog.rules.query_terms import keyword_text, query_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
@@ -105,13 +105,13 @@ class Search:
             ids = [candidate.view.content_id for candidate in chosen]
             found = snapshot.words_in(query, ids)
             snippets = snapshot.snippets(query, list(found), marks)
-        words = query_words(query)
+        words = list(query_words(query))
         match = rankings.matches(found, len(words))
         hits = []
         for candidate in chosen:
             view = candidate.view
             snippet = snippets.get(view.content_id, "")
-            if not 0 < len(snippet) <= MAX_SNIPPET:
+            if not 0 < len(snippet) <= MAX_SNIPPET or keyword_text(view.text) != view.text:
                 snippet = make_snippet(view.text, query, marks)
             hits.append(build_hit(candidate, match(view.content_id), snippet))
         return SearchResult(hits=hits, notes=tuple(rankings.notes), words=tuple(words))

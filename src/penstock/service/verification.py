@@ -17,6 +17,7 @@ from penstock.handlers.container_paths import container_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import delivered_file_of, validate_name
+from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
@@ -41,10 +42,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Verifier:
     """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, vector_copies: VectorCopies) -> None:
+    def __init__(
+        self, catalog: Catalog, jobs: Jobs, vector_copies: VectorCopies, limits: ExtractLimits
+    ) -> None:
+        """``limits``: of the workers; they decide which part of a large text is compared."""
         self._catalog = catalog
         self._jobs = jobs
         self._vector_copies = vector_copies
+        self._limits = limits
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
@@ -64,7 +69,7 @@ class Verifier:
         for place in places:
             roots = _Roots(self._catalog, place)
             for known in known_below(self._catalog, place):
-                found = _differs(known, place, roots, checksum=checksum)
+                found = _differs(known, place, roots, self._limits if checksum else None)
                 if found is not None and not self._on_its_way(known):
                     yield found
 
@@ -148,8 +153,10 @@ class _Roots:
         return self._known[1]
 
 
-def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool) -> Difference | None:
-    """Compare one source with the disk: by size and time, then by content. Notes have no file."""
+def _differs(
+    known: KnownSource, place: Place, roots: _Roots, limits: ExtractLimits | None
+) -> Difference | None:
+    """Compare one source with the disk: by size and time, with limits by content too. Notes have no file."""
 
     def difference(what: str, left_alone: str | None = None, *, content: bool = False) -> Difference:
         return Difference(what=what, place=place, path=known.path, left_alone=left_alone, content=content)
@@ -161,11 +168,16 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
         # A file inside another has the other's time. Its content is part of the other's.
         same = container.mtime_ns in (known.mtime_ns, known.failed_mtime_ns)
         return None if same else difference("is inside a file that has changed since")
-    return _file_difference(known, roots, difference, failed=failed, checksum=checksum)
+    return _file_difference(known, roots, difference, limits, failed=failed)
 
 
 def _file_difference(
-    known: KnownSource, roots: _Roots, difference: Callable[..., Difference], *, failed: bool, checksum: bool
+    known: KnownSource,
+    roots: _Roots,
+    difference: Callable[..., Difference],
+    limits: ExtractLimits | None,
+    *,
+    failed: bool,
 ) -> Difference | None:
     try:
         found = Path(known.path).lstat()
@@ -177,7 +189,7 @@ def _file_difference(
             return difference(FORMER_VERSION, FORMER_VERSION) if known.published_id is not None else None
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
-        if checksum and hash_of(known.path) != known.content_hash:
+        if limits is not None and hash_of(known.path, limits) != known.content_hash:
             return difference("has changed content, but the same size and time", content=True)
     except (FileNotFoundError, NotADirectoryError):
         return difference(

@@ -1,11 +1,10 @@
-"""Search terms of a user's query, the same for every engine, and the words of a text in PostgreSQL. Pure."""
+"""Search terms of a user's query, and the text given to a keyword index; the same for every engine. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from penstock.normal_form import normalized
 
@@ -14,7 +13,17 @@ MOST_REPEATS = 3
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
-_PART = re.compile(r'"([^"]*)"|(\w+)|(\S)')
+HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""The places where a name such as ``parseHTTPHeader`` is split into words."""
+_HUMPED_WORD = re.compile(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_WITHOUT_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Characters of scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana and Han."""
+_UNSPACED = re.compile(f"[{_WITHOUT_SPACES}]+")
+# Vowel signs of Thai are no word characters to Python.
+_PART = re.compile(rf'"([^"]*)"|([\w{_WITHOUT_SPACES}]+)|(\S)')
 
 STOP_WORDS = frozenset(
     "a about above after again against all am an and any are as at be been before being below between "
@@ -27,21 +36,51 @@ STOP_WORDS = frozenset(
 """Words of a question that say nothing of what is asked for. Inside quotes they count."""
 
 
+def keyword_text(text: str) -> str:
+    """Text for a keyword index: the text, then the parts of its compound words.
+
+    The indexes know words between spaces and signs. So ``maxHeaderSize`` adds its three words, and a run of a
+    script without spaces adds its overlapping pairs of characters. Nothing else is added.
+    """
+    added = [part for word in _HUMPED_WORD.findall(text) for part in HUMP.split(word)]
+    if not text.isascii():
+        added += [pair for run in _UNSPACED.findall(text) for pair in _pairs(run)]
+    return f"{text}\n{' '.join(added)}" if added else text
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+def index_terms(word: str) -> list[str]:
+    """Words and phrases that a text with this word has in a keyword index; see ``keyword_text``."""
+    if word.isascii():
+        return HUMP.split(word)
+    runs = [" ".join(_pairs(run)) for run in _UNSPACED.findall(word)]
+    return [*runs, *(rest for rest in _UNSPACED.split(word) if len(rest) > 1)] if runs else [word]
+
+
 def phrases(query: str) -> list[str]:
     """Single words and phrases, any of which may match, in the order of the query.
 
-    Words asked for more than once count more than once. Neighbouring words are also asked for as a phrase:
-    "time sharing" says more than the two alone. Words of one letter or digit, and stop words, are left out as
-    long as anything else is there.
+    Words asked for more than once count more than once. Words of one letter or digit, and stop words, are
+    left out as long as anything else is there.
     """
     quoted, words = _asked(query)
-    return list(_bounded([*quoted, *(word for word in words if word), *_neighbours(words)]))
+    found = [term for word in words if word for term in dict.fromkeys([*_whole(word), *index_terms(word)])]
+    return list(_bounded([*quoted, *found]))
 
 
-def query_words(query: str) -> list[str]:
-    """Distinct words and quoted phrases of a query, in lower case: each is in a text or is not."""
+def query_words(query: str) -> dict[str, list[str]]:
+    """Distinct words and quoted phrases of a query, in lower case, each with its terms in a keyword index.
+
+    A text has the word or the phrase if it has all of the terms.
+    """
     quoted, words = _asked(query)
-    return list(dict.fromkeys(word.lower() for word in [*quoted, *words] if word))[:MOST_TERMS]
+    found = {phrase.lower(): [phrase] for phrase in quoted}
+    for word in filter(None, words):
+        found.setdefault(word.lower(), index_terms(word))
+    return dict(list(found.items())[:MOST_TERMS])
 
 
 def _asked(query: str) -> tuple[list[str], list[str | None]]:
@@ -60,12 +99,13 @@ def _asked(query: str) -> tuple[list[str], list[str | None]]:
     return quoted, telling if quoted or any(telling) else plain
 
 
+def _whole(word: str) -> list[str]:
+    """The word itself, which a compound word is ranked by as well."""
+    return [word] if word.isascii() else []
+
+
 def _tells(word: str) -> bool:
     return len(word) > 1 and word.lower() not in STOP_WORDS
-
-
-def _neighbours(words: list[str | None]) -> Iterator[str]:
-    return (f"{one} {other}" for one, other in pairwise(words) if one and other)
 
 
 def _bounded(found: list[str]) -> Iterator[str]:

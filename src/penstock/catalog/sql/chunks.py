@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, WantedPhases
+from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
@@ -130,7 +131,7 @@ class ChunkRows:
         if known is None:
             content_id = self._numbers.next()
             self._contents.append((content_id, owner.source_key, key, chunk.text))
-            self._keywords.append((content_id, chunk.text))
+            self._keywords.append((content_id, keyword_text(chunk.text)))
         else:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
@@ -381,3 +382,9 @@ def owner_of(
         relatives=tuple(number for number in relatives if number is not None),
         held=held,
     )
+
+
+def forget_words(rows: Statements, content_ids: Iterable[int]) -> None:
+    """Remove texts from the keyword index. SQLite needs their words for it, so the texts go later."""
+    texts = rows.all("text_of", listed(content_ids))
+    rows.many("delete_keyword", [(number, text and keyword_text(text)) for number, text in texts])

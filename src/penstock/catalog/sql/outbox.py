@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.catalog.sql.chunks import forget_words
 from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, OUTBOX_ENTRY, LeftoverChunk
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.statements import Statements, listed
@@ -53,7 +54,7 @@ def _clear_parts(
             rows.many("delete_vector", [(part.content_id, space_id) for part in parts if part.shared])
     contents = [(part.content_id,) for part in orphans]
     rows.many("delete_vectors", contents)
-    rows.many("delete_keyword", rows.all("text_of", listed(number for (number,) in contents)))
+    forget_words(rows, [number for (number,) in contents])
     rows.many("delete_content", contents)
     rows.many("delete_chunk", [(part.chunk_key,) for part in parts])
     removed = len(parts)

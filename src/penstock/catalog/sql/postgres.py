@@ -68,8 +68,8 @@ class PostgresSnapshot(SqlSnapshot):
         asked = terms(query)
         return listed(asked) if asked else ""
 
-    def _term(self, phrase: str) -> str:
-        return as_term(phrase)
+    def _all_of(self, terms: Sequence[str]) -> str:
+        return " & ".join(filter(None, map(as_term, terms)))
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         found = self._rows.all("snippets", words, _SNIPPET, listed(ids))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, WAITING
 from penstock.catalog.sql import generations
+from penstock.catalog.sql.chunks import forget_words
 from penstock.catalog.sql.read_records import (
     MISCOUNTED_DOCUMENT,
     MISCOUNTED_PAGE,
@@ -27,7 +29,7 @@ def repair(rows: Statements, limit: int, at: str) -> int:
     with rows.whole_tables():
         rows.send("forget_stray_words")
         wordless = rows.all("wordless", limit)
-    rows.many("add_keyword", wordless)
+    rows.many("add_keyword", [(number, keyword_text(text)) for number, text in wordless])
     # A text goes with its words: in SQLite forgetting words that are not there would break the index.
     texts = _found(rows, "stray_texts", limit) if len(wordless) < limit else []
     _forget_texts(rows, [number for (number,) in texts])
@@ -49,7 +51,7 @@ def _found(rows: Statements, name: str, limit: int) -> list[Row]:
 
 def _forget_texts(rows: Statements, ids: list[int]) -> None:
     rows.many("delete_vectors", [(number,) for number in ids])
-    rows.many("delete_keyword", rows.all("text_of", listed(ids)))
+    forget_words(rows, ids)
     rows.many("delete_content", [(number,) for number in ids])
 
 

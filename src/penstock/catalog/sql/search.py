@@ -35,9 +35,9 @@ class SearchReads:
         """A person's words for the store's keyword index; nothing in them is an operator."""
         return match_expression(query)
 
-    def _term(self, phrase: str) -> str:
-        """One word or phrase for the store's keyword index; empty if there is no word in it."""
-        return f'"{phrase}"'
+    def _all_of(self, terms: Sequence[str]) -> str:
+        """Terms, all of which a text must have, for the store's index; empty if no word is in them."""
+        return " AND ".join(f'"{term}"' for term in terms)
 
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
         if filters.path is not None:
@@ -91,12 +91,13 @@ class SearchReads:
         return self._snippets(words, marks, list(content_ids)) if words and content_ids else {}
 
     def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        words = [(word, term) for word in query_words(query) if (term := self._term(word))]
+        asked = query_words(query).items()
+        words = [(word, wanted) for word, terms in asked if (wanted := self._all_of(terms))]
         if not words or not content_ids:
             return {}
-        terms = listed([term for _, term in words])
+        listed_terms = listed([wanted for _, wanted in words])
         found: dict[int, list[int]] = {}
-        for number, content_id in self._rows.all("words_in", terms, listed(content_ids)):
+        for number, content_id in self._rows.all("words_in", listed_terms, listed(content_ids)):
             found.setdefault(content_id, []).append(number)
         return {
             content_id: tuple(words[number][0] for number in sorted(numbers))

@@ -11,12 +11,18 @@ from typing import TypeVar
 
 from penstock import clock
 from penstock.catalog import path_glob
+from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
 from penstock.database import sqlite_connections, sqlite_schema
 from penstock.database.schema import Schema
-from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
+from penstock.database.sqlite_connections import (
+    SqlFunction,
+    SqliteConnections,
+    translating_errors,
+    truncate_log,
+)
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.file_watch import SqliteListener
 
@@ -24,6 +30,8 @@ SQL = load("sqlite")
 SCHEMA = Schema("catalog_migration", migrations("sqlite"))
 
 T = TypeVar("T")
+
+_FUNCTIONS = {"glob": SqlFunction(2, path_glob.matches), "keyword_text": SqlFunction(1, keyword_text)}
 
 MERGED_AT_ONCE = 200
 """Pages of the keyword index written in one transaction of ``scrub``."""
@@ -41,7 +49,7 @@ class SqliteCatalog(SqlCatalog):
             synchronous=synchronous,
             busy_timeout_s=busy_timeout_s,
             foreign_keys=True,
-            functions={"glob": path_glob.matches},
+            functions=_FUNCTIONS,
         )
         self._idle_readers: list[str] = []
         self._readers = count(1)

@@ -72,13 +72,16 @@ def outline(text: str, size: int, finder: HeadingFinder | None) -> Outline:
     return Outline(split_long_units(text, units, size), headings)
 
 
-def rows(text: str, size: int) -> Outline:
-    """One unit per line."""
+def rows(text: str, size: int, finder: HeadingFinder | None = None) -> Outline:
+    """One unit per line. With a finder, the first line is the heading of the others."""
     units = Units()
+    headings = Headings(text, finder)
     for start, line in _lines(text):
         if line and not line.isspace():
             units.add(start, LINE)
-    return Outline(split_long_units(text, units, size), Headings(text, None))
+    if finder is not None and units:
+        headings.add(units.starts[0], 1)
+    return Outline(split_long_units(text, units, size), headings)
 
 
 def split_long_units(text: str, units: Units, size: int) -> Units:

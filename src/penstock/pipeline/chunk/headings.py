@@ -1,4 +1,4 @@
-"""Heading finders for Markdown, reStructuredText, AsciiDoc and Org."""
+"""Heading finders for Markdown, reStructuredText, AsciiDoc, Org, settings and tables."""
 
 from __future__ import annotations
 
@@ -59,6 +59,33 @@ def org(line: str, _: str | None) -> tuple[int, str, int] | None:
     return (min(len(found[1]), 6), found[2].rstrip(), 1) if found else None
 
 
+_SECTION = re.compile(r"""\[{1,2}[ \t]*([\w."'][\w."' /:@+-]*?)[ \t]*\]{1,2}[ \t]*(?:[#;].*)?$""")
+_TOP_KEY = re.compile(r"""(["']?[A-Za-z_][\w./ -]*["']?):[ \t]*(?:#.*)?$""")
+
+
+def sections(line: str, following: str | None) -> tuple[int, str, int] | None:
+    """A ``[section]``, or a top-level key whose value stands below it."""
+    if line[0] == "[":
+        found = _SECTION.match(line)
+        return (1, found[1], 1) if found else None
+    if following is None or not following.startswith((" ", "\t", "-")):
+        return None
+    found = _TOP_KEY.match(line)
+    return (1, found[1].strip("\"'"), 1) if found else None
+
+
+def header(line: str, _: str | None) -> tuple[int, str, int]:
+    """The first row of a table, above all others."""
+    return 1, line.strip(), 1
+
+
 FINDERS: Mapping[Shape, HeadingFinder] = MappingProxyType(
-    {Shape.MARKDOWN: markdown, Shape.RST: rst, Shape.ASCIIDOC: asciidoc, Shape.ORG: org}
+    {
+        Shape.MARKDOWN: markdown,
+        Shape.RST: rst,
+        Shape.ASCIIDOC: asciidoc,
+        Shape.ORG: org,
+        Shape.SECTIONS: sections,
+        Shape.TABLE: header,
+    }
 )

@@ -18,11 +18,13 @@ class ProseChunker:
 
     def __init__(self, shape: Shape = Shape.PROSE) -> None:
         self.name = str(shape)
-        self._rows = shape is Shape.ROWS
+        self._rows = shape in (Shape.ROWS, Shape.TABLE)
         self._finder = FINDERS.get(shape)
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
-        found = rows(text, sizes.size) if self._rows else outline(text, sizes.size, self._finder)
+        found = (
+            rows(text, sizes.size, self._finder) if self._rows else outline(text, sizes.size, self._finder)
+        )
         return build_chunks(text, cuts(text, found.units, sizes.size), sizes, found.headings)
 
 

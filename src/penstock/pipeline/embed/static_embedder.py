@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.catalog.rules.query_terms import HUMP, STOP_WORDS
 from penstock.pipeline.embed.table_files import DIMENSION, TableFiles, find_table_files
 from penstock.pipeline.embed.word_pieces import WordPieces
 from penstock.pipeline.fingerprints import fingerprint
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_POOLING = 1
+_POOLING = 2
 """Increased with any change below that changes the vector of a text."""
-_COUNT_POWER = 0.8
+_COUNT_POWER = 0.65
 """A word that occurs n times in a text counts n to this power."""
 _DIGIT_WEIGHT = 0.1
 """Weight of a word that begins with a digit."""
@@ -40,7 +41,6 @@ _MAX_CACHED_WORDS = 32_768
 """Cached word vectors: 32 MB. When the cache is full, all of them are dropped."""
 
 _WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class StaticEmbedder:
@@ -59,7 +59,7 @@ class StaticEmbedder:
         table = _table()
         found = np.zeros((len(texts), DIMENSION), dtype=np.float32)
         for row, text in enumerate(texts):
-            counts = Counter(_WORD.findall(text[:_MAX_CHARS]))
+            counts = _counted_words(text[:_MAX_CHARS])
             if counts:
                 found[row] = table.pool(counts)
         return found
@@ -133,18 +133,30 @@ class _Table:
     def _word_vector(self, word: str) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        ids = [piece for part in _parts(word) for piece in self._pieces.split(part)]
+        ids = self._pieces.split(word)
         vector: npt.NDArray[np.float32] = np.add.reduce(
             self._weights.take(ids, axis=0), axis=0, dtype=np.float32
         )
         return vector * np.float32(_DIGIT_WEIGHT) if word[0].isdigit() else vector
 
 
-def _parts(word: str) -> list[str]:
-    """Split camel case: ``parseHTTPHeader`` is three words. Other words stay as written."""
-    word = word[:_MAX_WORD]
-    parts = _HUMP.split(word)
-    return [word] if len(parts) == 1 else [part.lower() for part in parts]
+def _counted_words(text: str) -> Counter[str]:
+    """Count the words of a text, in lower case and with camel case split: ``parseHTTPHeader`` is three.
+
+    Lower case, because the table knows a word in capitals as other pieces, of another meaning. Stop words and
+    words of one character are left out unless nothing else is there.
+    """
+    written = Counter(_WORD.findall(text))
+    counts: Counter[str] = Counter()
+    for word, count in written.items():
+        for part in HUMP.split(word[:_MAX_WORD]):
+            counts[part.lower()] += count
+    telling = Counter({word: count for word, count in counts.items() if _tells(word)})
+    return telling or counts
+
+
+def _tells(word: str) -> bool:
+    return len(word) > 1 and word not in STOP_WORDS
 
 
 _shared: _Table | None = None

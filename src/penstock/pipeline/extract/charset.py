@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import UnsupportedType
 from penstock.normal_form import normalized
+from penstock.pipeline.extract.charset_labels import codec_of
 
 SNIFFED = 8192
 """Bytes from the start that decide between binary and text."""
 
+_LONGEST_LINE = 1024 * 1024
 _TOO_FEW = 4
 """With fewer characters outside ASCII, the encoding cannot be guessed."""
 
@@ -31,18 +35,28 @@ _MARKS = (
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
 _UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
+_HIGH = bytes(range(0x80, 0x100))
+_FIRST_HIGH = re.compile(rb"[\x80-\xff]")
 
-
-_UNLIKELY = (
-    "cp037 cp273 cp424 cp500 cp875 cp1026 cp1140 cp437 cp720 cp737 cp775 cp850 cp852 cp856 cp857 cp858 cp860 "
-    "cp861 cp862 cp863 cp864 cp865 cp869 cp1006 cp1125 hp_roman8 kz1048 ptcp154 mac_greek mac_iceland "
-    "mac_latin2 mac_roman mac_turkish utf_7 utf_16 utf_32"
-).split()
-"""Encodings of mainframes, and of DOS outside Russia. A guess of one of these is nearly always wrong."""
-
-
-_NOT_OF_FILES = frozenset("idna punycode raw_unicode_escape undefined unicode_escape utf_7".split())
-"""Codecs of Python that are not encodings of files. Decoding punycode takes quadratic time."""
+_PREFERRED = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "tis-620": "cp874",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "cp950",
+    "big5hkscs": "cp950",
+    "shift_jis": "cp932",
+    "shift_jis_2004": "cp932",
+    "euc_jis_2004": "euc_jp",
+}
+"""Encodings more common than their relatives, which share all letters. They are tried first."""
+_UNLIKELY = ("cp1006", "hp-roman8")
+"""Encodings that the detector takes ISO 8859-2 for, and that files hardly ever have."""
+_WIDER = {"cp950": "big5hkscs", "cp932": "shift_jis_2004", "euc_jp": "euc_jis_2004"}
+"""Relatives with more characters, tried if a text does not fit."""
 
 
 class Decoded(NamedTuple):
@@ -54,10 +68,11 @@ class Decoded(NamedTuple):
     """Characters that could not be decoded and became U+FFFD."""
 
 
-def decode(data: bytes, declared: str | None = None) -> Decoded:
-    """Decode by byte order mark, strict UTF-8, the declared encoding, or the most likely legacy encoding.
+def decode(data: bytes, declared: str | Callable[[bytes], str | None] | None = None) -> Decoded:
+    """Decode by byte order mark, strict UTF-8, the declared label, or the most likely legacy encoding.
 
-    Raises UnsupportedType if the bytes are not text.
+    ``declared`` may be a function that finds the label; it is called only if needed. Raises UnsupportedType
+    if the bytes are not text.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -67,12 +82,15 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
     encoding_found = wide_encoding(data[:SNIFFED]) or _escaped_encoding(data)
     if encoding_found is not None:
         return _decoded(data, encoding_found)
-    for encoding in filter(None, ("utf-8", _known(declared))):
-        try:
-            return Decoded(data.decode(encoding), encoding, False, 0)
-        except (UnicodeDecodeError, LookupError):
-            continue
-    return _guessed(data)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return _legacy(data, _codec(data, declared))
+    # HZ is seven-bit as well. The search for one byte is much faster than for two.
+    maybe_hz = declared is not None and b"~" in data[:SNIFFED] and b"~{" in data
+    if maybe_hz and _codec(data, declared) == "hz" and _fits(data, "hz"):
+        return _decoded(data, "hz")
+    return Decoded(text, "utf-8", False, 0)
 
 
 def clean(text: str) -> str:
@@ -97,6 +115,28 @@ def looks_binary(head: bytes) -> bool:
     return control > len(head) // 20
 
 
+def whole_lines(data: bytes, *, quoted: bool = False) -> bytes:
+    """The beginning of a file without its last line, which may be incomplete. A very long line is kept.
+
+    ``quoted``: line feeds between quotes end no row of a table.
+    """
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+    if wide or wide_encoding(data[:SNIFFED]) is not None:
+        # Bytes of a line feed may be parts of other characters. This is a multiple of every width.
+        return data[: len(data) - len(data) % 4]
+    earliest = max(0, len(data) - _LONGEST_LINE)
+    is_open = quoted and data.count(b'"') % 2 == 1
+    end = len(data)
+    place = data.rfind(b"\n", earliest)
+    while place >= 0:
+        is_open ^= quoted and data.count(b'"', place, end) % 2 == 1
+        if not is_open:
+            return data[: place + 1]
+        end = place
+        place = data.rfind(b"\n", earliest, end)
+    return data
+
+
 def wide_encoding(head: bytes) -> str | None:
     """Detect UTF-16 or UTF-32 without a mark: most high bytes are equal, and some are NUL."""
     if b"\x00" not in head or len(head) < 4:
@@ -119,62 +159,83 @@ def _reads_well(head: bytes, encoding: str) -> bool:
     return odd <= len(text) // 50
 
 
+def _codec(data: bytes, declared: str | Callable[[bytes], str | None] | None) -> str | None:
+    label = declared(data) if callable(declared) else declared
+    return codec_of(label) if label is not None else None
+
+
 def _escaped_encoding(data: bytes) -> str | None:
     """Detect the seven-bit encodings of East Asia by their escape sequences; they are valid UTF-8 as well."""
     if b"\x1b" not in data[:SAMPLED]:
         return None
     for escape, encoding in _ESCAPES:
         if escape in data[:SAMPLED]:
-            try:
-                data.decode(encoding)
-            except UnicodeDecodeError:
-                return None
-            return encoding
+            return encoding if _fits(data, encoding) else None
     return None
 
 
-def _known(encoding: str | None) -> str | None:
-    """The codec for a declared name. As in browsers, Latin-1 means Windows-1252."""
-    if encoding is None:
-        return None
+def _fits(data: bytes, encoding: str) -> bool:
     try:
-        name = codecs.lookup(encoding.strip()).name
-    except (LookupError, ValueError):
-        return None
-    if name.replace("-", "_") in _NOT_OF_FILES:
-        return None
-    return {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932"}.get(
-        name, name
-    )
+        data.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return False
+    return True
 
 
-def _decoded(data: bytes, encoding: str) -> Decoded:
-    text = data.decode(encoding, "replace")
-    return Decoded(text, encoding, False, text.count("\ufffd"))
+def _decoded(data: bytes, encoding: str, *, guessed: bool = False) -> Decoded:
+    try:
+        return Decoded(data.decode(encoding), encoding, guessed, 0)
+    except UnicodeDecodeError:
+        text = data.decode(encoding, "replace")
+        return Decoded(text, encoding, guessed, text.count("\ufffd"))
 
 
-def _guessed(data: bytes) -> Decoded:
-    from charset_normalizer import from_bytes
-
-    replaced = data.decode("utf-8", "replace")
-    bad = replaced.count("\ufffd")
-    foreign = len(replaced) - len(replaced.encode("ascii", "ignore"))
-    if foreign > 10 * bad:
+def _legacy(data: bytes, declared: str | None) -> Decoded:
+    """Decode bytes that are not UTF-8 throughout."""
+    for codec in filter(None, (declared, _WIDER.get(declared or ""))):
+        with suppress(UnicodeDecodeError, LookupError):
+            return Decoded(data.decode(codec), codec, False, 0)
+    for codec in filter(None, ("utf-8", declared)):
         # A few bytes are wrong, or the end is cut off. Another encoding would garble all of the text.
-        return Decoded(replaced, "utf-8", False, bad)
-    if foreign < _TOO_FEW:
-        return Decoded(data.decode("cp1252", "replace"), "cp1252", True, 0)
-    best = from_bytes(data[:SAMPLED], cp_exclusion=_UNLIKELY).best()
-    encoding = _sibling(data[:SAMPLED], best.encoding) if best is not None else "cp1252"
-    text = data.decode(encoding, "replace")
-    return Decoded(text, encoding, True, text.count("\ufffd"))
+        with suppress(LookupError):
+            found = _decoded(data, codec)
+            if _foreign(found.text) > 10 * found.replaced:
+                return found
+    if len(data) - len(data.translate(None, _HIGH)) < _TOO_FEW:
+        return _decoded(data, "cp1252", guessed=True)
+    return _decoded(data, _likely(data), guessed=True)
 
 
-def _sibling(data: bytes, encoding: str) -> str:
-    """Choose between Windows-1250 and ISO 8859-2, which place š, ť and ž differently."""
-    if encoding not in ("cp1250", "iso8859_2"):
-        return encoding
-    if re.search(rb"[\x80-\x9f]", data):
-        return "cp1250"
-    letters = {name: sum(map(str.isalpha, data.decode(name, "replace"))) for name in ("cp1250", "iso8859_2")}
-    return "iso8859_2" if letters["iso8859_2"] >= letters["cp1250"] else "cp1250"
+def _foreign(text: str) -> int:
+    return len(text) - len(text.encode("ascii", "ignore"))
+
+
+def _likely(data: bytes) -> str:
+    """The most likely encoding, by the letters around the first ones outside ASCII."""
+    import chardet
+
+    best = chardet.detect(
+        _sample(data),
+        encoding_era=chardet.EncodingEra.ALL,
+        max_bytes=SAMPLED,
+        prefer_superset=False,
+        compat_names=False,
+        exclude_encodings=_UNLIKELY,
+    )["encoding"]
+    known = codec_of(best) if best is not None else None
+    if best is None or known is None:
+        return "cp1252"
+    return next((name for name in (_PREFERRED.get(best, best), best) if _fits(data, name)), known)
+
+
+def _sample(data: bytes) -> bytes:
+    """Lines from the start, or from the first character outside ASCII if it comes late."""
+    found = _FIRST_HIGH.search(data)
+    start = data.rfind(b"\n", 0, found.start()) + 1 if found is not None else 0
+    if start < SAMPLED // 2:
+        start = 0
+    end = start + SAMPLED
+    if end < len(data):
+        # Not in the middle of a character.
+        end = data.rfind(b"\n", start, end) + 1 or end
+    return data[start:end]

@@ -21,7 +21,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = MappingProxyType({"pdf": ("pypdfium2"
 
 Not those that start threads when they are loaded."""
 
-PLAIN = frozenset(["text", "markdown", "rows", "table"])
+PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
 
 
@@ -60,7 +60,11 @@ def extract(
 
 
 def check_size(content: Content, limits: ExtractLimits) -> None:
-    if len(content.data) > limits.file_bytes:
+    """Raise DocumentTooLarge for more bytes than the type may have."""
+    if len(content.data) <= limits.file_bytes:
+        return
+    file_type = file_types.detect(content.name, content.data)
+    if file_type.extractor not in file_types.READ_IN_PART or len(content.data) > limits.text_bytes:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"
         )

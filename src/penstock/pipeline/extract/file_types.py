@@ -21,7 +21,7 @@ from penstock.pipeline.extract.signatures import (
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
-HTML = FileType("text/html", "html")
+HTML = FileType("text/html", "html", position_unit="paragraph")
 PDF = FileType("application/pdf", "pdf")
 DOCX = FileType(
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -42,7 +42,7 @@ _OPENDOCUMENT = "application/vnd.oasis.opendocument"
 ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph")
 ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
 ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
-EPUB = FileType("application/epub+zip", "epub", page_unit="chapter")
+EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
 RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
 DOC = FileType("application/msword", "doc", position_unit="paragraph")
 PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
@@ -51,7 +51,7 @@ TSV = FileType("text/tab-separated-values", "table")
 JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
-NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
 MAIL = FileType("message/rfc822", "mail")
 MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
 OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
@@ -60,7 +60,7 @@ TAR = FileType("application/x-tar", "archive")
 COMPRESSED = FileType("application/gzip", "compressed")
 
 _DOCUMENTS = {
-    TEXT: "txt text log asc tex bib srt vtt po pot diff patch vcf ics",
+    TEXT: "txt text log asc tex bib po pot diff patch vcf ics",
     MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
     HTML: "html htm xhtml xht shtml",
     PDF: "pdf",
@@ -93,6 +93,8 @@ _DOCUMENTS = {
     FileType("image/webp", "image"): "webp",
     FileType("image/bmp", "image"): "bmp",
     FileType("image/gif", "image"): "gif",
+    FileType("application/x-subrip", "subtitles"): "srt",
+    FileType("text/vtt", "subtitles"): "vtt",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -121,11 +123,15 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "ppt": "office.ppt.PptExtractor",
         "rtf": "office.rtf.RtfExtractor",
         "sheets": "office.sheets.SheetExtractor",
+        "subtitles": "subtitles.SubtitleExtractor",
         "table": "tables.TableExtractor",
         "xml": "structured.XmlExtractor",
     }
 )
 """Module and class of each extractor. Those of other names are kinds of plain text."""
+
+READ_IN_PART = frozenset(["code", "markdown", "rows", "subtitles", "table", "text"])
+"""Extractors that can read the beginning of a file: one line does not need the lines after it."""
 
 _LANGUAGES = {
     "python": "py pyi pyw",
@@ -300,6 +306,12 @@ def is_binary_name(name: str) -> bool:
 def is_unreadable_name(name: str) -> bool:
     """Check whether the file is a document of a type not readable yet."""
     return suffix_of(name) in _OFFICE_SUFFIXES
+
+
+def may_be_read_in_part(name: str) -> bool:
+    """Check whether the beginning of a file may be enough, by its name: text, or a type unknown by name."""
+    file_type = by_name(name)
+    return not is_binary_name(name) and (file_type or TEXT).extractor in READ_IN_PART
 
 
 def is_code_name(name: str) -> bool:

@@ -6,16 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
+from penstock.normal_form import normalized
 from penstock.pipeline.extract import html_cost
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.charset_labels import markup_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text import fence_around, one_page, with_properties
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-_DECLARATION = re.compile(rb"<(?:meta|\?xml)([^>]*)", re.I)
-_CHARSET = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
 _INVISIBLE = (
     "script, style, template, noscript, iframe, object, canvas, audio, video, svg, datalist, "
     '[hidden], [style*="display:none"], [style*="display: none"]'
@@ -29,6 +29,21 @@ _BREAK = "\x00"
 """Marks a ``br``. No text contains it, since ``clean`` removes it."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
+_META = {
+    "author": "author",
+    "dc.creator": "author",
+    "dcterms.creator": "author",
+    "article:published_time": "created",
+    "datepublished": "created",
+    "date": "created",
+    "dc.date": "created",
+    "dcterms.created": "created",
+    "article:modified_time": "modified",
+    "datemodified": "modified",
+    "last-modified": "modified",
+    "dcterms.modified": "modified",
+}
+_MAX_META = 200
 _FREE_STEPS = 5_000_000
 _STEPS_PER_CHARACTER = 64
 """Steps allowed for building the tree. More is an attack; see ``html_cost``."""
@@ -38,7 +53,7 @@ _MAX_LIST_INDENT = 20
 
 class HtmlExtractor:
     name = "html"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -49,7 +64,7 @@ class HtmlExtractor:
     ) -> ExtractedText:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-        decoded = decode(content.data, _declared_charset(content.data[:4096]))
+        decoded = decode(content.data, markup_label)
         markup = html_cost.simplified(clean(decoded.text))
         _check_cost(markup)
         try:
@@ -57,21 +72,20 @@ class HtmlExtractor:
         except SelectolaxError as error:
             raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
         title = _title(tree)
+        stated = _stated(tree) if "<meta" in markup or "lang=" in markup else {}
         for node in tree.css(_INVISIBLE):
             node.decompose()
-        return one_page(
-            _text(tree),
+        text, paragraphs = _text(tree)
+        extracted = one_page(
+            text,
             file_type,
             limits,
             shape=Shape.MARKDOWN,
             title=title,
-            warnings=decoding_warnings(decoded),
+            line_numbers=paragraphs,
+            decoded=decoded,
         )
-
-
-def _declared_charset(head: bytes) -> str | None:
-    charsets = (_CHARSET.search(found[1]) for found in _DECLARATION.finditer(head))
-    return next((found[1].decode("ascii") for found in charsets if found), None)
+        return with_properties(extracted, **stated) if stated else extracted
 
 
 def _check_cost(markup: str) -> None:
@@ -92,10 +106,26 @@ def _title(tree: LexborHTMLParser) -> str | None:
     return None
 
 
-def _text(tree: LexborHTMLParser) -> str:
+def _stated(tree: LexborHTMLParser) -> dict[str, str]:
+    """Author, dates and language, as far as the page states them."""
+    stated: dict[str, str] = {}
+    if tree.root is not None:
+        stated["language"] = tree.root.attributes.get("lang") or ""
+    # The whole page would take as long as reading it.
+    for node in tree.head.css("meta[content]")[:_MAX_META] if tree.head is not None else ():
+        attributes = node.attributes
+        name = attributes.get("name") or attributes.get("property") or attributes.get("itemprop") or ""
+        meaning = _META.get(name.lower())
+        if meaning is not None:
+            stated.setdefault(meaning, " ".join((attributes["content"] or "").split()))
+    return stated
+
+
+def _text(tree: LexborHTMLParser) -> tuple[str, tuple[int, ...]]:
+    """The text, and for each line the number of its paragraph: of the block of the page it comes from."""
     body = tree.body or tree.root
     if body is None:
-        return ""
+        return "", ()
     writer = _Writer(plain_pre=_is_one_pre(body), layout_tables=_layout_tables(body))
     _walk(body, writer)
     return writer.text()
@@ -151,6 +181,8 @@ class _Writer:
 
     def __init__(self, *, plain_pre: bool, layout_tables: frozenset[int]) -> None:
         self._lines: list[str] = []
+        self._paragraphs: list[int] = []
+        """For each line the number of its paragraph."""
         self._inline: list[str] = []
         self._lists: list[int | None] = []
         """One entry per open list: None for bullets, otherwise the number of the next item."""
@@ -165,9 +197,11 @@ class _Writer:
         """One entry per open table: whether it only arranges the page."""
         self._tight = False
 
-    def text(self) -> str:
+    def text(self) -> tuple[str, tuple[int, ...]]:
         self._flush()
-        return "\n".join(self._lines).strip("\n")
+        text = "\n".join(self._lines)
+        # Without the tags and character references between them, signs may combine.
+        return text if text.isascii() else normalized("NFC", text), tuple(self._paragraphs)
 
     def add(self, text: str) -> None:
         self._inline.append(text)
@@ -260,19 +294,20 @@ class _Writer:
         self._emit(["| " + " | ".join(cells) + " |"], tight=True)
         if first and self._header_row:
             self._lines.append("|" + "---|" * len(cells))
+            self._paragraphs.append(self._paragraphs[-1])
 
     def _leave_pre(self) -> None:
         self._pre -= 1
         if self._pre:
             return
-        text = "".join(self._inline).strip("\n").rstrip()
+        text = clean("".join(self._inline)).strip("\n").rstrip()
         if self._cells is not None:
             return
         self._inline.clear()
         if not text.strip():
             return
         if self._plain_pre:
-            self._emit(text.split("\n"))
+            self._emit_paragraphs(text.split("\n"))
             return
         fence = fence_around(text)
         self._emit([fence, *text.split("\n"), fence])
@@ -299,10 +334,25 @@ class _Writer:
 
     def _emit(self, lines: list[str], *, tight: bool = False) -> None:
         """Append lines, after a blank line except between list items or table rows."""
+        number = self._paragraphs[-1] + 1 if self._paragraphs else 1
         if self._lines and not (tight and self._tight):
             self._lines.append("")
+            self._paragraphs.append(number)
         self._lines += lines
+        self._paragraphs += [number] * len(lines)
         self._tight = tight
+
+    def _emit_paragraphs(self, lines: list[str]) -> None:
+        """Append the lines of a text with blank lines between its paragraphs."""
+        self._emit([])
+        number = self._paragraphs[-1] if self._paragraphs else 0
+        after_blank = not number
+        for line in lines:
+            blank = not line or line.isspace()
+            number += after_blank and not blank
+            after_blank = blank
+            self._paragraphs.append(number)
+        self._lines += lines
 
 
 def _first_number(node: LexborNode) -> int:

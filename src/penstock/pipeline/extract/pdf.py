@@ -1,12 +1,14 @@
-"""The text layer of a PDF, page by page."""
+"""PDF, page by page: text layer, form fields and notes, and pages as pictures."""
 
 from __future__ import annotations
 
-import re
+import logging
+import math
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.pipeline.extract.charset import clean
+from penstock.pipeline.extract import pdf_damage, pdf_forms, pdf_layer, pdf_objects, pdf_properties, pdf_text
 from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.protocol import (
     Attachment,
@@ -16,7 +18,6 @@ from penstock.pipeline.extract.protocol import (
     FileType,
     Page,
     PageImage,
-    Properties,
     Shape,
 )
 from penstock.vocabulary import how_many
@@ -24,23 +25,19 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
+MAX_PIXELS = 40_000_000
+"""Pixels of a page's picture: A2 at 300 dpi. Larger pages get a lower resolution."""
 _WRONG_PASSWORD = 4
 _PAGES_AT_ONCE = 2_000
 """Pages after which the document is reopened: pdfium keeps some memory for every page."""
-_DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
-"""The form in which pdfium returns a hyphen at the end of a line."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
-_UNREADABLE = re.compile(r"[\ufffd\ue000-\uf8ff]")
-"""Replacement or private characters: the text of a font without a character map."""
-
-_NO_TITLES = frozenset(["", "untitled", "(anonymous)", "(unspecified)"])
+_POINTS_PER_INCH = 72
 
 
 class PdfExtractor:
     """Extractor for PDF. Use in one thread at a time: pdfium has global state."""
 
     name = "pdf"
-    version = "1"
+    version = "2"
     shape = Shape.PROSE
 
     def extract(
@@ -57,13 +54,11 @@ class PdfPages:
 
     def __init__(self, data: bytes, limits: ExtractLimits) -> None:
         self._data = data
+        self._limits = limits
         self._document = _open(data)
+        self._flattened: PdfDocument | None = None
         self._read = 0
         self.page_count = len(self._document)
-        self.title = _title(self._document)
-        self.properties = Properties()
-        self.warnings: tuple[str, ...] = ()
-        self.attachments: tuple[Attachment, ...] = ()
         if self.page_count == 0:
             self.close()
             raise DocumentDamaged("the PDF has no pages")
@@ -71,77 +66,122 @@ class PdfPages:
             self.close()
             pages = how_many(self.page_count, "page")
             raise DocumentTooLarge(f"the PDF has {pages}; the limit is {limits.pages:,}")
+        self.title = pdf_properties.title_of(self._document)
+        self.properties = pdf_properties.properties_of(self._document)
+
+    @cached_property
+    def attachments(self) -> tuple[Attachment, ...]:
+        return self._attached[0]
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        found = pdf_damage.damage_warnings(self._data) + pdf_properties.form_warnings(self._document)
+        return (*found, *self._attached[1])
+
+    @cached_property
+    def _attached(self) -> tuple[tuple[Attachment, ...], list[str]]:
+        return pdf_properties.attachments_of(self._document, self._limits)
 
     def page(self, number: int) -> Page:
-        if self._read >= _PAGES_AT_ONCE:
-            self._document.close()
-            self._document = _open(self._data)
-            self._read = 0
-        self._read += 1
-        return _page(self._document, number)
+        import pypdfium2
 
-    def image(self, number: int, dpi: int) -> PageImage:
-        page = self._document[number - 1]
+        self._count_page()
         try:
-            return PageImage(page.render(scale=dpi / 72, grayscale=True).to_numpy().squeeze(), dpi)
+            page = self._document[number - 1]
+        except pypdfium2.PdfiumError as error:
+            return Page(number, "", failure=str(error))
+        try:
+            return self._page(page, number)
+        except pypdfium2.PdfiumError as error:
+            return Page(number, "", failure=str(error))
         finally:
             page.close()
 
+    def image(self, number: int, dpi: int) -> PageImage:
+        """Render one page in gray, with its form fields; in a lower resolution if it is very large."""
+        import numpy as np
+        import pypdfium2
+
+        self._count_page()
+        try:
+            page = self._document[number - 1]
+        except pypdfium2.PdfiumError as error:
+            raise DocumentDamaged(f"page {number} cannot be rendered: {error}") from error
+        try:
+            scale = _scale(page.get_width() * page.get_height(), dpi)
+            pixels = page.render(scale=scale, grayscale=True).to_numpy()
+        except (pypdfium2.PdfiumError, ValueError) as error:
+            raise DocumentDamaged(f"page {number} cannot be rendered: {error}") from error
+        finally:
+            page.close()
+        flat = pixels.reshape(pixels.shape[:2])
+        return PageImage(np.ascontiguousarray(flat), max(1, round(scale * _POINTS_PER_INCH)))
+
     def close(self) -> None:
         self._document.close()
+        if self._flattened is not None:
+            self._flattened.close()
+            self._flattened = None
+
+    def _count_page(self) -> None:
+        if self._read >= _PAGES_AT_ONCE:
+            self.close()
+            self._document = _open(self._data)
+            self._read = 0
+        self._read += 1
+
+    def _page(self, page: PdfPage, number: int) -> Page:
+        raw = pdf_text.raw_text(page)
+        measures = pdf_layer.measure(raw)
+        reason = pdf_layer.unusable(measures)
+        added = pdf_forms.PageAdditions()
+        if pdf_forms.has_additions(page):
+            added = pdf_forms.additions(page)
+            raw = self._flattened_text(number, raw)
+        text = "" if reason else pdf_text.normalised(raw)
+        text = pdf_forms.with_additions(text, added.texts)
+        if reason is None:
+            few = measures.chars < pdf_layer.FEW_CHARS or measures.cjk >= pdf_layer.MOSTLY
+            shown = pdf_objects.survey(page, whole=few)
+            reason = pdf_layer.incomplete(measures, shown, has_text=bool(text))
+        return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
+
+    def _flattened_text(self, number: int, raw: str) -> str:
+        """Text of a page with its fields and notes drawn into it, unless that damages the page.
+
+        This changes the document, so it is done in a second one: pages stay as they are for rendering.
+        """
+        if self._flattened is None:
+            self._flattened = _open(self._data)
+        page = self._flattened[number - 1]
+        try:
+            pdf_forms.flatten(page)
+        finally:
+            page.close()
+        page = self._flattened[number - 1]
+        try:
+            flattened = pdf_text.raw_text(page)
+        finally:
+            page.close()
+        return flattened if pdf_forms.keeps_words(raw, flattened) else raw
 
 
 def _open(data: bytes) -> PdfDocument:
     import pypdfium2
 
     try:
-        return pypdfium2.PdfDocument(data)
+        document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         # pdfium keeps the code of an earlier failure, so the code alone may belong to another file.
         if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in data:
             raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
         raise DocumentDamaged("the PDF cannot be opened: it is damaged, or not a PDF") from error
+    # An XFA form has a warning of its own.
+    logging.getLogger("pypdfium2").setLevel(logging.ERROR)
+    document.init_forms()
+    return document
 
 
-def _page(document: PdfDocument, number: int) -> Page:
-    import pypdfium2
-
-    try:
-        page = document[number - 1]
-    except pypdfium2.PdfiumError as error:
-        return Page(number, "", failure=str(error))
-    try:
-        text = _text(page)
-        if text and not _mostly_unreadable(text):
-            return Page(number, text)
-        return Page(number, "", needs_ocr=bool(text) or _shows_something(page))
-    except pypdfium2.PdfiumError as error:
-        return Page(number, "", failure=str(error))
-    finally:
-        page.close()
-
-
-def _text(page: PdfPage) -> str:
-    layer = page.get_textpage()
-    try:
-        raw = layer.get_text_range()
-    finally:
-        layer.close()
-    text = _DISGUISED.sub("", raw.replace("\r\n", "\n"))
-    text = clean(_CONTROL.sub(" ", text))
-    return "\n".join(line.rstrip() for line in text.split("\n")).strip()
-
-
-def _mostly_unreadable(text: str) -> bool:
-    letters = sum(not char.isspace() for char in text)
-    return len(_UNREADABLE.findall(text)) > letters / 2
-
-
-def _shows_something(page: PdfPage) -> bool:
-    return next(iter(page.get_objects(max_depth=1)), None) is not None
-
-
-def _title(document: PdfDocument) -> str | None:
-    title = clean(document.get_metadata_value("Title"))
-    title = " ".join(title.split())[:500]
-    return None if title.lower() in _NO_TITLES else title
+def _scale(area: float, dpi: int) -> float:
+    """Pixels per point, with at most ``MAX_PIXELS`` on a page of this area."""
+    return min(dpi / _POINTS_PER_INCH, math.sqrt(MAX_PIXELS / max(1.0, area)))

@@ -27,6 +27,10 @@ class Shape(enum.StrEnum):
     """Like Markdown, with their own headings."""
     ROWS = "rows"
     """One record per line. A line that fits a chunk is never cut."""
+    TABLE = "table"
+    """Rows below a first line that names the columns, which serves as their heading."""
+    SECTIONS = "sections"
+    """Settings below ``[names]`` or top-level keys."""
     CODE = "code"
     """Source code in ``FileType.language``."""
 
@@ -48,6 +52,8 @@ class Content(msgspec.Struct, frozen=True):
 
     name: str
     data: bytes
+    size: int | None = None
+    """Size of the whole file, where ``data`` is only its beginning."""
 
 
 class Recognition(msgspec.Struct, frozen=True):
@@ -57,17 +63,42 @@ class Recognition(msgspec.Struct, frozen=True):
     confidence: float | None = None
 
 
+class OcrReason(enum.StrEnum):
+    """Reason why a page with a text layer, or without one, is to be read by OCR.
+
+    For ``HIDDEN_LAYER`` and ``VERTICAL``, the page's text is a layer that OCR may replace. For the others, it
+    is text that OCR cannot see or misses (field values, notes, few words), and stays beside the OCR text.
+    """
+
+    NO_TEXT = "no_text"
+    """The page shows something, but has no text."""
+    UNDECODABLE = "undecodable"
+    """Many glyphs have no character."""
+    SHIFTED = "shifted"
+    """The letters are too rare ones: glyph numbers were taken for characters."""
+    NOISE = "noise"
+    """Many words mix scripts or have no vowel."""
+    SPARSE = "sparse"
+    """Few characters beside a large picture."""
+    HIDDEN_LAYER = "hidden_layer"
+    """Invisible text on a picture: an earlier OCR."""
+    VERTICAL = "vertical"
+    """Vertical writing, of which characters are missing."""
+
+
 class Page(msgspec.Struct, frozen=True):
     """One page, numbered from 1. Text is NFC with ``\\n`` line ends, no NUL and no lone surrogate."""
 
     number: int
     text: str
     needs_ocr: bool = False
-    """The page shows something, but has no usable text layer."""
+    """The page shows something that its text layer does not say, or not reliably; see ``ocr_reason``."""
     failure: str | None = None
     """Reason why this page could not be read, although others could."""
     recognition: Recognition | None = None
     """Set if the text comes from OCR."""
+    ocr_reason: OcrReason | None = None
+    """Set by extractors that decide about OCR by measure."""
     positions: tuple[int, ...] | None = None
     """For each line of the text its line, paragraph or cell in the source (``FileType.position_unit``)."""
     warnings: tuple[str, ...] = ()
@@ -118,6 +149,9 @@ class ExtractLimits(msgspec.Struct, frozen=True):
     """Limits for one file."""
 
     file_bytes: int = 64 * 1024 * 1024
+    """Size of a file that has to be read whole; larger ones are refused."""
+    text_bytes: int = 64 * 1024 * 1024
+    """Part of a text file that is read, from its start; see ``file_types.READ_IN_PART``."""
     text_chars: int = 64 * 1024 * 1024
     """Limit for all pages together; parsers of archives use it as well."""
     pages: int = 50_000
@@ -129,8 +163,16 @@ class ExtractLimits(msgspec.Struct, frozen=True):
     """CPU time after which a call for a range of pages ends early, with the pages read so far."""
 
     @classmethod
-    def of(cls, file_mb: int, memory_mb: int, seconds: float) -> ExtractLimits:
-        return cls(file_bytes=file_mb << 20, parser_memory_bytes=memory_mb << 20, parser_seconds=seconds)
+    def of(cls, file_mb: int, text_mb: int, memory_mb: int, seconds: float) -> ExtractLimits:
+        file_bytes, text_bytes = file_mb << 20, text_mb << 20
+        return cls(
+            file_bytes=file_bytes,
+            text_bytes=text_bytes,
+            # Never less than the bytes of a file may have.
+            text_chars=max(cls().text_chars, file_bytes, text_bytes),
+            parser_memory_bytes=memory_mb << 20,
+            parser_seconds=seconds,
+        )
 
     def seconds_for(self, size: int) -> float:
         """CPU time allowed for a file of ``size`` bytes."""
@@ -169,8 +211,14 @@ class PagedDocument(Protocol):
     page_count: int
     title: str | None
     properties: Properties
-    warnings: tuple[str, ...]
-    attachments: tuple[Attachment, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Files inside the document. Reading them may take long: ask once per document."""
+        ...
 
     def page(self, number: int) -> Page:
         """Read one page. An error of this page alone is its ``failure``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 from xml.parsers import expat
@@ -11,13 +12,18 @@ import msgspec
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.charset_labels import markup_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text import fence_around, markdown_title, one_page
+from penstock.vocabulary import how_many
 
 _LONG_LINE = 2000
 _MAX_OUTPUT = 2000
+_MAX_CELL_OUTPUT = 10 * _MAX_OUTPUT
 _MAX_NAME = 200
 """Characters of a name, which is repeated with each of its values."""
+_MAX_PARTS = 1000
+"""Pieces of text that are joined to one line, in spite of elements between them."""
 _MAX_DEFAULTS = 1000
 """Characters of default attributes that a document type may declare."""
 _MAX_INDENT = 100
@@ -29,7 +35,7 @@ class JsonExtractor:
     """JSON as written. A document on one long line is split into lines first."""
 
     name = "json"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -40,16 +46,14 @@ class JsonExtractor:
     ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
-        kept = True
+        lines: bool | tuple[int, ...] = True
         if text.find("\n", 0, _LONG_LINE) < 0 and len(text) > _LONG_LINE:
-            try:
+            # Not JSON, or nested too deeply: kept as text.
+            with suppress(msgspec.DecodeError, RecursionError):
+                one_line = "\n" not in text.rstrip()
                 text = _with_lines(text)
-                kept = False
-            except (msgspec.DecodeError, RecursionError):
-                kept = True  # not JSON, or nested too deeply: kept as text
-        return one_page(
-            text, file_type, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
-        )
+                lines = (1,) * (text.count("\n") + 1) if one_line else False
+        return one_page(text, file_type, limits, shape=Shape.PROSE, line_numbers=lines, decoded=decoded)
 
 
 def _with_lines(text: str) -> str:
@@ -67,10 +71,10 @@ def _depth(text: str) -> int:
 
 
 class NotebookExtractor:
-    """Notebook cells as Markdown; code and output in fences."""
+    """Notebook cells as Markdown; code and output in fences. Positions are numbers of cells."""
 
     name = "notebook"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -79,32 +83,80 @@ class NotebookExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
+        decoded = decode(content.data)
         try:
-            notebook = msgspec.json.decode(content.data)
+            notebook = msgspec.json.decode(clean(decoded.text))
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
             language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
             name = str(language)
-            shown = name[:_MAX_NAME]
-            text = "\n\n".join(part for cell in cells for part in _cell(cell, shown) if part.strip())
+            writer = _NotebookText(name[:_MAX_NAME])
+            for number, cell in enumerate(cells, 1):
+                writer.add(number, cell)
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
-        warnings = (_cut("the name of the language"),) if len(name) > _MAX_NAME else ()
-        return one_page(clean(text), file_type, limits, shape=Shape.MARKDOWN, warnings=warnings)
+        warnings = [_cut("the name of the language")] if len(name) > _MAX_NAME else []
+        if writer.shortened:
+            cut = how_many(writer.shortened, "output is", "outputs are")
+            warnings.append(f"{cut} cut: a cell keeps {_MAX_CELL_OUTPUT:,} characters of them")
+        text = "\n".join(writer.lines)
+        return one_page(
+            text,
+            file_type,
+            limits,
+            shape=Shape.MARKDOWN,
+            title=markdown_title(text),
+            line_numbers=tuple(writer.cells),
+            decoded=decoded,
+            warnings=tuple(warnings),
+        )
 
 
 def _cut(what: str) -> str:
     return f"{what} is cut after {_MAX_NAME} characters"
 
 
-def _cell(cell: dict[str, Any], language: str) -> list[str]:
-    source = _joined(cell.get("source", cell.get("input", "")))
-    if cell.get("cell_type") != "code":
-        return [source]
-    printed = [
-        _joined(output.get("text") or output.get("data", {}).get("text/plain", ""))[:_MAX_OUTPUT]
-        for output in cell.get("outputs", [])
-    ]
-    return [_fenced(source, language), *(_fenced(text, "") for text in printed)]
+class _NotebookText:
+    """Lines of Markdown, and for each line the number of its cell."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self.lines: list[str] = []
+        self.cells: list[int] = []
+        self.shortened = 0
+
+    def add(self, number: int, cell: dict[str, Any]) -> None:
+        source = _joined(cell.get("source", cell.get("input", "")))
+        if cell.get("cell_type") == "heading":
+            source = "#" * int(cell.get("level", 1)) + f" {source}"
+        if cell.get("cell_type") != "code":
+            self._add_part(number, source)
+            return
+        self._add_part(number, _fenced(source, self._language))
+        left = _MAX_CELL_OUTPUT
+        for output in cell.get("outputs", []):
+            printed = _printed(output)
+            kept = printed[: min(left, _MAX_OUTPUT)]
+            self.shortened += len(kept) < len(printed)
+            left -= len(kept)
+            self._add_part(number, _fenced(kept, ""))
+
+    def _add_part(self, number: int, text: str) -> None:
+        if not text.strip():
+            return
+        lines = clean(text).split("\n")
+        if self.lines:
+            lines.insert(0, "")
+        self.lines += lines
+        self.cells += [number] * len(lines)
+
+
+def _printed(output: dict[str, Any]) -> str:
+    """Text of an output: printed, shown as text, or the message of an error."""
+    if output.get("output_type") in ("error", "pyerr"):
+        return f"{output.get('ename', '')}: {output.get('evalue', '')}"
+    data = output.get("data", output)
+    found = (data.get(kind) for kind in ("text/plain", "text/markdown", "text/latex"))
+    return _joined(output.get("text") or next(filter(None, found), ""))
 
 
 def _joined(lines: object) -> str:
@@ -125,7 +177,7 @@ class XmlExtractor:
     """
 
     name = "xml"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -134,10 +186,8 @@ class XmlExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
-        declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w:.-]+)""", content.data[:1024])
-        decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
+        decoded = decode(content.data, markup_label)
         text = clean(decoded.text)
-        warnings = decoding_warnings(decoded)
         reader = _XmlLines()
         try:
             lines = reader.read(text)
@@ -148,11 +198,18 @@ class XmlExtractor:
                 limits,
                 shape=Shape.PROSE,
                 line_numbers=True,
-                warnings=(*warnings, f"kept as written, not well-formed XML: {error}"),
+                decoded=decoded,
+                warnings=(f"kept as written, not well-formed XML: {error}",),
             )
-        if reader.long_names:
-            warnings = (*warnings, _cut("the name of an element"))
-        return one_page("\n".join(lines), file_type, limits, shape=Shape.PROSE, warnings=warnings)
+        return one_page(
+            clean("\n".join(lines)),
+            file_type,
+            limits,
+            shape=Shape.PROSE,
+            line_numbers=tuple(reader.positions),
+            decoded=decoded,
+            warnings=(_cut("the name of an element"),) if reader.long_names else (),
+        )
 
 
 class _Refused(Exception):
@@ -160,15 +217,24 @@ class _Refused(Exception):
 
 
 class _XmlLines:
+    """Lines of text, and for each the line of the file where its value begins."""
+
     def __init__(self) -> None:
+        self._parser = expat.ParserCreate("utf-8")
         self._lines: list[str] = []
+        self.positions: list[int] = []
         self._names: list[str] = []
         self._text: list[str] = []
+        self._text_line = 1
+        self._inline = 0
+        """Open elements inside a running text, such as emphasis: they do not end it."""
+        self._later: list[str] = []
+        """Attributes of such elements, to follow the text."""
         self._defaults = 0
         self.long_names = False
 
     def read(self, text: str) -> list[str]:
-        parser = expat.ParserCreate("utf-8")
+        parser = self._parser
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -187,21 +253,57 @@ class _XmlLines:
             raise _Refused(f"it gives attributes of more than {_MAX_DEFAULTS:,} characters to elements")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._flush()
         if len(name) > _MAX_NAME:
             name = name[:_MAX_NAME] + "…"
             self.long_names = True
+        values = (
+            [f"{name} {key}: {' '.join(value.split())}" for key, value in attributes.items()]
+            if attributes
+            else []
+        )
+        if len(self._text) == 1 and self._text[0].isspace():
+            self._text.clear()
+        elif self._text:
+            if self._inline or self._is_in_text():
+                self._inline += 1
+                self._later += values
+                return
+            self._flush()
+        self._text_line = self._parser.CurrentLineNumber
         if len(self._names) == 1 and self._lines:
-            self._lines.append("")
+            values.insert(0, "")
         self._names.append(name)
-        self._lines += [f"{name} {key}: {' '.join(value.split())}" for key, value in attributes.items()]
+        if values:
+            self._add(values)
 
     def _end(self, _: str) -> None:
-        self._flush()
+        if self._inline:
+            self._inline -= 1
+            return
+        if self._text:
+            self._flush()
         self._names.pop()
 
+    def _is_in_text(self) -> bool:
+        """Check for a running text around an element. Text beside the records of a root is not one."""
+        in_record = len(self._names) > 1 and len(self._text) < _MAX_PARTS
+        return in_record and not all(map(str.isspace, self._text))
+
     def _flush(self) -> None:
-        text = " ".join("".join(self._text).split())
+        written = self._text[0] if len(self._text) == 1 else "".join(self._text)
         self._text.clear()
-        if text and self._names:
-            self._lines.append(f"{self._names[-1]}: {text}")
+        if self._names and not written.isspace():
+            text = " ".join(written.split())
+            # The position is that of the first word.
+            feeds = written.count("\n")
+            before = written.count("\n", 0, len(written) - len(written.lstrip())) if feeds else 0
+            self._text_line += before
+            self._add([f"{self._names[-1]}: {text}", *self._later])
+            self._later.clear()
+            self._text_line += feeds - before
+        else:
+            self._text_line += written.count("\n")
+
+    def _add(self, lines: list[str]) -> None:
+        self._lines += lines
+        self.positions += [self._text_line] * len(lines)

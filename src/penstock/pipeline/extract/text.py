@@ -4,15 +4,49 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract.charset import Decoded, clean, decode
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.charset_labels import text_label
+from penstock.pipeline.extract.protocol import (
+    Content,
+    ExtractedText,
+    ExtractLimits,
+    FileType,
+    Page,
+    Properties,
+    Shape,
+)
 from penstock.vocabulary import how_many
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
-_SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}
-_TITLE = re.compile(r"^#\s+(\S.*)$", re.MULTILINE)
-
+_SHAPES_OF_TYPE = {
+    "text/x-rst": Shape.RST,
+    "text/asciidoc": Shape.ASCIIDOC,
+    "text/x-org": Shape.ORG,
+    "text/yaml": Shape.SECTIONS,
+    "text/toml": Shape.SECTIONS,
+    "text/x-ini": Shape.SECTIONS,
+}
+_TITLE_CHARS = 4096
+"""Characters from the start in which a title is looked for."""
+_MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_TITLES = {
+    Shape.RST: re.compile(
+        r"""\A\s{0,99}(?:^([=\-~^"'`#*+])\1{2,99}\n)? {0,9}(\S.*)\n([=\-~^"'`#*+])\3{2,99}$""", re.M
+    ),
+    Shape.ASCIIDOC: re.compile(r"^()=[ \t]+(\S.*)$", re.M),
+    Shape.ORG: re.compile(r"^()(?:#\+title:|\*)[ \t]+(\S.*)$", re.M | re.I),
+}
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
+_FRONT_LINE = re.compile(
+    r"""^(title|author|date|lang|language):[ \t]*["']?([^\n]*?)["']?[ \t]*$""", re.M | re.I
+)
+_DATE = re.compile(
+    r"\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?)?"
+)
+_MAX_PROPERTY = 500
 
 _BACKTICKS = re.compile("`{3,}")
 
@@ -20,7 +54,7 @@ _BACKTICKS = re.compile("`{3,}")
 class TextExtractor:
     """Keeps the text unchanged, with the line numbers of the file."""
 
-    version = "1"
+    version = "2"
 
     def __init__(self, name: str = "text") -> None:
         self.name = name
@@ -32,17 +66,38 @@ class TextExtractor:
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
-        decoded = decode(content.data)
+        decoded = decode(content.data, text_label)
         text = clean(decoded.text)
-        return one_page(
+        shape = _SHAPES.get(self.name) or _SHAPES_OF_TYPE.get(file_type.media_type, Shape.PROSE)
+        extracted = one_page(
             text,
             file_type,
             limits,
-            shape=_SHAPES.get(self.name) or _SHAPES_OF_TYPE.get(file_type.media_type, Shape.PROSE),
-            title=_title(text) if self.name == "markdown" else None,
+            shape=shape,
+            title=_title(text, shape),
             line_numbers=True,
-            warnings=decoding_warnings(decoded),
+            decoded=decoded,
         )
+        stated = _front_matter(text) if shape is Shape.MARKDOWN else None
+        if not stated:
+            return extracted
+        language = stated.get("lang", "") or stated.get("language", "")
+        return with_properties(
+            extracted, author=stated.get("author", ""), created=stated.get("date", ""), language=language
+        )
+
+
+def with_properties(extracted: ExtractedText, **stated: str) -> ExtractedText:
+    """Add properties that the text states itself. Dates count only in the form of ISO 8601."""
+    kept = {
+        name: value[:_MAX_PROPERTY]
+        for name, value in stated.items()
+        if value and (name not in ("created", "modified") or _DATE.fullmatch(value))
+    }
+    if not kept:
+        return extracted
+    properties = msgspec.structs.replace(extracted.properties, **kept)
+    return msgspec.structs.replace(extracted, properties=properties)
 
 
 def one_page(
@@ -52,21 +107,28 @@ def one_page(
     *,
     shape: Shape,
     title: str | None = None,
-    line_numbers: bool = False,
+    line_numbers: bool | tuple[int, ...] = False,
+    decoded: Decoded | None = None,
     warnings: tuple[str, ...] = (),
 ) -> ExtractedText:
-    """Make a document of one page. A page of white space is empty."""
+    """Make a document of one page. A page of white space is empty.
+
+    ``line_numbers``: True if lines of the text are lines of the file, or the position of each line.
+    ``decoded``: how the bytes were decoded, for properties and warnings.
+    """
     if len(text) > limits.text_chars:
         raise DocumentTooLarge(f"the text has {len(text):,} characters; the limit is {limits.text_chars:,}")
-    page = Page(1, text if text.strip() else "")
+    positions = line_numbers if isinstance(line_numbers, tuple) else None
+    page = Page(1, text, positions=positions) if text.strip() else Page(1, "")
     return ExtractedText(
         pages=(page,),
         file_type=file_type,
         shape=shape,
         page_count=1,
         title=title,
-        line_numbers=line_numbers,
-        warnings=warnings,
+        line_numbers=line_numbers is True,
+        warnings=(*decoding_warnings(decoded), *warnings) if decoded is not None else warnings,
+        properties=decoding_properties(decoded) if decoded is not None else Properties(),
     )
 
 
@@ -82,10 +144,33 @@ def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
     return (f"encoding guessed: {decoded.encoding}",) if decoded.guessed else ()
 
 
-def _title(text: str) -> str | None:
-    found = _TITLE.search(text[:4096])
+def decoding_properties(decoded: Decoded) -> Properties:
+    encoding = "" if decoded.encoding in ("utf-8", "utf-8-sig") else decoded.encoding
+    return Properties(encoding=encoding, replaced=decoded.replaced)
+
+
+def _title(text: str, shape: Shape) -> str | None:
+    if shape is Shape.MARKDOWN:
+        return markdown_title(text)
+    pattern = _TITLES.get(shape)
+    found = pattern.search(text[:_TITLE_CHARS]) if pattern is not None else None
+    return found[2].strip() if found else None
+
+
+def markdown_title(text: str) -> str | None:
+    """Title in the front matter, or the first heading of the first level."""
+    stated = _front_matter(text)
+    if stated.get("title"):
+        return stated["title"]
+    found = _MARKDOWN_TITLE.search(text[:_TITLE_CHARS])
     if found is None:
         return None
     line = found[1]
     # The first character belongs to the title, even a hash sign.
     return line[0] + line[1:].rstrip("#").rstrip()
+
+
+def _front_matter(text: str) -> dict[str, str]:
+    """Simple values of the YAML block at the start of a Markdown text."""
+    front = _FRONT_MATTER.match(text[:_TITLE_CHARS]) if text.startswith("---\n") else None
+    return {key.lower(): value for key, value in _FRONT_LINE.findall(front[1])} if front else {}

@@ -71,12 +71,12 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
 def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
     """Best scores first; equal scores in the order of ids, which makes answers reproducible.
 
-    Scores of zero or less are dropped.
+    Scores of exactly zero are dropped: a vector of zeros is near nothing.
     """
-    chosen = scores > 0
+    chosen = scores != 0
     if np.count_nonzero(chosen) > limit:
         # Keep all that equal the last score: the ids decide among them.
-        chosen = scores >= np.partition(scores, -limit)[-limit]
+        chosen &= scores >= np.partition(scores[chosen], -limit)[-limit]
     ids, scores = ids[chosen], scores[chosen]
     order = np.lexsort((ids, -scores))[:limit]
     return ids[order], scores[order]

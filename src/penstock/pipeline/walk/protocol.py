@@ -118,6 +118,7 @@ class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
     hidden: bool = False
     """Include names that begin with a dot."""
     max_bytes: int = 64 * 1024 * 1024
+    """Limit for files that cannot be read in part."""
     max_depth: int | None = None
     """1: only the files directly in the root. None: no limit."""
     use_gitignore: bool = True

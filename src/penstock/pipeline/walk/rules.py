@@ -109,7 +109,7 @@ class PathRules:
                 return ignored
         if self._include is not None and not self._include.matches(path):
             return Skipped(path, Rule.NOT_INCLUDED)
-        if size > self._rules.max_bytes:
+        if size > self._rules.max_bytes and not file_types.may_be_read_in_part(name):
             return Skipped(
                 path, Rule.TOO_LARGE, False, f"{size:,} bytes; the limit is {self._rules.max_bytes:,}"
             )

@@ -85,7 +85,8 @@ def _page(archive: Archive, part: str, media_type: str, number: int, limits: Ext
         return Page(number, "")
     markup = _CLOSED.sub(_with_end_tag, archive.read(part))
     read = HtmlExtractor().extract(Content("chapter.xhtml", markup), file_types.HTML, limits)
-    return Page(number, read.pages[0].text, warnings=read.warnings)
+    page = read.pages[0]
+    return Page(number, page.text, positions=page.positions, warnings=read.warnings)
 
 
 def _with_end_tag(tag: re.Match[bytes]) -> bytes:

@@ -117,11 +117,12 @@ class OdfStory:
             return
         elif name == "table:table-row":
             self._grid.start_row()
-        elif name == "table:table-cell":
+        else:
+            # A cell that spans others is followed by as many covered ones.
             self._grid.start_cell()
             if self._grid.depth == 1:
-                span = small_number(attributes.get("table:number-columns-spanned", "1")) or 1
-                self._grid.span = min(span, MAX_COLUMNS)
+                repeated = small_number(attributes.get("table:number-columns-repeated", "1")) or 1
+                self._grid.span = min(repeated, MAX_COLUMNS)
 
     def end(self, name: str) -> None:
         if self._left_out:
@@ -145,7 +146,7 @@ class OdfStory:
         grid = self._grid
         if grid is None:
             return
-        if name == "table:table-cell":
+        if name in ("table:table-cell", "table:covered-table-cell"):
             grid.end_cell()
         elif name == "table:table-row":
             grid.end_row(max(1, self.paragraphs))

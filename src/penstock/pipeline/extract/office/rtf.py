@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.office.markdown_page import MarkdownPage
-from penstock.pipeline.extract.office.ooxml import a_title, one_line
+from penstock.pipeline.extract.office.ooxml import a_title, no_text, one_line
 from penstock.pipeline.extract.office.rtf_reader import RtfReader
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -36,8 +36,11 @@ class RtfExtractor:
         page = MarkdownPage(limits)
         reader = RtfReader(page.add)
         reader.read(content.data)
+        written = page.page(positions=True)
+        if not written.text and reader.has_pictures:
+            raise no_text()
         return ExtractedText(
-            pages=(page.page(positions=True),),
+            pages=(written,),
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=1,

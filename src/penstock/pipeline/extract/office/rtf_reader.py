@@ -93,6 +93,7 @@ class RtfReader:
         self.times: dict[str, dict[str, int]] = {}
         self.first_heading = ""
         self.cut = False
+        self.has_pictures = False
 
     def read(self, data: bytes) -> None:
         place = max(0, data.find(b"{\\rtf"))
@@ -166,6 +167,7 @@ class RtfReader:
 
     def _word(self, word: str, value: int | None) -> None:
         state = self._state
+        self.has_pictures = self.has_pictures or word == "pict"
         if word in LEFT_OUT or (state.star and word not in KEPT):
             self._flush()
             state.target = None

@@ -290,8 +290,10 @@ CREATE TABLE catalog_content (
     text_key    INTEGER NOT NULL,
     text        TEXT    NOT NULL
 );
+-- keyword_text is a function of catalog/rules/query_terms.py, which each connection of ours has.
+CREATE VIEW catalog_keyword_text AS SELECT id, keyword_text(text) AS text FROM catalog_content;
 CREATE VIRTUAL TABLE catalog_keyword USING fts5 (
-    text, content = 'catalog_content', content_rowid = 'id', tokenize = 'porter unicode61'
+    text, content = 'catalog_keyword_text', content_rowid = 'id', tokenize = 'porter unicode61'
 );
 -- id = content id * 256 + space id: one row a text and space, found without an index. float32, little endian.
 CREATE TABLE catalog_vector (
