@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import page_section
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("postgres", "rapidocr", "redis", "usearch")
+EXTRAS = ("grammars", "postgres", "rapidocr", "redis", "usearch")
 SHOWN = 12
 """Packages with a line of their own."""
 

@@ -309,11 +309,62 @@ def items_page(module: ModuleType) -> str:
     )
 
 
+# Formats
+
+
+def formats_page(module: ModuleType) -> str:
+    extras = {extra.name: extra for extra in importlib.import_module("penstock.extras").EXTRAS}
+
+    def needed(name: str | None) -> str:
+        return "" if name is None else f"extra `{name}`, {extras[name].size_mb} MB"
+
+    def suffixes(some: tuple[str, ...]) -> str:
+        return " ".join(f"`{suffix}`" for suffix in some)
+
+    rows = [
+        [
+            one.name,
+            suffixes(one.suffixes),
+            one.read,
+            one.page_unit or "",
+            one.position_unit or "",
+            needed(one.extra),
+        ]
+        for one in module.formats()
+    ]
+    code = [
+        [
+            one.name,
+            suffixes(one.suffixes),
+            "functions and classes" if one.structured else "lines",
+            needed(one.extra),
+        ]
+        for one in module.languages()
+    ]
+    return page(
+        "Formats",
+        "Which files are read, and what of them. The content decides over the suffix. Hits name the page\n"
+        "and the position in the units given here. `penstock doctor` prints what is missing on a machine.",
+        table(["format", "suffixes", "what is read", "page", "position", "needs"], rows),
+        "## Source code",
+        "Code is read unchanged. It is cut between functions and classes where there is a grammar, else\n"
+        "between lines.",
+        table(["language", "suffixes", "cut between", "needs"], code),
+        "## Extras",
+        "The sizes are those of the installed packages.",
+        table(
+            ["extra", "size", "for"],
+            [[f"`{one.name}`", f"{one.size_mb} MB", one.purpose] for one in extras.values()],
+        ),
+    )
+
+
 PAGES: dict[str, tuple[str, str, Callable[[ModuleType], str]]] = {
     "errors.md": ("Errors", "penstock.errors", errors_page),
     "settings.md": ("Settings", "penstock.config", settings_page),
     "cli.md": ("Commands", "penstock.cli.main", cli_page),
     "exit-codes.md": ("Exit codes", "penstock.cli.exit_codes", exit_codes_page),
+    "formats.md": ("Formats", "penstock.pipeline.extract.formats", formats_page),
     "items.md": ("Item types and payloads", "penstock.items", items_page),
 }
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
+    from penstock.service.diagnosis import Diagnosis
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
     from penstock.service.rebuild import Rebuilder
@@ -167,6 +168,12 @@ class Assembly:
 
         return Rebuilder(self.catalog, self.jobs, self._pipeline())
 
+    def diagnosis(self) -> Diagnosis:
+        """Check the installation; see ``penstock doctor``."""
+        from penstock.service.diagnosis import diagnose
+
+        return diagnose(self.settings, self.open_queue, self.open_catalog)
+
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
         from penstock.queue.wait import wait_for
@@ -239,9 +246,14 @@ class Assembly:
         from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.pipeline import Pipeline
 
-        embedder = open_embedder(self.settings.embedder)
-        ocr = _ocr_setup(self.settings)
-        return Pipeline(embedder, limits=self._limits(), memory=memory, isolated=isolated, ocr=ocr)
+        chosen = self.settings
+        return Pipeline(
+            open_embedder(chosen.embedder),
+            limits=self._limits(),
+            memory=memory,
+            isolated=isolated,
+            ocr=_ocr_setup(chosen),
+        )
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits

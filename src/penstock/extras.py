@@ -4,8 +4,34 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import NamedTuple
 
 _REQUIREMENT = re.compile(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
+
+
+class Extra(NamedTuple):
+    """An optional part. ``module``: what is importable once it is installed."""
+
+    name: str
+    module: str
+    size_mb: int
+    purpose: str
+
+    @property
+    def installed(self) -> bool:
+        from importlib.util import find_spec
+
+        return find_spec(self.module) is not None
+
+
+EXTRAS = (
+    Extra("grammars", "tree_sitter_ruby", 62, "code of more languages, cut between functions and classes"),
+    Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
+    Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),
+    Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),
+    Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),
+)
+"""Optional parts, with the size of what they install."""
 
 
 def install_command(extra: str) -> str:

@@ -66,10 +66,10 @@ def test_tags_and_metadata_stay_unless_they_are_not_wanted(docs: IndexedFolder):
 @pytest.mark.parametrize(
     ("source_type", "content", "said"),
     [
-        ("pdf", b"Only text.", "is not a PDF"),
+        ("pdf", b"Only text.", "is text/plain, not pdf"),
         ("txt", pdf("Words."), "is application/pdf, not txt"),
         ("md", b"\x7fELF" + bytes(200), "an ELF program"),
-        ("docx", b"Only text.", "is not a Word document"),
+        ("docx", b"Only text.", "is text/plain, not docx"),
     ],
 )
 def test_content_of_another_type_than_it_was_said_to_be(

@@ -133,13 +133,9 @@ def test_a_blank_document_is_no_failure(name: str, data: bytes):
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("photo.txt", b"\x89PNG\r\n\x1a\n" + bytes(50)),
         ("a.txt", b"text \x00 and nul"),
         ("a.md", bytes(range(256)) * 4),
         ("program.py", b"\x7fELF" + bytes(100)),
-        ("a.pdf", b"this is not a PDF"),
-        ("a.docx", b"<html>"),
-        ("sheet.xlsx", b"a,b\n"),
         ("archive", b"PK\x03\x04" + bytes(30)),
         ("page.html", b"\x1f\x8b\x08" + bytes(30)),
     ],

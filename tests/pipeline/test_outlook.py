@@ -69,10 +69,12 @@ def test_an_attached_message_becomes_a_mail():
 
 def test_other_containers_and_damage_are_refused():
     with pytest.raises(UnsupportedType, match="no message of Outlook"):
+        read(compound({"Unknown": b"x"}))
+    with pytest.raises(DocumentDamaged, match="Word"):
         read(compound({"WordDocument": b"x"}))
     with pytest.raises(DocumentDamaged):
         read(compound(outlook())[:700])
-    with pytest.raises(UnsupportedType, match="not a message"):
+    with pytest.raises(UnsupportedType, match="not an Outlook message"):
         read(bytes(range(32)) * 9)
 
 

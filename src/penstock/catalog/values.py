@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.catalog.rules.phases import Fingerprints as Fingerprints
 from penstock.catalog.rules.phases import Phase as Phase
+from penstock.catalog.rules.properties import StoredProperties as StoredProperties
 
 NO_TEXT = "no text"
 
@@ -140,6 +141,7 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     tags: tuple[str, ...] = ()
     metadata: str = "{}"
+    properties: StoredProperties = StoredProperties()
     source_id: str | None = None
     job_id: str | None = None
     priority: int = 5

@@ -15,6 +15,7 @@ from penstock.catalog.values import (
     LedgerEntry,
     Phase,
     Place,
+    StoredProperties,
     TaskStatus,
 )
 
@@ -67,6 +68,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     file_type: str
     tags: tuple[str, ...]
     metadata: str
+    properties: StoredProperties
     size: int
     mtime_ns: int
     content_hash: str
@@ -257,7 +259,8 @@ class RecognizedPages(msgspec.Struct, frozen=True):
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of a search. ``path``: a glob as in SQLite and fnmatch, ``*`` crosses slashes.
-    ``tag``: itself and all below it."""
+    ``tag``: itself and all below it. ``author`` and ``title``: a part of the text, in any case. ``language``:
+    ``en`` includes ``en-US``. ``created_from`` and ``created_before``: dates as ``time_key`` writes them."""
 
     tenant_id: str
     collection: str | None = None
@@ -265,6 +268,11 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     file_type: str | None = None
     tag: str | None = None
+    author: str | None = None
+    title: str | None = None
+    language: str | None = None
+    created_from: str | None = None
+    created_before: str | None = None
 
 
 class KeywordHit(msgspec.Struct, frozen=True, gc=False):
@@ -287,6 +295,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     file_type: str
     tags: tuple[str, ...]
+    properties: StoredProperties
     page_number: int
     page_count: int
     chunk_index: int

@@ -2,7 +2,8 @@
 
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
 ``lazy_commands``: the commands by name, each imported at its first use
-``arguments``, ``output``, ``job_views``: parsing of values, printing, JSON shapes of jobs
+``arguments``, ``filter_options``: parsing of values, options that narrow a search or a list
+``output``, ``job_views``: printing, JSON shapes of jobs
 ``text_grid``: tables and fields as aligned text, no wider than the terminal
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
@@ -12,5 +13,5 @@
 ``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
 ``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract
-``config_commands``, ``completion``: settings, completion in shells
+``config_commands``, ``doctor``, ``completion``: settings, a check of the installation, completion in shells
 """

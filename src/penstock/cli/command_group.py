@@ -32,6 +32,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "rebuild": "rebuild",
         "delete-tenant": "change_commands",
         "config": "config_commands",
+        "doctor": "doctor",
         "completion": "completion",
     },
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.command_group import CommandGroup
+from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import relative
 from penstock.cli.output import (
     age,
@@ -47,9 +48,7 @@ def documents(context: click.Context) -> None:
 
 
 @documents.command("list")
-@click.option("--collection", metavar="NAME", help="List only this collection.")
-@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
-@click.option("--path", metavar="GLOB", help="List only matching paths.")
+@filter_options("List")
 @click.option(
     "-n",
     "--limit",
@@ -66,13 +65,9 @@ def documents(context: click.Context) -> None:
     help="List documents after this id, the last one of the previous page.",
 )
 @click.pass_obj
-def list_documents(
-    session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
-) -> None:
+def list_documents(session: Session, /, limit: int, after: str, **narrowed: Any) -> None:
     """List documents in search, and files that cannot be read."""
-    found = session.assembly.documents.sources(
-        path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
-    )
+    found = session.assembly.documents.sources(after=after, limit=limit + 1, **narrowed)
     page = found[:limit]
     following = page[-1].source_id if len(found) > limit else None
     if session.as_json:
@@ -174,11 +169,29 @@ def _facts(source: Source) -> list[tuple[str, object]]:
         ("Title", source.title),
         ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
         ("Tags", ", ".join(source.tags)),
+        *_properties(source),
         ("Size", how_many((source.failure.size if source.failed else source.size) or 0, "byte")),
         ("Content", content if source.published_id is not None else None),
         ("Indexed", age(source.published_at)),
         ("Failed", _failure(source)),
         ("Partial", "some pages or chunks failed; see `penstock why`" if source.partial else None),
+    ]
+
+
+def _properties(source: Source) -> list[tuple[str, object]]:
+    """What the document states about itself, and what was noticed while it was read."""
+    found = source.properties
+    encoding = found.encoding
+    if found.replaced:
+        encoding = f"{encoding or 'UTF-8'}, {how_many(found.replaced, 'character')} replaced"
+    return [
+        ("Type", found.media_type),
+        ("Author", found.author),
+        ("Created", found.created),
+        ("Modified", found.modified),
+        ("Language", found.language),
+        ("Encoding", encoding),
+        *(("Warning", warning) for warning in found.warnings),
     ]
 
 
@@ -304,6 +317,7 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
         ("Remedy", reason.remedy),
         ("Job", reason.job_id),
     ]
+    facts += [("Warning", warning) for warning in reason.warnings]
     facts += [("Missing", part) for part in reason.missing[:MISSING_NAMED]]
     if len(reason.missing) > MISSING_NAMED:
         facts.append(("Missing", f"and {len(reason.missing) - MISSING_NAMED:,} more; --json lists them"))

@@ -117,9 +117,11 @@ def _where(hit: Hit) -> str:
 
 def _located(place: Hit | HitLocation) -> str:
     where = printable(relative(place.path))
-    if place.first_line is not None:
+    if place.first_line is not None and place.position_unit == "line" and place.page is None:
         return f"{where}:{place.first_line}"
-    return where if place.page is None else f"{where}, page {place.page}"
+    page = "" if place.page is None else f", {place.page_unit} {place.page}"
+    position = "" if place.first_line is None else f", {place.position_unit} {place.first_line}"
+    return where + page + position
 
 
 def _places(hit: Hit, every: bool) -> str:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.cli import index_failures
-from penstock.cli.output import printable, wrapped
+from penstock.cli.output import printable, table, wrapped
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
-    from penstock.service.job_reports import JobReport
+    from penstock.service.job_reports import JobReport, TypeOutcome
 
 TOP_REASONS = 3
+TYPES_SHOWN = 25
+"""Lines of the table by type."""
 _REASONS = {
     "gitignore": "by .gitignore",
     "penstockignore": "by .penstockignore",
@@ -60,10 +62,52 @@ def text(job: Job, seconds: float, request: IndexRequest, failures: JobFailures)
         lines.append("Resumed: files that were done before this command count as unchanged.")
     if request.code and job.item_type != "file":
         lines.append(code_text(request.code))
+    if _nothing_read(job):
+        lines.append("No file was read.")
     skipped = left_out(job)
     if skipped:
         lines.append(f"{skipped}.")
-    return "\n".join(map(wrapped, lines))
+    by_type = types_table(job, failures)
+    return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
+
+
+def _nothing_read(job: Job) -> bool:
+    """Check whether all files of a folder were compared, and none was read."""
+    from penstock.service.job_reports import counts_of
+
+    counts = counts_of(job)
+    compared = job.status == "done" and job.item_type != "file" and counts.get("seen")
+    return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
+
+
+def types_table(job: Job, failures: JobFailures) -> str:
+    """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
+    from penstock.service.job_reports import counts_of
+
+    found = _by_type(job, failures)
+    several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
+    if not several or not job.ended or not counts_of(job).get("sent"):
+        return ""
+    shown = found if len(found) <= TYPES_SHOWN else found[: TYPES_SHOWN - 1]
+    names = {"": "no suffix", "*": "others"}
+    rows: list[list[object]] = [
+        [names.get(one.suffix, one.suffix), one.indexed, one.unchanged, one.skipped, one.failed]
+        for one in shown
+    ]
+    rest = found[len(shown) :]
+    if rest:
+        numbers = [(one.indexed, one.unchanged, one.skipped, one.failed) for one in rest]
+        rows.append([how_many(len(rest), "other type"), *map(sum, zip(*numbers, strict=True))])
+    header = ["type", "indexed", "unchanged", "skipped", "failed"]
+    kept = [at for at in range(len(header)) if any(row[at] for row in rows)]
+    return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
+
+
+def _by_type(job: Job, failures: JobFailures) -> list[TypeOutcome]:
+    from penstock.service.job_reports import outcomes_by_type
+
+    found = outcomes_by_type(job, [one.path for one in failures.now], [one.path for one in failures.before])
+    return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
 
 
 def code_text(reason: str) -> str:
@@ -140,7 +184,9 @@ def as_json(job: Job, seconds: float, request: IndexRequest, failures: JobFailur
     from penstock.service.job_reports import counts_of, files_indexed, result_of
 
     counts = {
-        name: value for name, value in counts_of(job).items() if name not in ("outcome", "include_code")
+        name: value
+        for name, value in counts_of(job).items()
+        if name not in ("outcome", "include_code", "types")
     }
     before, failed = request.before, failures.of_former_runs(job)
     if failed:
@@ -153,6 +199,7 @@ def as_json(job: Job, seconds: float, request: IndexRequest, failures: JobFailur
         "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0),
         "resumed": before is not None,
         "done_before": before.files_processed if before is not None else 0,
+        "types": _by_type(job, failures),
         "code_included_because": request.code,
         "result": result_of(job),
         "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import HitPage
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session
@@ -35,14 +36,7 @@ MARKS = ("\x02", "\x03")
     show_default=True,
     help="Search by words, by meaning, or both.",
 )
-@click.option("--collection", metavar="NAME", help="Search only this collection.")
-@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
-@click.option("--branch", metavar="NAME", help="Search only this branch.")
-@click.option("--path", metavar="GLOB", help="Search only matching paths, such as '*/guides/*'.")
-@click.option(
-    "--type", "file_type", metavar="SUFFIX", help="Search only files with this suffix, such as pdf."
-)
-@click.option("--tag", metavar="TAG", help="Search only this tag and tags below it.")
+@filter_options("Search")
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
 @click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
@@ -52,8 +46,8 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     \b
     penstock search how does the mill take in water
     penstock search '"penstock gate"' --type md --json
+    penstock search turbines --author curie --created-after 1900
     """
-    given["tenant_id"] = given.pop("tenant")
     answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]

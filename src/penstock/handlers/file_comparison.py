@@ -11,6 +11,7 @@ from penstock.catalog.values import Fingerprints
 from penstock.catalog.views import KnownSource
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.fingerprints import reader_in
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import FoundFile
 
@@ -35,7 +36,8 @@ class FileComparison:
         """Check whether a file needs no job. ``moved``: the content was just compared."""
         if self._rebuild or (self._checksum and not moved):
             return False
-        wanted = self._pipeline.of_size(self._wanted(found.path), found.path, found.size)
+        reader = reader_in(known.fingerprints.ocr)
+        wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False
@@ -53,11 +55,13 @@ class FileComparison:
     def _remembered(self, found: FoundFile, known: KnownSource) -> bool:
         if self._rebuild or self._retry_failed:
             return False
-        read_with = self._pipeline.failure_fingerprint(self._wanted(found.path))
+        read_with = self._pipeline.failure_fingerprint(self._wanted(found.path, reader_in(known.failed_with)))
         return fails_again(known.failure, found.size, found.mtime_ns, read_with)
 
-    def _wanted(self, path: str) -> Fingerprints:
-        """Fingerprints for a path, computed once per suffix."""
+    def _wanted(self, path: str, reader: str | None) -> Fingerprints:
+        """Fingerprints for a path, computed once per suffix. ``reader``: the extractor of a misnamed file."""
+        if reader is not None:
+            return self._pipeline.fingerprints(path, self._sizes, reader)
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
         if file_types.known_by_whole_name(name) or file_types.is_compressed_name(name):

@@ -11,9 +11,10 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
-from penstock.errors import PermanentFailure
+from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.container_paths import container_of
 from penstock.handlers.context import Context
+from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import unchanged_at
@@ -21,11 +22,9 @@ from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import outdated
+from penstock.pipeline.fingerprints import outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
-HEAD = 4_096
-"""First bytes of a file, which decide its type."""
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
@@ -81,9 +80,38 @@ class FileRequest(NamedTuple):
             archives=payload.archives,
         )
 
+    def as_known(self, known: Source, pipeline: Pipeline) -> FileRequest:
+        """The request compared by the extractors that read the known source, whatever its name says."""
+        made, failed = known.fingerprints, known.failure.read_with
+        if reader_in(made.ocr) is None and reader_in(failed) is None:
+            return self.of_size(known.size, pipeline)
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr))
+        failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
+        read_with = pipeline.failure_fingerprint(failing)
+        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(known.size, pipeline)
+
+    def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
+        """The request with the fingerprints of the extractor that reads this content.
+
+        Raises ``UnsupportedType`` if another type was announced.
+        """
+        if self.delivered is not None and self.delivered.source_type is not None:
+            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data)
+        try:
+            reader = file_types.detect(self.name, read.data).extractor
+        except UnsupportedType:
+            return self
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader)
+        read_with = pipeline.failure_fingerprint(fingerprints)
+        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
+
     @property
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
+
+    def mismatches(self, context: Context, known: Source, *, whole: bool) -> list[str]:
+        """Declared facts that an unchanged file contradicts. Not ``whole``: its hash is that of a part."""
+        return file_mismatches(context, known.size, known.content_hash if whole else None)
 
     def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints for a file of this size. An unchanged file has the known size."""
@@ -106,14 +134,14 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return reader.read(self.path, unchanged)
+            return reader.read(self.path, unchanged, name=self.name)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return reader.read(self.read_from, unchanged, known_as=self.name, links=False)
+            return reader.read(self.read_from, unchanged, known_as=self.path, links=False, name=self.name)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return reader.read(self.path, unchanged, known_as=self.name, links=False)
+        return reader.read(self.path, unchanged, links=False, name=self.name)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""
@@ -136,10 +164,6 @@ class FileRequest(NamedTuple):
                 code=NOT_OPENED,
                 remedy=FAILURE_CODES[NOT_OPENED],
             )
-
-    def refuse_another_type(self, read: FileContent) -> None:
-        if self.delivered is not None and self.delivered.source_type is not None:
-            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data[:HEAD])
 
     def _trusts(self, known: Source) -> bool:
         """Check whether a recorded failure of the whole file answers this request.

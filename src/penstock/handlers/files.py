@@ -169,7 +169,7 @@ class _IngestCall:
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         request.refuse_archive(known)
-        as_known = request.of_size(known.size, self._pipeline) if known is not None else request
+        as_known = request.as_known(known, self._pipeline) if known is not None else request
         try:
             read = as_known.read(known, self._reader)
         except FailedBefore:
@@ -182,12 +182,10 @@ class _IngestCall:
                 raise
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
-            content_hash = known.content_hash if as_known is request else None
-            self._mismatches[index] = file_mismatches(context, known.size, content_hash)
+            self._mismatches[index] = as_known.mismatches(context, known, whole=as_known is request)
             return self._reuse_text(index, context, as_known, known, (known.size, known.mtime_ns))
         assert read is not None
-        request.refuse_another_type(read)
-        request = request.of_size(read.size, self._pipeline)
+        request = request.checked(read, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
         whole = len(read.data) == read.size
         self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
@@ -240,6 +238,7 @@ class _IngestCall:
             title=draft.title,
             tags=tags,
             metadata=metadata,
+            properties=draft.stored_properties,
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
@@ -285,7 +284,7 @@ class _IngestCall:
     def _draft(self, request: FileRequest, read: FileContent) -> Draft:
         """Draft a file. Of a long document only the first pages; the others become tasks."""
         content = Content(request.name, read.data, read.size)
-        paged = file_types.by_name(request.name) == file_types.PDF
+        paged = file_types.detect(request.name, read.data) == file_types.PDF
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
         )

@@ -29,7 +29,7 @@ from penstock.handlers.move_detection import MoveDetection, UnknownFile
 from penstock.handlers.registry import Wait
 from penstock.handlers.reindex import OUTDATED, Reindex
 from penstock.handlers.removal import remove_all
-from penstock.handlers.walk_counts import WalkCounts
+from penstock.handlers.walk_counts import TypeCounts, WalkCounts
 from penstock.handlers.walk_ledger import WalkLedger
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
@@ -118,6 +118,7 @@ class _FolderWalk:
         self._too_large: set[str] = set()
         """Files above the size limit. A job for a known one reports the failure."""
         self._counts = WalkCounts()
+        self._types = TypeCounts()
         self.priority = items.child_priority(context.claim.priority)
 
     def run(self) -> Any:
@@ -152,7 +153,8 @@ class _FolderWalk:
         return Wait(progress_json=self._context.last_progress, result_json=result)
 
     def _result(self, outcome: str) -> dict[str, Any]:
-        return {"outcome": outcome, "include_code": self._payload.include_code} | self._counts.as_dict()
+        counts = self._counts.as_dict() | {"types": self._types.as_dict()}
+        return {"outcome": outcome, "include_code": self._payload.include_code} | counts
 
     def _count_earlier_run(self) -> None:
         """Count what the former run of this job indexed after the request for this run was made."""
@@ -177,6 +179,8 @@ class _FolderWalk:
                     yield FoundFile(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._counts.skip(report.rule)
+                    if not report.directory:
+                        self._types.add(report.path, "skipped")
                     if report.rule in BINDING:
                         self._ignored.add(self._ledger.path_of(report))
                     elif report.rule is Rule.TOO_LARGE:
@@ -215,6 +219,7 @@ class _FolderWalk:
         elif self._comparison.unchanged(found, known):
             self._counts.unchanged += 1
             self._counts.without_job += 1
+            self._types.add(found.path, "unchanged")
         else:
             self._counts.changed += 1
             self._send(_ChildFile(found.path, "ingest", found.size))
@@ -241,6 +246,7 @@ class _FolderWalk:
                 self._counts.added += 1
             elif self._comparison.unchanged(found, source, moved=True):
                 self._counts.without_job += 1
+                self._types.add(found.path, "unchanged")
                 continue
             else:
                 self._counts.changed += 1
@@ -327,6 +333,8 @@ class _FolderWalk:
 
     def _send(self, child: _ChildFile) -> None:
         self._counts.bytes += child.size or 0
+        if child.size is not None:
+            self._types.add(child.path, "read")
         self._children.append(child)
         if len(self._children) >= MAX_CHILDREN:
             self._flush()

@@ -47,6 +47,7 @@ class MemberReader:
         *,
         known_as: str | None = None,
         links: bool = True,
+        name: str | None = None,
     ) -> FileContent | None:
         """Read a file or a member; None if ``skip`` returns True for its size and time.
 
@@ -54,19 +55,21 @@ class MemberReader:
         FileNotFoundError or NotADirectoryError if there is neither.
         """
         try:
-            return read_file(path, self._pipeline.limits, skip, links=links, name=known_as)
+            return read_file(path, self._pipeline.limits, skip, links=links, name=name)
         except NotADirectoryError:
             container = container_of(path, any_name=True)
             if container is None:
                 raise
         self._used = True
         inside = path[len(container.path) :]
-        name = (known_as or path).removesuffix(inside)
-        key = (container, name)
+        outer_name = (known_as or path).removesuffix(inside)
+        key = (container, outer_name)
         if not self._open or self._open[0][0] != key:
-            outer = read_file(container.path, self._pipeline.limits, lambda _: False, links=links, name=name)
+            outer = read_file(
+                container.path, self._pipeline.limits, lambda _: False, links=links, name=outer_name
+            )
             assert outer is not None
-            self._open = [(key, Container(self._pipeline, Content(name, outer.data)))]
+            self._open = [(key, Container(self._pipeline, Content(outer_name, outer.data)))]
         member, depth = self._find(self._open[0][1], inside[1:])
         data = _data(member, path)
         if skip(cast("os.stat_result", MemberState(len(data), container.mtime_ns))):

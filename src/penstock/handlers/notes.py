@@ -121,6 +121,7 @@ class Notes:
             title=draft.title or _first_line(text),
             tags=(tag,) if tag else former_tags,
             metadata=msgspec.json.encode({"source_type": payload.source_type}).decode(),
+            properties=draft.stored_properties,
             job_id=context.job_id,
             priority=context.claim.priority,
         )

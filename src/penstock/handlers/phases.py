@@ -27,7 +27,7 @@ from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.fingerprints import sizes_of
+from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 CHANGED = "the file changed while it was read"
@@ -108,7 +108,8 @@ class Phases:
             self._drop(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        if not same or self._pipeline.fingerprints(name, sizes).ocr != document.fingerprints.ocr:
+        made = document.fingerprints.ocr
+        if not same or self._pipeline.fingerprints(name, sizes, reader_in(made)).ocr != made:
             self._drop(source)
             return None
         self._open_file = _OpenFile(source, Content(name, read.data), sizes)

@@ -19,7 +19,7 @@ from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
-from penstock.pipeline.fingerprints import outdated, sizes_of
+from penstock.pipeline.fingerprints import outdated, reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
@@ -51,6 +51,7 @@ def from_catalog(
         title=source.title,
         tags=source.tags,
         metadata=source.metadata,
+        properties=source.properties,
         job_id=context.job_id,
         priority=context.claim.priority,
         max_retries=context.claim.max_retries,
@@ -66,7 +67,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     """
     made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
-    wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes())
+    wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr))
     return outdated(made, pipeline.of_size(wanted, name, known.size))
 
 

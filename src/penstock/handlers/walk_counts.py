@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from penstock.catalog.views import PublishedCount
+from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.walk.protocol import Rule
 
 
@@ -48,3 +49,28 @@ class WalkCounts(msgspec.Struct):
         ranked = sorted(self.skipped_by.items(), key=lambda entry: (-entry[1], entry[0]))
         total = self.without_job + self.sent + waiting
         return counts | {"skipped_by": {str(rule): count for rule, count in ranked}, "total": total}
+
+
+MOST_TYPES = 40
+"""Types in the result of a job. The others count as one, named ``*``."""
+
+
+class TypeCounts:
+    """Files of a walk by suffix: ``read`` (sent to a child job), ``unchanged`` or ``skipped``."""
+
+    def __init__(self) -> None:
+        self._by_suffix: dict[str, dict[str, int]] = {}
+
+    def add(self, path: str, outcome: Literal["read", "unchanged", "skipped"]) -> None:
+        counts = self._by_suffix.setdefault(suffix_of(path), {})
+        counts[outcome] = counts.get(outcome, 0) + 1
+
+    def as_dict(self) -> dict[str, dict[str, int]]:
+        """Counts by suffix, the most frequent first."""
+        ranked = sorted(self._by_suffix.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))
+        kept = dict(ranked[:MOST_TYPES])
+        for _, counts in ranked[MOST_TYPES:]:
+            others = kept.setdefault("*", {})
+            for outcome, number in counts.items():
+                others[outcome] = others.get(outcome, 0) + number
+        return kept

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.catalog.rules.identity import text_hash
-from penstock.catalog.values import Failure, NewChunk, NewPage
+from penstock.catalog.values import Failure, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
@@ -33,6 +33,17 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     properties: Properties = Properties()
     attachments: tuple[Attachment, ...] = ()
+    misnamed: bool = False
+    """The name stands for another type than ``media_type``."""
+
+    @property
+    def stored_properties(self) -> StoredProperties:
+        """The properties and warnings for the catalog."""
+        return StoredProperties(
+            **msgspec.structs.asdict(self.properties),
+            media_type=self.media_type if self.misnamed else "",
+            warnings=self.warnings,
+        )
 
     @property
     def chunks(self) -> list[NewChunk]:
@@ -62,7 +73,7 @@ def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) 
         page_count=extracted.page_count,
         media_type=extracted.file_type.media_type,
         title=extracted.title or "",
-        warnings=(*extracted.warnings, *_shortened_heading_warning(pages)),
+        warnings=(*extracted.warnings, *_page_warnings(extracted), *_shortened_heading_warning(pages)),
         properties=extracted.properties,
         attachments=extracted.attachments,
     )
@@ -150,6 +161,16 @@ def _new_chunk(chunk: Chunk, lines: Sequence[int] | None) -> NewChunk:
         last_line=lines[chunk.end_line - 1] if lines else None,
         heading_path=_HEADING_SEPARATOR.join(chunk.headings),
         symbols=" ".join(chunk.symbols),
+    )
+
+
+def _page_warnings(extracted: ExtractedText) -> tuple[str, ...]:
+    """Warnings of the pages, with their numbers where there are several pages."""
+    unit = extracted.file_type.page_unit
+    return tuple(
+        f"{unit} {page.number}: {warning}" if extracted.page_count > 1 else warning
+        for page in extracted.pages
+        for warning in page.warnings
     )
 
 

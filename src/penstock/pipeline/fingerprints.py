@@ -20,13 +20,20 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 
 def fingerprints(
-    sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None, ocr: str | None = None
+    sizes: ChunkSizes,
+    embedder: Embedder,
+    *,
+    extractor_name: str | None = None,
+    named: bool = True,
+    grammar: str | None = None,
+    ocr: str | None = None,
 ) -> Fingerprints:
     """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
-    concerns only its own documents. ``ocr``: fingerprint of how pictures are read, for extractors of files
-    that may hold some.
+    concerns only its own documents. Not ``named``: the name of the file stands for another extractor.
+    ``grammar``: language of an optional grammar that is installed, and cuts the file. ``ocr``: fingerprint of
+    how pictures are read, for extractors of files that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
@@ -37,17 +44,38 @@ def fingerprints(
         "extract": {name: extractor(name).version for name in names},
         "chunk": boundaries.VERSION,
     }
-    text_fingerprint = fingerprint(parts if ocr is None else parts | {"ocr": ocr})
+    options = {"grammar": grammar, "ocr": ocr}
+    text_fingerprint = fingerprint(
+        parts | {name: value for name, value in options.items() if value is not None}
+    )
     return Fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
-        ocr=f"{text_fingerprint}:{sizes.size}:{sizes.overlap}",
+        ocr=with_reader(
+            f"{text_fingerprint}:{sizes.size}:{sizes.overlap}", None if named else extractor_name
+        ),
         vector=embedder.fingerprint,
     )
 
 
+def with_reader(fingerprint: str, reader: str | None) -> str:
+    """A fingerprint that names the extractor, for a file whose name stands for another one.
+
+    The file can then be compared by its name alone: it is not read again in each run, but it is when the
+    extractor that read it changes.
+    """
+    return fingerprint if reader is None else f"{fingerprint}:{reader}"
+
+
+def reader_in(fingerprint: str | None) -> str | None:
+    """The extractor named in a fingerprint by ``with_reader``."""
+    parts = (fingerprint or "").split(":")
+    # Of a failure: the digits alone. Of a document: the digits and two sizes.
+    return parts[-1] if len(parts) in (2, 4) else None
+
+
 def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
     """Chunk sizes of a document, from its fingerprints; None for another format."""
-    _, *numbers = made_with.ocr.split(":")
+    _, *numbers = made_with.ocr.split(":")[:3]
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None
     return ChunkSizes(int(numbers[0]), int(numbers[1]))

@@ -10,15 +10,17 @@ import msgspec
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
+from penstock.pipeline.chunk.code import grammar_installed
+from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import SNIFFED, whole_lines
+from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
-from penstock.pipeline.fingerprints import fingerprint, fingerprints
+from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
@@ -50,7 +52,7 @@ class Pipeline:
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[str | None, str] = {}
         self._of_pictures: set[str] = set()
@@ -61,16 +63,30 @@ class Pipeline:
         """Vector space of the embedder. Vectors compare only within one space."""
         return space_of(self.embedder)
 
-    def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
-        """Fingerprints for a file of this name. Decided by the name alone; nothing is read."""
+    def fingerprints(self, name: str, sizes: ChunkSizes, reader: str | None = None) -> Fingerprints:
+        """Fingerprints for a file of this name. Nothing is read.
+
+        ``reader``: the extractor of the content, where it is known; by default the one of the name.
+        """
         file_type = file_types.by_name(name) or file_types.TEXT
-        found = self._fingerprints.get((file_type.extractor, sizes))
+        by_name, language = file_type.extractor, file_type.language
+        grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
+        key = (reader or by_name, sizes, reader in (None, by_name), grammar)
+        found = self._fingerprints.get(key)
         if found is None:
-            ocr = self._ocr_fingerprint if file_type.extractor in PICTURES else None
-            found = fingerprints(sizes, self.embedder, extractor_name=file_type.extractor, ocr=ocr)
+            extractor_name, _, named, _ = key
+            ocr = self._ocr_fingerprint if extractor_name in PICTURES else None
+            found = fingerprints(
+                sizes,
+                self.embedder,
+                extractor_name=extractor_name,
+                named=named,
+                grammar=grammar,
+                ocr=ocr,
+            )
             if ocr is not None:
                 self._of_pictures.add(found.ocr)
-            self._fingerprints[file_type.extractor, sizes] = found
+            self._fingerprints[key] = found
         return found
 
     @property
@@ -99,11 +115,13 @@ class Pipeline:
             found = fingerprint(
                 {
                     "ocr": wanted.ocr,
+                    "detection": file_types.DETECTION,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
                     "languages": self._languages() if wanted.ocr in self._of_pictures else (),
                 }
             )
+            found = with_reader(found, reader_in(wanted.ocr))
             self._failure_fingerprints[wanted.ocr] = found
         return found
 
@@ -122,7 +140,7 @@ class Pipeline:
             return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
 
         def in_process(memory_bytes: int | None) -> Draft:
-            file_type = file_types.detect(content.name, content.data[:SNIFFED])
+            file_type = file_types.detect(content.name, content.data)
             if file_type.extractor in SANDBOXED:
                 return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes)
             return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
@@ -134,8 +152,10 @@ class Pipeline:
 
         work = Work(in_process, in_sandbox)
         if self._isolated and not is_plain(content):
-            return finished(self._limiter.run_isolated(work))
-        return finished(self._limiter.run(limits.seconds_for(size), size if complete else 0, work))
+            draft = self._limiter.run_isolated(work)
+        else:
+            draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+        return _with_misnaming(content.name, finished(draft))
 
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
         """Recognize the text of one page and cut it into chunks; None if there is no such page.
@@ -173,6 +193,14 @@ class Pipeline:
     def close(self) -> None:
         self._sandbox.close()
         self._limiter.close()
+
+
+def _with_misnaming(name: str, draft: Draft) -> Draft:
+    """The draft with a warning, if the name stands for another type than the content has."""
+    warning = file_types.misnaming(name, file_types.stored_type("", draft.media_type))
+    if warning is None:
+        return draft
+    return msgspec.structs.replace(draft, misnamed=True, warnings=(warning, *draft.warnings))
 
 
 @lru_cache(64)

@@ -13,20 +13,13 @@ import msgspec
 from penstock import items
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Phase, Place
-from penstock.catalog.views import (
-    Document,
-    Filters,
-    PageState,
-    Progress,
-    RecognizedPages,
-    Source,
-    TenantCount,
-)
+from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
+from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.folder_requests import Preview, preview_of, walked
@@ -279,15 +272,14 @@ class Documents:
         return None
 
     def sources(
-        self, *, path: str | None = None, after: str = "", limit: int = 50, **where: Unpack[Where]
+        self, *, after: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]
     ) -> list[Source]:
-        """Documents, also failed ones (``Source.failed``), ordered by id; ``path`` is a glob."""
-        filters = Filters(
-            tenant_id=items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
-            collection=where.get("collection"),
-            branch=where.get("branch"),
-            path=path,
-        )
+        """Documents, also failed ones (``Source.failed``), ordered by id.
+
+        for source in app.documents.sources(author="curie", created_after="1900"):
+            print(source.path, source.properties.author)
+        """
+        filters = catalog_filters(self._settings.tenant_id, **narrowed)
         with self.catalog.snapshot() as snapshot:
             return snapshot.sources(filters, after=after, limit=limit, failed=True)
 

@@ -10,7 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.catalog.rules.query_terms import query_words
+from penstock.catalog.values import StoredProperties
 from penstock.catalog.views import ChunkView
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import FileType
 
 SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
@@ -24,7 +27,9 @@ class HitLocation(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     page: int | None
+    page_unit: str
     first_line: int | None
+    position_unit: str
     collection: str
     branch: str
     source_id: str
@@ -37,7 +42,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     ``weak``: it shares few words with the query and is far from it in meaning. ``words``: the words of the
     query that it holds. ``similarity``: the cosine, None if the chunk is not among the nearest or vectors
     were not searched. ``keyword_rank`` and ``vector_rank``: its places in the two rankings, from 1.
-    ``also_in``: other places of the same text.
+    ``also_in``: other places of the same text. ``page_unit``: what ``page`` counts: page, slide, sheet or
+    chapter. ``position_unit``: what ``first_line`` and ``last_line`` count: line, paragraph or cell.
     """
 
     score: float
@@ -47,12 +53,15 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str
     text: str
     page: int | None
+    page_unit: str
     first_line: int | None
     last_line: int | None
+    position_unit: str
     heading: str
     symbols: str
     tags: tuple[str, ...]
     file_type: str
+    properties: StoredProperties
     tenant_id: str
     collection: str
     branch: str
@@ -109,6 +118,7 @@ def spread(candidates: Sequence[RankedText], per_source: int | None) -> list[Ran
 
 def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
     view = candidate.view
+    file_type = _file_type(view)
     return Hit(
         score=round(candidate.score, 6),
         weak=match.weak,
@@ -117,12 +127,15 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
         snippet=snippet,
         text=view.text,
         page=_page(view),
+        page_unit=file_type.page_unit,
         first_line=view.first_line,
         last_line=view.last_line,
+        position_unit=file_type.position_unit,
         heading=view.heading_path,
         symbols=view.symbols,
         tags=view.tags,
         file_type=view.file_type,
+        properties=view.properties,
         tenant_id=view.place.tenant_id,
         collection=view.place.collection,
         branch=view.place.branch,
@@ -137,15 +150,22 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
 
 
 def _location(view: ChunkView) -> HitLocation:
+    file_type = _file_type(view)
     return HitLocation(
         path=view.path,
         page=_page(view),
+        page_unit=file_type.page_unit,
         first_line=view.first_line,
+        position_unit=file_type.position_unit,
         collection=view.place.collection,
         branch=view.place.branch,
         source_id=view.source_id,
         chunk_id=view.chunk_id,
     )
+
+
+def _file_type(view: ChunkView) -> FileType:
+    return file_types.stored_type(view.file_type, view.properties.media_type)
 
 
 def _page(view: ChunkView) -> int | None:

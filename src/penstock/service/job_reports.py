@@ -6,12 +6,15 @@ that no write is needed for it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
 
 _WALKED = ("folder", "project")
@@ -101,6 +104,39 @@ def files_indexed(job: Job) -> int:
     sent = counts.get("added", 0) + counts.get("changed", 0)
     own: int = max(min(sent, counts.get("sent", sent)) - job.children_open - job.children_failed, 0)
     return own + int(counts.get("resumed", 0))
+
+
+class TypeOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one suffix in a folder job. The suffix is empty where a name has none, ``*`` for rare ones."""
+
+    suffix: str
+    indexed: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    failed: int = 0
+    """Files that failed now, or before and are unchanged."""
+
+
+def outcomes_by_type(job: Job, failed: Iterable[str], failed_before: Iterable[str]) -> list[TypeOutcome]:
+    """Outcomes of a walk by suffix, the most frequent first; empty before the walk ends."""
+    types: dict[str, dict[str, int]] = counts_of(job).get("types", {})
+    if not types:
+        return []
+    now, before = (
+        Counter(suffix if suffix in types or "*" not in types else "*" for suffix in map(suffix_of, paths))
+        for paths in (failed, failed_before)
+    )
+    return [
+        TypeOutcome(
+            suffix=suffix,
+            indexed=max(counts.get("read", 0) - now[suffix], 0) if job.ended else 0,
+            unchanged=counts.get("unchanged", 0),
+            skipped=counts.get("skipped", 0),
+            failed=now[suffix] + before[suffix],
+        )
+        for suffix in dict.fromkeys((*types, *now, *before))
+        for counts in (types.get(suffix, {}),)
+    ]
 
 
 def _single(job: Job) -> JobReport:

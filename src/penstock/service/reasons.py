@@ -51,6 +51,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     source: Source | None = None
+    warnings: tuple[str, ...] = ()
+    """Losses and guesses of the reading, of what search finds."""
     missing: tuple[str, ...] = ()
     counts: dict[str, int] = {}
     below: tuple[Below, ...] = ()
@@ -236,8 +238,15 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
             made += f"; {recognized_text(recognized)}"
         verdict = "partial" if source.partial else "indexed"
         low = recognized is not None and recognized.low > 0
-        remedy = CHECK_RECOGNITION if low else ""
-        return Reason(path=path, verdict=verdict, cause=made, remedy=remedy, source=source, missing=missing)
+        return Reason(
+            path=path,
+            verdict=verdict,
+            cause=made,
+            remedy=CHECK_RECOGNITION if low else "",
+            source=source,
+            warnings=source.properties.warnings,
+            missing=missing,
+        )
     return None
 
 

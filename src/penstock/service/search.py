@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, TypedDict, Unpack, get_args
+from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 import msgspec
 
@@ -12,9 +12,9 @@ from penstock.catalog.rules.query_terms import keyword_text, query_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
-from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors
+from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
@@ -33,30 +33,13 @@ MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
 
-class SearchFilters(TypedDict, total=False):
-    """Filters of a search. ``path`` is a glob; ``tag`` includes tags below it."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    path: str | None
-    file_type: str | None
-    tag: str | None
-
-
-class SearchRequest(TypedDict, total=False):
+class SearchRequest(DocumentFilters, total=False):
     """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document."""
 
     mode: Mode
     limit: int
     per_source: int | None
     marks: tuple[str, str]
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    path: str | None
-    file_type: str | None
-    tag: str | None
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,11 +95,11 @@ class Search:
         limit: int = 10,
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
-        **narrowed: Unpack[SearchFilters],
+        **narrowed: Unpack[DocumentFilters],
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
-        asked = _Question(query, self._filters(**narrowed), mode, limit)
+        asked = _Question(query, catalog_filters(self._settings.tenant_id, **narrowed), mode, limit)
         with self._catalog.snapshot() as snapshot:
             rankings, chosen = self._choose(snapshot, asked, per_source)
             ids = [candidate.view.content_id for candidate in chosen]
@@ -163,20 +146,6 @@ class Search:
         if asked.mode == "keyword":
             return Rankings(depth, keyword, [], [])
         return Rankings(depth, keyword, *self._nearest(snapshot, asked.query, asked.filters, depth))
-
-    def _filters(self, **narrowed: Unpack[SearchFilters]) -> Filters:
-        for name, value in narrowed.items():
-            if value is not None and not isinstance(value, str):
-                raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
-        file_type = narrowed.get("file_type")
-        return Filters(
-            tenant_id=validate_name("tenant_id", narrowed.get("tenant_id") or self._settings.tenant_id),
-            collection=narrowed.get("collection"),
-            branch=narrowed.get("branch"),
-            path=narrowed.get("path"),
-            file_type=file_type.removeprefix(".").lower() if file_type else None,
-            tag=narrowed.get("tag"),
-        )
 
     def _nearest(
         self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int

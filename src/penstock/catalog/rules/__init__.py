@@ -6,6 +6,7 @@
 ``outcomes``      the ways a claimed task can end
 ``publication``   when a generation is published, kept back or superseded
 ``failures``      which failures are remembered, and when a failed file is read again
+``properties``    what a document states about itself, as it is stored and filtered
 ``portions``      how much one transaction of ``store`` writes
 ``identity``      ids derived from content
 ``path_scope``    paths below a folder, and deletes covering a path

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from penstock import clock
-from penstock.catalog.rules import initial_state
+from penstock.catalog.rules import initial_state, properties
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage
 from penstock.catalog.rules.path_scope import covered
 from penstock.catalog.rules.phases import turns, wanted_phases
@@ -365,6 +365,7 @@ class GenerationStore:
             title=new.title,
             tags=building.encode_tags(new.tags),
             metadata=new.metadata,
+            properties=properties.encode(new.properties, new.title),
         )
         columns = PUBLISHED_SOURCE.encode(published)
         self._change += 1

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from penstock.catalog.rules import publication
+from penstock.catalog.rules import properties, publication
 from penstock.catalog.rules.path_scope import covered
 from penstock.catalog.rules.publication import Verdict, superseded, verdict
 from penstock.catalog.rules.rollup import WORDS
@@ -38,12 +38,19 @@ class SourceDescription(msgspec.Struct):
     title: str
     tags: str
     metadata: str
+    properties: str
 
 
 def describe(new: NewGeneration) -> str:
     return msgspec.json.encode(
         SourceDescription(
-            new.size, new.mtime_ns, new.file_type, new.title, encode_tags(new.tags), new.metadata
+            new.size,
+            new.mtime_ns,
+            new.file_type,
+            new.title,
+            encode_tags(new.tags),
+            new.metadata,
+            properties.encode(new.properties, new.title),
         )
     ).decode()
 
@@ -251,6 +258,7 @@ def _publish(rows: Statements, document: DocumentRow, at: str) -> None:
         title=about.title,
         tags=about.tags,
         metadata=about.metadata,
+        properties=about.properties,
     )
     rows.send("publish", *PUBLISHED_SOURCE.encode(published), document.source_key)
     place = document.place

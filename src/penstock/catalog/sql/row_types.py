@@ -4,6 +4,7 @@ A field of a plain type is one column of the same name. A field that is itself a
 ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and any other is
 named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field per phase is
 named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …, vector_processing, …``.
+``StoredProperties`` are one column of JSON.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from typing import (
 
 import msgspec
 
+from penstock.catalog.rules import properties
 from penstock.catalog.rules.phases import PHASES
-from penstock.catalog.values import Fingerprints, Phase, Place
+from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -57,7 +59,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def _is_record(hint: Any) -> bool:
-    if not isinstance(hint, type):
+    if not isinstance(hint, type) or hint is StoredProperties:
         return False
     return issubclass(hint, msgspec.Struct) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
 
@@ -111,6 +113,8 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
         convert = {member.value: member for member in kept}.__getitem__
     elif get_origin(kept) is tuple:
         convert = decode_tags
+    elif kept is StoredProperties:
+        convert = properties.decode
     else:
         return None
     return (lambda value: None if value is None else convert(value)) if optional else convert

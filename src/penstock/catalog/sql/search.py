@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from penstock.catalog import path_glob
+from penstock.catalog.rules import properties
 from penstock.catalog.rules.query_terms import phrases, query_words
 from penstock.catalog.sql.read_records import CHUNK_VIEW
 from penstock.catalog.sql.row_types import column
@@ -48,6 +49,7 @@ class SearchReads:
             filters.path,
             filters.file_type,
             filters.tag,
+            *_folded(filters),
         )
 
     def _space(self, name: str) -> int | None:
@@ -103,7 +105,7 @@ class SearchReads:
         }
 
     def matching(self, filters: Filters) -> list[int] | None:
-        if self._filters(filters)[1:] == (None,) * 5:
+        if not any(value is not None for value in self._filters(filters)[1:]):
             return None
         return column(self._rows.all("matching", *self._filters(filters)))
 
@@ -150,6 +152,18 @@ class SearchReads:
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         return dict(self._rows.all("locate", source_id, listed(chunk_ids)))
+
+
+def _folded(filters: Filters) -> tuple[str | None, ...]:
+    """Filters of properties, in the form in which properties are stored for them."""
+    author, title, language = filters.author, filters.title, filters.language
+    return (
+        None if author is None else properties.folded(author),
+        None if title is None else properties.folded(title),
+        None if language is None else properties.language_key(language),
+        filters.created_from,
+        filters.created_before,
+    )
 
 
 def match_expression(query: str) -> str:

@@ -43,6 +43,7 @@ class PublishedSource(NamedTuple):
     title: str
     tags: str
     metadata: str
+    properties: str
 
 
 class OwnDocument(NamedTuple):

@@ -5,7 +5,7 @@
 - ``code``: chunks of source code, with the names they define
 - ``blocks``: units of prose: headings, paragraphs, fenced code, lines
 - ``headings``: the form of headings in Markdown, reStructuredText, AsciiDoc and Org
-- ``languages``: the grammars, and their names for functions and classes
+- ``languages``, ``more_languages``, ``grammar``: the grammars, and their names for functions and classes
 - ``boundaries``: the choice of cuts between units
 - ``range_minima``: the smallest key in a range, for ``boundaries``
 """

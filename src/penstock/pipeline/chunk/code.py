@@ -8,13 +8,16 @@ import heapq
 import importlib
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.pipeline.chunk.blocks import split_long_units
 from penstock.pipeline.chunk.boundaries import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
-from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, MAX_PARSED, Grammar
+from penstock.pipeline.chunk.grammar import Grammar
+from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, MAX_PARSED
+from penstock.pipeline.chunk.more_languages import MAX_MORE_PARSED, MORE_GRAMMARS
 from penstock.pipeline.chunk.prose import ProseChunker, build_chunks
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
@@ -27,6 +30,9 @@ _MAX_DEPTH = 5
 _MAX_GROUP_DEPTH = 50
 """Nested groups that are looked into. In C, each ``#elif`` is nested in the branch before."""
 _MAX_NAME = 200
+_MAX_NAME_NODES = 10
+_TAIL = -1
+"""Rank of a piece that belongs to the definition before it."""
 _MAX_RECEIVER = 300
 _RECEIVER = re.compile(r"\b(\w++)\s*+(?:\[.*\]\s*+)?\)$")
 
@@ -54,7 +60,7 @@ class CodeChunker:
     version = VERSION
 
     def __init__(self, language: str | None) -> None:
-        self._language = language if language in GRAMMARS else None
+        self._language = language if language in GRAMMARS and grammar_installed(language) else None
         self.name = f"code-{self._language}" if self._language else "code"
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
@@ -66,13 +72,20 @@ class CodeChunker:
         return list(_with_symbols(chunks, definitions))
 
     def _pieces(self, text: str) -> tuple[Piece, ...] | None:
-        if self._language is None or len(text) > MAX_PARSED:
+        most = MAX_MORE_PARSED if self._language in MORE_GRAMMARS else MAX_PARSED
+        if self._language is None or len(text) > most:
             return None
         source = text.encode("utf-8", "surrogatepass")
         root = _parser(self._language).parse(source).root_node
         if _error_bytes(root) > len(source) // 10:
             return None
         return tuple(_level(root, GRAMMARS[self._language], "", 0))
+
+
+@functools.cache
+def grammar_installed(language: str) -> bool:
+    """Check whether the package of a language's grammar is installed; those of the plain install are."""
+    return language not in MORE_GRAMMARS or find_spec(GRAMMARS[language].package) is not None
 
 
 @functools.cache
@@ -95,6 +108,21 @@ def _error_bytes(root: Node) -> int:
 
 
 def _level(parent: Node, grammar: Grammar, path: str, depth: int, group: int = 0) -> Iterator[Piece]:
+    """The pieces directly in ``parent``, with the parts of one definition joined."""
+    last: Piece | None = None
+    for piece in _parts(parent, grammar, path, depth, group):
+        clause = grammar.clauses and last is not None and piece.name == last.name != ""
+        if last is not None and last.name and (piece.rank == _TAIL or clause):
+            last = last._replace(end=piece.end)
+            continue
+        if last is not None:
+            yield last
+        last = piece if piece.rank != _TAIL else piece._replace(rank=LINE)
+    if last is not None:
+        yield last
+
+
+def _parts(parent: Node, grammar: Grammar, path: str, depth: int, group: int) -> Iterator[Piece]:
     """The pieces directly in ``parent``. A comment belongs to the definition right below."""
     comments: list[Node] = []
     for node in parent.children:
@@ -133,13 +161,14 @@ def _node_pieces(node: Node, grammar: Grammar, path: str, depth: int, group: int
         yield Piece(node.start_byte, node.start_byte, LINE)
         yield from _level(node, grammar, path, depth, group + 1)
     elif node.is_named:
-        yield Piece(node.start_byte, node.end_byte, LINE)
+        rank = _TAIL if node.type in grammar.tails else LINE
+        yield Piece(node.start_byte, node.end_byte, rank)
 
 
 def _named_piece(definition: Node, around: Node, grammar: Grammar, path: str, depth: int) -> Piece:
-    name = _name(definition) or _normalise_name(_text(_innermost_declarator(around)))
+    name = _name(definition, grammar) or _normalise_name(_text(_innermost_declarator(around)))
     qualified = f"{path}.{name}" if path and name else name or path
-    body = definition.child_by_field_name("body")
+    body = _body(definition, grammar)
     members: tuple[Piece, ...] = ()
     if body is not None and definition.type in grammar.containers and depth < _MAX_DEPTH:
         members = tuple(_level(body, grammar, qualified, depth + 1))
@@ -149,13 +178,34 @@ def _named_piece(definition: Node, around: Node, grammar: Grammar, path: str, de
 def _definitions(node: Node, grammar: Grammar, deeper: int = 2) -> list[Node]:
     """Definitions: the node itself, or the contents of a wrapper. A bare ``struct x`` defines nothing."""
     if node.type in grammar.containers or node.type in grammar.leaves:
-        return [node] if _defines(node) else []
+        return [node] if _defines(node, grammar) else []
     if node.type not in grammar.wrappers or deeper < 0:
         return []
     return [found for child in node.named_children for found in _definitions(child, grammar, deeper - 1)]
 
 
-def _defines(node: Node) -> bool:
+def _body(node: Node, grammar: Grammar, deeper: int = 1) -> Node | None:
+    """The node that holds the members of a definition."""
+    found = node.child_by_field_name("body")
+    if found is not None or not grammar.bodies:
+        return found
+    for child in node.named_children:
+        if child.type in grammar.bodies:
+            return child
+        inner = _body(child, grammar, deeper - 1) if deeper and node.type in grammar.needing_body else None
+        if inner is not None:
+            return inner
+    return node if "." in grammar.bodies else None
+
+
+def _defines(node: Node, grammar: Grammar) -> bool:
+    if grammar.keywords:
+        return _text(node.child(0)) in grammar.keywords
+    if node.type in grammar.short_functions:
+        left = node.named_children[0] if node.named_children else None
+        return left is not None and left.type == "call_expression"
+    if node.type in grammar.needing_body:
+        return _body(node, grammar) is not None
     if node.type == "variable_declarator":
         value = node.child_by_field_name("value")
         return value is not None and value.type in (
@@ -169,18 +219,35 @@ def _defines(node: Node) -> bool:
     return True
 
 
-def _name(node: Node) -> str:
+def _name(node: Node, grammar: Grammar) -> str:
     named = node.child_by_field_name("name")
     if named is None and node.type == "impl_item":
         named = node.child_by_field_name("type")
     if named is None:
         named = _innermost_declarator(node)
+    if named is None and node.type == "block":
+        # resource "aws_instance" "wheel" { … }
+        parts = [child for child in node.named_children if child.type in grammar.names]
+        return _normalise_name(".".join(_text(part).strip('"') for part in parts))
+    if named is None and grammar.names:
+        named = _first_name(node.children[1:] if grammar.keywords else node.children, grammar)
     text = _text(named)
     if node.type == "method_declaration":
         around = _text(node.child_by_field_name("receiver"))
         receiver = _RECEIVER.search(around) if len(around) <= _MAX_RECEIVER else None
         text = f"{receiver[1]}.{text}" if receiver else text
     return _normalise_name(text)
+
+
+def _first_name(nodes: list[Node], grammar: Grammar, deeper: int = 4) -> Node | None:
+    """The first node, in the order of the text, that is a name."""
+    for node in nodes[:_MAX_NAME_NODES]:
+        found = node if node.type in grammar.names else None
+        if found is None and deeper:
+            found = _first_name(node.children, grammar, deeper - 1)
+        if found is not None:
+            return found
+    return None
 
 
 def _normalise_name(name: str) -> str:

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from penstock.pipeline.chunk.grammar import Grammar
+from penstock.pipeline.chunk.grammar import words as _words
+from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 
 MAX_PARSED = 256 * 1024
 """Largest text that is parsed, in characters. Longer files are generated code, and are cut by lines."""
-
-
-class Grammar(NamedTuple):
-    """A grammar's package and node types. ``leaves`` and ``containers`` have names; containers have members.
-
-    ``wrappers`` stand around a definition (a decorator, an export). Definitions in ``groups`` belong to the
-    level around the group (an include guard).
-    """
-
-    package: str
-    leaves: frozenset[str]
-    containers: frozenset[str]
-    wrappers: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    function: str = "language"
-
-
-def _words(*names: str) -> frozenset[str]:
-    return frozenset(word for name in names for word in name.split())
 
 
 _JAVASCRIPT = (
@@ -105,7 +89,9 @@ GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
             _words(_C_GROUPS),
         ),
     }
+    | dict(MORE_GRAMMARS)
 )
+"""Grammars by language. Those of ``MORE_GRAMMARS`` come with the extra ``grammars``."""
 
-COMMENTS = _words("comment line_comment block_comment attribute_item")
+COMMENTS = _words("comment line_comment block_comment attribute_item haddock documentation_comment")
 """Node types that belong to the definition right after them."""

@@ -1,7 +1,8 @@
 """Extraction: from the bytes of a file to pages of text.
 
 - ``protocol``: the interface of an extractor; file types, pages and limits
-- ``file_types``: the type of a file, by its name and its first bytes
+- ``file_types``, ``signatures``: the type of a file, by its name and its content
+- ``formats``: the table of formats: what is read of each, and what it needs
 - ``factory``: the extractor for a type, and extraction in this process
 - ``sandbox``: extraction in a child process with limits, for parsers that may crash
 - ``sandbox_process``, ``sandbox_server``, ``sandbox_messages``: its processes, from both sides
@@ -11,7 +12,6 @@
 - ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
 - ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
-- ``container_types``: the types of files that hold others
 - ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
 - ``member_names``: safe names of attachments and members of archives
 - ``paged``: documents whose pages are read one at a time

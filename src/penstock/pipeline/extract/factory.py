@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
@@ -32,7 +31,7 @@ def is_plain(content: Content) -> bool:
         content.data.decode()
     except UnicodeDecodeError:
         return False
-    return file_types.detect(content.name, content.data[:SNIFFED]).extractor in PLAIN
+    return file_types.detect(content.name, content.data).extractor in PLAIN
 
 
 def extractor(name: str) -> Extractor:
@@ -56,7 +55,7 @@ def extract(
     """
     limits = limits or ExtractLimits()
     check_size(content, limits)
-    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    file_type = file_types.detect(content.name, content.data)
     return extractor(file_type.extractor).extract(content, file_type, limits, pages)
 
 
@@ -64,7 +63,7 @@ def check_size(content: Content, limits: ExtractLimits) -> None:
     """Raise DocumentTooLarge for more bytes than the type may have."""
     if len(content.data) <= limits.file_bytes:
         return
-    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    file_type = file_types.detect(content.name, content.data)
     if file_type.extractor not in file_types.READ_IN_PART or len(content.data) > limits.text_bytes:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"

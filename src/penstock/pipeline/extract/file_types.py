@@ -1,14 +1,23 @@
-"""File types: decided by the name of a file and checked against the first bytes."""
+"""File types: decided by the name of a file and checked against the content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
-from penstock.pipeline.extract import container_types
-from penstock.pipeline.extract.charset import looks_binary
+from penstock.pipeline.extract import signatures
+from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.protocol import FileType
+from penstock.pipeline.extract.signatures import (
+    IN_OLE,
+    IN_ZIP,
+    LABELS,
+    TEXT_LABELS,
+    Signature,
+    signature,
+    text_suffix,
+)
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
@@ -43,6 +52,12 @@ JSON = FileType("application/json", "json")
 JSON_LINES = FileType("application/jsonl", "rows")
 XML = FileType("application/xml", "xml")
 NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell")
+MAIL = FileType("message/rfc822", "mail")
+MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
+OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
+ZIP = FileType("application/zip", "archive")
+TAR = FileType("application/x-tar", "archive")
+COMPRESSED = FileType("application/gzip", "compressed")
 
 _DOCUMENTS = {
     TEXT: "txt text log asc tex bib po pot diff patch vcf ics",
@@ -66,6 +81,12 @@ _DOCUMENTS = {
     JSON_LINES: "jsonl ndjson",
     XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
     NOTEBOOK: "ipynb",
+    MAIL: "eml",
+    MAILBOX: "mbox",
+    OUTLOOK: "msg",
+    ZIP: "zip",
+    TAR: "tar tgz tbz tbz2 txz",
+    COMPRESSED: "gz bz2 xz",
     FileType("image/png", "image"): "png",
     FileType("image/jpeg", "image"): "jpg jpeg",
     FileType("image/tiff", "image"): "tif tiff",
@@ -74,12 +95,6 @@ _DOCUMENTS = {
     FileType("image/gif", "image"): "gif",
     FileType("application/x-subrip", "subtitles"): "srt",
     FileType("text/vtt", "subtitles"): "vtt",
-    container_types.MAIL: "eml",
-    container_types.MAILBOX: "mbox",
-    container_types.OUTLOOK: "msg",
-    container_types.ZIP: "zip",
-    container_types.TAR: "tar tgz tbz tbz2 txz",
-    container_types.COMPRESSED: "gz bz2 xz",
     FileType("text/x-rst", "text"): "rst",
     FileType("text/asciidoc", "text"): "adoc asciidoc",
     FileType("text/x-org", "text"): "org",
@@ -90,19 +105,19 @@ _DOCUMENTS = {
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
-        "archive": "archive.ArchiveExtractor",
-        "compressed": "compressed.CompressedExtractor",
         "doc": "office.doc.DocExtractor",
         "epub": "office.epub.EpubExtractor",
+        "archive": "archive.ArchiveExtractor",
+        "compressed": "compressed.CompressedExtractor",
         "html": "html.HtmlExtractor",
         "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
         "mail": "mail.MailExtractor",
         "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
-        "outlook": "outlook.OutlookExtractor",
         "docx": "office.docx.DocxExtractor",
         "opendocument": "office.opendocument.OpenDocumentExtractor",
+        "outlook": "outlook.OutlookExtractor",
         "pdf": "pdf.PdfExtractor",
         "pptx": "office.pptx.PptxExtractor",
         "ppt": "office.ppt.PptExtractor",
@@ -153,6 +168,8 @@ _LANGUAGES = {
     "dart": "dart",
     "zig": "zig",
     "nim": "nim",
+    "objc": "m mm",
+    "solidity": "sol",
     "d": "d",
     "fortran": "f f90 f95 for",
     "pascal": "pas pp",
@@ -205,50 +222,26 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
 
-_OFFICE = {
-    DOCX: "a Word document",
-    PPTX: "a PowerPoint presentation",
-    XLSX: "an Excel workbook",
-    XLS: "an Excel workbook",
-    ODT: "an OpenDocument text",
-    ODS: "an OpenDocument spreadsheet",
-    ODP: "an OpenDocument presentation",
-    EPUB: "an EPUB book",
-    RTF: "an RTF document",
-    DOC: "a Word document",
-    PPT: "a PowerPoint presentation",
-}
+_BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.values()}
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"%PDF-", "a PDF"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ\x00", "xz data"),
-    (b"7z\xbc\xaf", "a 7z archive"),
-    (b"\x7fELF", "an ELF program"),
-    (b"MZ\x90", "a Windows program"),
-    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an OLE document"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"OggS", "Ogg media"),
-    (b"ID3", "MP3 audio"),
-    (b"RIFF", "RIFF media"),
-    (b"\x00asm", "WebAssembly"),
-)
 
-_PICTURES: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"II*\x00", "tiff"),
-    (b"MM\x00*", "tiff"),
-    (b"RIFF", "webp"),
-    (b"BM", "bmp"),
-    (b"GIF8", "gif"),
-)
+def stored_type(suffix: str, media_type: str = "") -> FileType:
+    """Type of a stored document: of its content where the name lied, else of the suffix."""
+    return _BY_MEDIA_TYPE.get(media_type) or BY_SUFFIX.get(suffix, TEXT)
+
+
+def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
+    return frozenset(BY_SUFFIX[suffix] for suffix in suffixes if suffix in BY_SUFFIX)
+
+
+_SIGNED = _types_of(LABELS)
+"""Types whose content always has a signature: without it, the name is wrong."""
+_PACKED = frozenset([ZIP, TAR, COMPRESSED])
+"""Types that hold other files. They are opened only under a name that says so."""
+_ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
+
+DETECTION = "2"
+"""Version of the rules below. A new one reads files again that failed before."""
 
 
 def suffix_of(name: str) -> str:
@@ -262,9 +255,8 @@ def by_name(name: str) -> FileType | None:
     language = _NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
-    if is_compressed_name(name) and suffix_of(uncompressed_name(name)) == "tar":
-        return container_types.TAR
-    return BY_SUFFIX.get(suffix_of(name))
+    found = BY_SUFFIX.get(suffix_of(name))
+    return TAR if found is COMPRESSED and suffix_of(uncompressed_name(name)) == "tar" else found
 
 
 def uncompressed_name(name: str) -> str:
@@ -273,12 +265,12 @@ def uncompressed_name(name: str) -> str:
 
 
 def is_compressed_name(name: str) -> bool:
-    return BY_SUFFIX.get(suffix_of(name)) is container_types.COMPRESSED
+    return BY_SUFFIX.get(suffix_of(name)) is COMPRESSED
 
 
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
-    return by_name(name) in (container_types.ZIP, container_types.TAR)
+    return by_name(name) in (ZIP, TAR)
 
 
 def known_by_whole_name(name: str) -> bool:
@@ -327,51 +319,64 @@ def is_code_name(name: str) -> bool:
     return file_type is not None and file_type.extractor == "code"
 
 
-def detect(name: str, head: bytes) -> FileType:
-    """Type of a file by name and first bytes. The content wins over a wrong name.
+def detect(name: str, data: bytes) -> FileType:
+    """Type of a file by name and content. The content wins over a wrong name, where it can be read.
 
-    Raises UnsupportedType if the file cannot be read.
+    ``data`` may be only the start of a file; of an archive the name then decides. Raises UnsupportedType if
+    the file cannot be read.
     """
-    expected = by_name(name)
-    suffix = suffix_of(name)
-    seen = _magic(head)
-    if seen == "a PDF":
-        return PDF
-    if expected in container_types.CHECKED:
-        return container_types.checked_container(name, expected, head)
-    if head.startswith(b"{\\rtf"):
-        return RTF
-    if seen in ("a ZIP archive", "an OLE document") and expected in _OFFICE:
-        # An encrypted document is an OLE container in spite of its name; the extractor reports it.
-        assert expected is not None
+    expected, suffix = by_name(name), suffix_of(name)
+    seen = signature(data)
+    found = BY_SUFFIX.get(seen.suffix) if seen is not None else None
+    if expected is not None and _may_hold(expected, seen, data):
         return expected
-    if expected is not None and expected.extractor == "image":
-        return _picture(name, head)
+    if found is not None and found not in _PACKED:
+        return found
+    if expected in _SIGNED or suffix in _OFFICE_SUFFIXES:
+        return _misnamed(name, suffix, data)
+    if seen is not None or looks_binary(data):
+        raise UnsupportedType(f"{_shown(name)} holds {seen.what if seen else 'binary data'}, not text")
+    return expected if expected is not None else _by_content(data)
+
+
+def misnaming(name: str, found: FileType) -> str | None:
+    """Warning about a name that stands for another type than the one found."""
+    expected, suffix = by_name(name), suffix_of(name)
+    known = expected is not None or suffix in _OFFICE_SUFFIXES
+    if not known or (expected is not None and expected.extractor == found.extractor):
+        return None
+    return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {_label(found)}"
+
+
+def _label(file_type: FileType) -> str:
+    labels = LABELS | TEXT_LABELS
+    return next((labels[each] for each in labels if BY_SUFFIX.get(each) == file_type), file_type.media_type)
+
+
+def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
+    """Check whether a content that does not show its type may be of the type of the name.
+
+    The extractor then says what is wrong with it, such as a missing part or a password.
+    """
+    if seen in (signatures.ENCRYPTED, signatures.OLE):
+        return expected in _ZIPPED or expected in _COMPOUND
+    if seen is signatures.ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
+        return expected in _ZIPPED or expected is ZIP
+    if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
+        return expected in (TAR, COMPRESSED)
+    # Some producers write a line or two before the header; readers accept it within the first kilobyte.
+    return expected is PDF and seen is None and b"%PDF-" in data[:1024]
+
+
+def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
+    """Type of a file without the signature that its suffix promises: it may be text."""
+    # UTF-16 without a mark is a guess, which a wrong name makes no likelier.
+    wide = b"\x00" in data[:SNIFFED] and not data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if data and signature(data) is None and not wide and not looks_binary(data):
+        return MAIL if BY_SUFFIX.get(suffix) is OUTLOOK else BY_SUFFIX[text_suffix(data)]
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if expected is PDF or expected in _OFFICE:
-        return _misnamed(name, expected, head)
-    if seen is not None or looks_binary(head):
-        raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
-    if expected is None:
-        expected = _by_content(head)
-    return expected
-
-
-def _picture(name: str, head: bytes) -> FileType:
-    """Type of a picture by its first bytes: names of pictures are often wrong."""
-    for magic, suffix in _PICTURES:
-        if head.startswith(magic) and (suffix != "webp" or head[8:12] == b"WEBP"):
-            return BY_SUFFIX[suffix]
-    raise UnsupportedType(f"{_shown(name)} is not a picture, in spite of its name")
-
-
-def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
-    # Some producers write a line or two before the header; readers accept it within the first kilobyte.
-    if expected is PDF and b"%PDF-" in head[:1024]:
-        return PDF
-    what = "a PDF" if expected is PDF else _OFFICE[expected]
-    raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
+    raise UnsupportedType(f"{_shown(name)} is not {_label(BY_SUFFIX[suffix])}, in spite of its name")
 
 
 def _by_content(head: bytes) -> FileType:
@@ -386,13 +391,6 @@ def _by_content(head: bytes) -> FileType:
             if marker in line:
                 return _code(language)
     return TEXT
-
-
-def _magic(head: bytes) -> str | None:
-    for magic, what in _MAGIC:
-        if head.startswith(magic):
-            return what
-    return None
 
 
 def _shown(name: str) -> str:

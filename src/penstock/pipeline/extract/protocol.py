@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from penstock.catalog.rules.properties import Properties as Properties
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -103,19 +105,6 @@ class Page(msgspec.Struct, frozen=True):
     """Losses and guesses on this page, as messages for people."""
     failure_code: str = "ERR_PARSE"
     """Code of the failure, if there is one."""
-
-
-class Properties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Facts about a document, as far as the source states them. Dates are ISO 8601."""
-
-    author: str = ""
-    created: str = ""
-    modified: str = ""
-    language: str = ""
-    encoding: str = ""
-    """Encoding of the bytes, where it is not UTF-8."""
-    replaced: int = 0
-    """Number of characters that could not be decoded and were replaced."""
 
 
 class Attachment(msgspec.Struct, frozen=True):

@@ -22,7 +22,6 @@ from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract
 from penstock.pipeline.extract.paged import failure_warnings, refuse_unreadable, with_pages
 from penstock.pipeline.extract.protocol import (
@@ -119,7 +118,7 @@ class Sandbox:
         check_size(content, limits)
         return ParseRequest(
             name=content.name,
-            file_type=file_types.detect(content.name, content.data[:SNIFFED]),
+            file_type=file_types.detect(content.name, content.data),
             limits=limits,
             pages=(pages.start, pages.stop) if pages is not None else None,
             batch_seconds=limits.batch_seconds if pages is not None else None,

@@ -52,6 +52,8 @@ CREATE TABLE sources (
     title                 text        NOT NULL DEFAULT '',
     tags                  text        NOT NULL DEFAULT '[]',
     metadata              text        NOT NULL DEFAULT '{}',
+    -- What the document states about itself, and the same as filters compare it: catalog/rules/properties.py.
+    properties            text        NOT NULL DEFAULT '{}',
     CHECK (published_id IS NULL OR (asked_at IS NOT NULL AND read_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);

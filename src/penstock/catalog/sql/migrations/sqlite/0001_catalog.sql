@@ -47,6 +47,8 @@ CREATE TABLE sources (
     title                 TEXT    NOT NULL DEFAULT '',
     tags                  TEXT    NOT NULL DEFAULT '[]',
     metadata              TEXT    NOT NULL DEFAULT '{}',
+    -- What the document states about itself, and the same as filters compare it: catalog/rules/properties.py.
+    properties            TEXT    NOT NULL DEFAULT '{}',
     CHECK (published_id IS NULL OR (asked_at IS NOT NULL AND read_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);

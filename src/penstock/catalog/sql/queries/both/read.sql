@@ -34,15 +34,15 @@ WHERE s.id = $1
 s.published_id IS NOT NULL AND {filters}
 
 -- name: sources_where
-WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
+WHERE {filtered} AND s.id > $12 ORDER BY s.id LIMIT $13
 
 -- name: newest_sources_where
-WHERE {filtered} AND ($7 = '' OR s.id < $7) ORDER BY s.id DESC LIMIT $8
+WHERE {filtered} AND ($12 = '' OR s.id < $12) ORDER BY s.id DESC LIMIT $13
 
 -- name: sources_or_failures_where
-WHERE {filters} AND s.id > $7 AND (s.published_id IS NOT NULL OR s.building_id IS NOT NULL AND EXISTS (
+WHERE {filters} AND s.id > $12 AND (s.published_id IS NOT NULL OR s.building_id IS NOT NULL AND EXISTS (
     SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}))
-ORDER BY s.id LIMIT $8
+ORDER BY s.id LIMIT $13
 
 -- name: matching
 SELECT s.key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}

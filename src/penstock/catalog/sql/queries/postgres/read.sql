@@ -39,6 +39,12 @@ AND ($2::text IS NULL OR s.collection = $2) AND ($3::text IS NULL OR s.branch = 
 AND ($4::text IS NULL OR s.path ~ $4) AND ($5::text IS NULL OR s.file_type = $5)
 AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::json) AS g(tag)
                                  WHERE g.tag = $6 OR starts_with(g.tag, $6 || '/')))
+AND ($7::text IS NULL OR strpos(s.properties::json ->> 'author_folded', $7) > 0)
+AND ($8::text IS NULL OR strpos(s.properties::json ->> 'title_folded', $8) > 0)
+AND ($9::text IS NULL OR s.properties::json ->> 'language_folded' = $9
+     OR starts_with(s.properties::json ->> 'language_folded', $9 || '-'))
+AND ($10::text IS NULL OR (s.properties::json ->> 'created_at') COLLATE "C" >= $10)
+AND ($11::text IS NULL OR (s.properties::json ->> 'created_at') COLLATE "C" < $11)
 
 -- name: document_columns
 SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
@@ -162,7 +168,7 @@ WHERE s.tenant_id = $1 AND s.space_id = $2
 -- sources of a tenant, while the tables are small.
 -- name: hydrate
 SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
-                  file_type: s.; tags: s.; page_number = p.page_number; page_count = s.page_count;
+                  file_type: s.; tags: s.; properties: s.; page_number = p.page_number; page_count = s.page_count;
                   start = c.start_char; end = c.end_char; text = t.text}
 FROM catalog_content t
 JOIN sources s ON s.key = t.source_key
@@ -205,7 +211,7 @@ GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
 
 -- name: visible
 SELECT t.id FROM catalog_content t
-WHERE t.id = ANY(numbers($7)) AND (
+WHERE t.id = ANY(numbers($12)) AND (
     SELECT (SELECT c.key FROM task_queue_chunk c
             WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
               AND c.text_key = t.text_key AND c.content_id = t.id LIMIT 1)

@@ -41,6 +41,12 @@ AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 
 AND ($5 IS NULL OR s.file_type = $5)
 AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
                            WHERE g.value = $6 OR substr(g.value, 1, length($6) + 1) = $6 || '/'))
+AND ($7 IS NULL OR instr(json_extract(s.properties, '$.author_folded'), $7) > 0)
+AND ($8 IS NULL OR instr(json_extract(s.properties, '$.title_folded'), $8) > 0)
+AND ($9 IS NULL OR json_extract(s.properties, '$.language_folded') = $9
+     OR substr(json_extract(s.properties, '$.language_folded'), 1, length($9) + 1) = $9 || '-')
+AND ($10 IS NULL OR json_extract(s.properties, '$.created_at') >= $10)
+AND ($11 IS NULL OR json_extract(s.properties, '$.created_at') < $11)
 
 -- name: document_columns
 SELECT {Document d.; document_id = d.id; source_id = s.id; place, path: s.; current = s.published_id IS d.id;
@@ -155,7 +161,7 @@ JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
 
 -- name: hydrate
 SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
-                  file_type: s.; tags: s.; page_number = p.page_number; page_count = s.page_count;
+                  file_type: s.; tags: s.; properties: s.; page_number = p.page_number; page_count = s.page_count;
                   start = c.start_char; end = c.end_char; text = t.text}
 FROM json_each($1) j CROSS JOIN catalog_content t ON t.id = j.value
 CROSS JOIN sources s ON s.key = t.source_key
@@ -174,7 +180,7 @@ SELECT rowid, rank FROM catalog_keyword WHERE catalog_keyword MATCH $1 ORDER BY 
 
 -- name: visible
 SELECT t.id
-FROM json_each($7) j CROSS JOIN catalog_content t ON t.id = j.value
+FROM json_each($12) j CROSS JOIN catalog_content t ON t.id = j.value
 CROSS JOIN sources s ON s.key = t.source_key
 WHERE {filtered}
   AND EXISTS (SELECT 1 FROM task_queue_chunk c INDEXED BY idx_tqc_document

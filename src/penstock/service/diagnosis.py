@@ -1,0 +1,188 @@
+"""Diagnosis of an installation: versions, stores, sandbox, OCR, optional parts and workers."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase
+from penstock.config import Settings
+from penstock.errors import ComponentMissing, PenstockError
+from penstock.extras import EXTRAS, install_command
+from penstock.queue.protocol import Queue
+from penstock.service.explanations import living_workers
+from penstock.vocabulary import how_many
+
+Verdict: TypeAlias = Literal["ok", "note", "failed"]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a diagnosis. A ``note`` is a limit that may matter; only ``failed`` prevents work."""
+
+    subject: str
+    status: Verdict = "ok"
+    detail: str
+    remedy: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """All checks, in the order of the report."""
+
+    checks: list[Check]
+
+    @property
+    def healthy(self) -> bool:
+        return all(check.status != "failed" for check in self.checks)
+
+
+def diagnose(
+    settings: Settings, open_queue: Callable[[], Queue], open_catalog: Callable[[], Catalog]
+) -> Diagnosis:
+    """Check everything that Penstock needs. Stores are opened and closed; nothing else changes."""
+    return Diagnosis(
+        [
+            Check(subject="penstock", detail=f"{metadata.version('penstock')} in {sys.prefix}"),
+            Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
+            _state_directory(settings),
+            *_queue(settings, open_queue),
+            _catalog(settings, open_catalog),
+            _sandbox(),
+            _ocr(settings),
+            _vector_index(),
+            *_formats(),
+            *_extras(),
+        ]
+    )
+
+
+def _failed(subject: str, error: PenstockError) -> Check:
+    return Check(subject=subject, status="failed", detail=error.message, remedy=error.remedy)
+
+
+def _state_directory(settings: Settings) -> Check:
+    place = settings.state_dir
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return Check(subject="state directory", detail=f"{place}, writable")
+    except OSError as error:
+        return Check(
+            subject="state directory",
+            status="failed",
+            detail=f"{place} cannot be written ({error.strerror})",
+            remedy="Make it writable, or choose another one with PENSTOCK_STATE.",
+        )
+
+
+def _queue(settings: Settings, open_queue: Callable[[], Queue]) -> Iterator[Check]:
+    try:
+        queue = open_queue()
+    except PenstockError as error:
+        yield _failed("queue", error)
+        return
+    try:
+        workers = living_workers(queue, settings.heartbeat_s)
+        yield Check(subject="queue", detail=f"{settings.store.masked}, schema current")
+        alive = f"{how_many(len(workers), 'worker')} alive"
+        yield Check(subject="workers", detail=alive if workers else "none: commands do the work themselves")
+    except PenstockError as error:
+        yield _failed("queue", error)
+    finally:
+        queue.close()
+
+
+def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Check:
+    try:
+        catalog = open_catalog()
+    except PenstockError as error:
+        return _failed("catalog", error)
+    try:
+        with catalog.snapshot() as snapshot:
+            model = snapshot.fingerprints().get(Phase.VECTOR)
+    except PenstockError as error:
+        return _failed("catalog", error)
+    finally:
+        catalog.close()
+    detail = f"schema current, model {model or settings.embedder}"
+    if model is not None and not model.startswith(f"{settings.embedder}-"):
+        return Check(
+            subject="catalog",
+            status="note",
+            detail=f"{detail}; the settings name {settings.embedder}",
+            remedy="Set PENSTOCK_EMBEDDER to the model of the catalog, or run `penstock rebuild`.",
+        )
+    return Check(subject="catalog", detail=detail)
+
+
+def _sandbox() -> Check:
+    from penstock.pipeline.extract.confinement import supported
+
+    found = supported()
+    return Check(
+        subject="sandbox", status="ok" if found.complete else "note", detail=f"parsers have {found.summary()}"
+    )
+
+
+def _ocr(settings: Settings) -> Check:
+    from penstock.pipeline.ocr import models
+    from penstock.pipeline.ocr.factory import engine_versions
+
+    if not settings.ocr:
+        return Check(subject="ocr", status="note", detail="switched off (PENSTOCK_OCR)")
+    if settings.ocr_endpoint_url:
+        return Check(subject="ocr", detail=f"by the endpoint with model {settings.ocr_endpoint_model}")
+    engines = ", ".join(f"{name} {version}" for name, version in engine_versions().items())
+    folder = str(settings.ocr_tessdata_dir or "")
+    try:
+        models.find_models(settings.ocr_languages.replace("+", " ").split(), folder)
+    except ComponentMissing as error:
+        return _failed("ocr", error)
+    found = ", ".join(models.installed(folder))
+    if not engines:
+        remedy = "Install Penstock again: tesserocr is one of its dependencies."
+        return Check(subject="ocr", status="failed", detail="no engine is installed", remedy=remedy)
+    return Check(
+        subject="ocr", detail=f"{engines}; languages {found} installed, {settings.ocr_languages} in use"
+    )
+
+
+def _vector_index() -> Check:
+    installed = next(extra for extra in EXTRAS if extra.name == "usearch").installed
+    detail = "exact, and approximate by usearch for very many chunks" if installed else "exact"
+    return Check(subject="vector search", detail=detail)
+
+
+def _formats() -> Iterator[Check]:
+    """Formats that cannot be read for want of an extra."""
+    from penstock.pipeline.extract.formats import formats
+
+    missing = {extra.name for extra in EXTRAS if not extra.installed}
+    for one in formats():
+        if one.extra in missing:
+            yield Check(
+                subject="formats",
+                status="note",
+                detail=f"{one.name} ({', '.join(one.suffixes)}) cannot be read",
+                remedy=install_command(one.extra or ""),
+            )
+
+
+def _extras() -> Iterator[Check]:
+    for extra in EXTRAS:
+        detail = f"{extra.name}: {extra.purpose}"
+        if extra.installed:
+            yield Check(subject="extra", detail=f"{detail}, installed")
+        else:
+            yield Check(
+                subject="extra",
+                status="note",
+                detail=f"{detail}, not installed ({extra.size_mb} MB)",
+                remedy=install_command(extra.name),
+            )

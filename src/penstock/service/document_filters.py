@@ -1,0 +1,63 @@
+"""Filters that searches and lists of documents share."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Unpack
+
+from penstock.catalog.rules.properties import time_key
+from penstock.catalog.views import Filters
+from penstock.errors import InvalidRequest
+from penstock.items import validate_name
+
+
+class DocumentFilters(TypedDict, total=False):
+    """Filters of documents. ``path`` is a glob; ``tag`` includes tags below it.
+
+    ``author`` and ``title`` are parts of the text, in any case; ``language`` ``en`` includes ``en-US``.
+    ``created_after`` and ``created_before`` are dates: on this day or later, and before this day. Compared is
+    what the documents state about themselves. A document that does not state it is left out.
+    """
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    path: str | None
+    file_type: str | None
+    tag: str | None
+    author: str | None
+    title: str | None
+    language: str | None
+    created_after: str | None
+    created_before: str | None
+
+
+def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
+    """Check filters and bring them into the form of the catalog."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
+    file_type = given.get("file_type")
+    return Filters(
+        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
+        collection=given.get("collection"),
+        branch=given.get("branch"),
+        path=given.get("path"),
+        file_type=file_type.removeprefix(".").lower() if file_type else None,
+        tag=given.get("tag"),
+        author=given.get("author"),
+        title=given.get("title"),
+        language=given.get("language"),
+        created_from=_time("created_after", given.get("created_after")),
+        created_before=_time("created_before", given.get("created_before")),
+    )
+
+
+def _time(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    found = time_key(text)
+    if not found:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is no date", remedy="Write a date like 2024-05-01, or a year."
+        )
+    return found
