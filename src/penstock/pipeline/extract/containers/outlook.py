@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract.charset import clean, decode
-from penstock.pipeline.extract.mail import (
+from penstock.pipeline.extract.containers.mail import (
     MAX_ATTACHMENTS,
     ReadMessage,
     html_text,
@@ -19,7 +19,7 @@ from penstock.pipeline.extract.mail import (
     message_text,
     one_message,
 )
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,

@@ -12,7 +12,7 @@ from io import BufferedReader
 import msgspec
 
 from penstock.interpreter import isolated_command, isolated_environment
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
@@ -35,7 +35,7 @@ SLOWEST = 10
 START_S = 120.0
 """Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
 
-COMMAND = "from penstock.pipeline.extract.sandbox_server import serve; serve()"
+COMMAND = "from penstock.pipeline.extract.sandbox.server import serve; serve()"
 """Code of the zygote."""
 
 _WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])

@@ -24,11 +24,11 @@ import msgspec
 from penstock.errors import DocumentTooLarge, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.draft import build_draft
-from penstock.pipeline.extract import confinement
 from penstock.pipeline.extract.factory import LIBRARIES, extractor
 from penstock.pipeline.extract.paged import check_length, document_head, is_paged, read_page, wanted_pages
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Page, PagedDocument, PagedExtractor
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
