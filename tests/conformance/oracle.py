@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 from unittest.mock import patch
 
+import hypothesis
 import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -356,9 +357,16 @@ class Oracle(RuleBasedStateMachine):
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))
 
 
-def explore(opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True) -> None:
-    """Run the machine over one engine; raises the error of the shortest failing sequence."""
+def explore(
+    opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True, seed: int | None = None
+) -> None:
+    """Run the machine over one engine; raises the error of the shortest failing sequence.
+
+    ``seed``: makes the same calls each time.
+    """
     machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
+    if seed is not None:
+        machine = hypothesis.seed(seed)(machine)
     with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
         # A resume takes several calls, so that others come in between.
         _run(machine, examples=examples, steps=steps, shrink=shrink)
