@@ -155,7 +155,7 @@ class FileRequest(NamedTuple):
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
 
     def refuse_archive(self, known: Source | None) -> None:
-        """Refuse an archive that nobody asked to open. Not remembered: it is no fault of the file."""
+        """Refuse an archive unless the request opens archives. Not remembered: it is no fault of the file."""
         if self.archives or not file_types.is_archive_name(self.name):
             return
         if known is None or known.published_id is None:

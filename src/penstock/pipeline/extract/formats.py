@@ -13,7 +13,7 @@ from penstock.pipeline.extract.protocol import FileType
 
 
 class Reader(NamedTuple):
-    """What an extractor reads. ``positions``: its chunks have lines, or what ``position_unit`` names."""
+    """Facts about an extractor. ``positions``: its chunks have lines, or what ``position_unit`` names."""
 
     read: str
     positions: bool = True
