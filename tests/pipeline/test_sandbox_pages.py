@@ -87,6 +87,18 @@ def test_a_page_that_waits_for_ever_is_ended(faulty: Sandbox, monkeypatch: pytes
     assert ["one", "ERR_FILE_TIME", "three"] == outcome(faulty.extract(pages("one", "wait", "three")))
 
 
+@pytest.mark.parametrize("fault", ["lie", "flood", "drip", "deaf", "realtime"])
+def test_a_child_under_foreign_control_harms_only_its_page(
+    faulty: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    monkeypatch.setattr(sandbox_process, "SLOWEST", 4 if fault == "drip" else 200)
+    monkeypatch.setattr(sandbox_process, "CHECK_S", 0.05)
+    monkeypatch.setattr(sandbox_process, "CPU_MARGIN_S", 0.0)
+    code = "ERR_FILE_TIME" if fault in ("drip", "deaf") else "ERR_PARSER_FAILED"
+
+    assert ["one", code, "three"] == outcome(faulty.extract(pages("one", fault, "three")))
+
+
 def test_three_deaths_end_the_document(faulty: Sandbox):
     content = pages("one", *["crash"] * MAX_DEATHS, "spin", "six", "seven")
 
