@@ -5,6 +5,7 @@
 - ``formats``: the table of formats: what is read of each, and what it needs
 - ``factory``: the extractor for a type, and extraction in this process
 - ``charset``, ``charset_labels``: from bytes to text that every store can keep; names of encodings in files
+- ``stated_values``: names, titles and dates that a file states about itself
 - ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
 - ``subtitles``: the spoken lines of SubRip and WebVTT files
 - ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
