@@ -14,6 +14,7 @@ from penstock.catalog.values import Failure, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
+from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
 from penstock.vocabulary import how_many
 
@@ -35,14 +36,22 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     misnamed: bool = False
     """The name stands for another type than ``media_type``."""
+    other_type: bool = False
+    """The suffix is not the one of ``media_type``: the file is misnamed, or compressed."""
 
     @property
     def stored_properties(self) -> StoredProperties:
         """The properties and warnings for the catalog."""
         return StoredProperties(
             **msgspec.structs.asdict(self.properties),
-            media_type=self.media_type if self.misnamed else "",
+            media_type=self.media_type if self.other_type else "",
             warnings=self.warnings,
+        )
+
+    def suffix(self, name: str) -> str:
+        """The suffix of the name, or that of the content where the name is wrong."""
+        return (
+            file_types.content_suffix(name, self.media_type) if self.misnamed else file_types.suffix_of(name)
         )
 
     @property
