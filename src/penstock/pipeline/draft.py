@@ -16,7 +16,7 @@ from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
-from penstock.vocabulary import how_many
+from penstock.vocabulary import how_many, none_read
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text, OCR needed")
 """Failure of a page that is a picture, while OCR is switched off."""
@@ -140,7 +140,8 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
         for page in draft.pages
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
-        raise NoText(f"no text on any of {how_many(len(pages), 'page')}, OCR needed", remedy=OCR_OFF)
+        where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
+        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF)
     return msgspec.structs.replace(draft, pages=tuple(pages))
 
 
@@ -195,4 +196,4 @@ def refuse_textless(pages: Sequence[NewPage]) -> None:
     """Raise ``NoText`` if no page of a document could be read. Blank pages, and those that need OCR, can."""
     failures = [page.failure.message for page in pages if page.failure is not None]
     if failures and not any(page.chunks or page.needs_ocr for page in pages):
-        raise NoText(f"none of {how_many(len(pages), 'page')} could be read: {failures[0]}")
+        raise NoText(f"{none_read(len(pages))}: {failures[0]}")
