@@ -240,7 +240,7 @@ class _IngestCall:
             fingerprints=request.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=file_types.suffix_of(request.name),
+            file_type=draft.suffix(request.name),
             title=draft.title,
             tags=tags,
             metadata=metadata,
