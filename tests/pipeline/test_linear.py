@@ -26,7 +26,23 @@ NOISE = 0.004
 NOISE_OF_PARSERS = 0.04
 """The same for pages and code, where native parsers allocate memory."""
 OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".doc", ".ppt")
-PARSED = (".html", ".pdf", ".c", ".cpp", ".h", ".go", ".java", ".js", ".lua", ".py", ".rs", ".ts", *OFFICE)
+PACKED = (".eml", ".mbox", ".zip", ".tar", ".gz", ".tif")
+PARSED = (
+    ".html",
+    ".pdf",
+    ".c",
+    ".cpp",
+    ".h",
+    ".go",
+    ".java",
+    ".js",
+    ".lua",
+    ".py",
+    ".rs",
+    ".ts",
+    *OFFICE,
+    *PACKED,
+)
 ROUNDS = 12
 """Measurements before a failure: on a busy machine a single one may take twice as long."""
 N = 2_000
