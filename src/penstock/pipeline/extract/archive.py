@@ -162,7 +162,7 @@ class _Reader:
             special = 0
             for count, info in enumerate(archive, 1):
                 # Each would be kept, with a copy of all global headers.
-                archive.members.clear()
+                archive.members.clear()  # type: ignore[attr-defined]
                 if count > MAX_ENTRIES:
                     self._cut(None)
                     break
