@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.pipeline.extract import factory, sandbox_server
+from penstock.pipeline.extract import factory
 from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.protocol import (
     Attachment,
@@ -35,6 +35,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.sandbox import server as sandbox_server
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (

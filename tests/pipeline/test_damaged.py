@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import ParserFailed, UnreadableDocument
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.format_samples import DOCUMENTS, cut, flipped
 
 

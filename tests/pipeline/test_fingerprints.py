@@ -28,7 +28,7 @@ def test_settings_and_model_are_part_of_the_fingerprint():
 def test_values_and_rules_load_no_library():
     program = (
         "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
-        "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed;"
+        "import penstock.pipeline.extract.sandbox.sandbox, penstock.pipeline.embed;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 python_calamine olefile "
         "tree_sitter chardet wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DocumentDamaged, UnsupportedType
-from penstock.pipeline.extract import outlook as outlook_module
+from penstock.pipeline.extract.containers import outlook as outlook_module
 from penstock.pipeline.extract.factory import extract
-from penstock.pipeline.extract.protocol import Content, ExtractedText
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from tests.pipeline.mail_samples import mail
 from tests.pipeline.outlook_samples import compound, outlook
 
@@ -87,5 +87,5 @@ def test_compressed_rich_text_is_unpacked():
     packed = bytes.fromhex(
         "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
     )
-    assert "hello world" in outlook_module.rich_text(packed)
+    assert "hello world" in outlook_module.rich_text(packed, ExtractLimits())
     assert "hello world" in read(compound(outlook(body="", p10090102=packed))).pages[0].text

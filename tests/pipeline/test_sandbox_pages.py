@@ -13,10 +13,11 @@ import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, ParserFailed
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.extract import confinement, sandbox_process
 from penstock.pipeline.extract.factory import EXTRACTORS, extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.extract.sandbox import MAX_DEATHS, Sandbox
+from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox import process as sandbox_process
+from penstock.pipeline.extract.sandbox.sandbox import MAX_DEATHS, Sandbox
 from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline import faulty_parser
@@ -160,7 +161,7 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
 
 
 def test_without_help_of_the_kernel_files_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch):
-    off = "from penstock.pipeline.extract import confinement; confinement._calls = lambda: None; "
+    off = "from penstock.pipeline.extract.sandbox import confinement; confinement._calls = lambda: None; "
     monkeypatch.setattr(sandbox_process, "COMMAND", off + sandbox_process.COMMAND)
     with Sandbox() as unconfined:
         assert "words" == unconfined.extract(Content("a.pdf", pdf("words"))).pages[0].text
@@ -187,7 +188,7 @@ def test_a_file_alone_leaves_no_child(faulty: Sandbox):
 def test_a_killed_worker_leaves_no_process():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from penstock.pipeline.extract.sandbox import Sandbox\n"
+        "from penstock.pipeline.extract.sandbox.sandbox import Sandbox\n"
         "from tests.pipeline.test_sandbox import WORDS\n"
         "sandbox = Sandbox()\n"
         "sandbox.extract(WORDS)\n"

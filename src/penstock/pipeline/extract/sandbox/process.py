@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.interpreter import isolated_command, isolated_environment
 from penstock.pipeline import budget
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
@@ -47,7 +47,7 @@ CHECK_S = 1.0
 CPU_MARGIN_S = 2.0
 """CPU time beyond its limit at which a child is ended that did not end by the limit."""
 
-COMMAND = "from penstock.pipeline.extract.sandbox_server import serve; serve()"
+COMMAND = "from penstock.pipeline.extract.sandbox.server import serve; serve()"
 """Code of the zygote."""
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ import msgspec
 from penstock.errors import DocumentTooLarge, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.draft import build_draft
-from penstock.pipeline.extract import confinement
 from penstock.pipeline.extract.factory import LIBRARIES, extractor
 from penstock.pipeline.extract.paged import check_length, document_head, is_paged, read_page, wanted_pages
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Page, PagedDocument, PagedExtractor
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
@@ -208,7 +208,7 @@ class _Child:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
-        wanted = wanted_pages(document, range(*request.pages) if request.pages is not None else None)
+        wanted = wanted_pages(document.page_count, range(*request.pages) if request.pages is not None else None)
         head = document_head(parser, document, request.file_type, with_files=1 in wanted)
         self._send(Opened(head))
         seconds = math.inf if request.batch_seconds is None else request.batch_seconds

@@ -32,8 +32,8 @@ from penstock.pipeline.extract.protocol import (
     Page,
     PageImage,
 )
-from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
-from penstock.pipeline.extract.sandbox_process import (
+from penstock.pipeline.extract.sandbox.messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
+from penstock.pipeline.extract.sandbox.process import (
     ChildDied,
     SandboxChild,
     TooLarge,

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract.charset import clean, decode
-from penstock.pipeline.extract.mail import (
+from penstock.pipeline.extract.containers.mail import (
     MAX_ATTACHMENTS,
     ReadMessage,
     html_text,
@@ -19,7 +19,7 @@ from penstock.pipeline.extract.mail import (
     message_text,
     one_message,
 )
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -114,7 +114,7 @@ class _Outlook:
 
     def _rich_text(self) -> str:
         packed = self._streams.get(f"__substg1.0_{_RTF:04X}0102")
-        return clean(rich_text(packed)) if packed else ""
+        return rich_text(packed, self._limits) if packed else ""
 
     def _text(self, pid: int) -> str:
         wide = self._streams.get(f"__substg1.0_{pid:04X}001F")
@@ -197,15 +197,17 @@ _RTF_START = (
 )
 
 
-def rich_text(packed: bytes) -> str:
-    """The text of a compressed RTF body (MS-OXRTFCP)."""
-    from striprtf.striprtf import rtf_to_text
+def rich_text(packed: bytes, limits: ExtractLimits) -> str:
+    """The text of a compressed RTF body (MS-OXRTFCP), as Markdown."""
+    from penstock.pipeline.extract.office.markdown_page import MarkdownPage
+    from penstock.pipeline.extract.office.rtf_reader import RtfReader
 
-    raw = _unpacked_rtf(packed)
+    page = MarkdownPage(limits)
     try:
-        return str(rtf_to_text(raw.decode("latin-1"), errors="replace"))  # type: ignore[no-untyped-call]
-    except (ValueError, LookupError, IndexError, UnicodeError):
+        RtfReader(page.add).read(_unpacked_rtf(packed))
+    except DocumentDamaged:
         return ""
+    return page.page().text
 
 
 def _unpacked_rtf(packed: bytes) -> bytes:

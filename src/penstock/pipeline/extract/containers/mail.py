@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract.charset import clean, decode, wide_encoding
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
