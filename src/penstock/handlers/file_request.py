@@ -137,11 +137,11 @@ class FileRequest(NamedTuple):
             return reader.read(self.path, unchanged, name=self.name)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return reader.read(self.read_from, unchanged, known_as=self.path, links=False, name=self.name)
+            return reader.read(self.read_from, unchanged, known_as=self.path, delivered=True, name=self.name)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return reader.read(self.path, unchanged, links=False, name=self.name)
+        return reader.read(self.path, unchanged, delivered=True, name=self.name)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""
