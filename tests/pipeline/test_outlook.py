@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract import outlook as outlook_module
 from penstock.pipeline.extract.factory import extract
-from penstock.pipeline.extract.protocol import Content, ExtractedText
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from tests.pipeline.mail_samples import mail
 from tests.pipeline.outlook_samples import compound, outlook
 
@@ -87,5 +87,28 @@ def test_compressed_rich_text_is_unpacked():
     packed = bytes.fromhex(
         "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
     )
-    assert "hello world" in outlook_module.rich_text(packed)
+    assert "hello world" in outlook_module.rich_text(packed, ExtractLimits())
     assert "hello world" in read(compound(outlook(body="", p10090102=packed))).pages[0].text
+
+
+def unpacked(text: bytes) -> bytes:
+    """An RTF body without compression."""
+    return len(text).to_bytes(4, "little") * 2 + b"MELA" + bytes(4) + text
+
+
+def test_rich_text_keeps_its_structure_and_encodings():
+    body = (
+        rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f0\fcharset204 Arial;}}\f0 \'cc\'e5\'eb\'fc\par"
+        rb"\trowd\intbl Wheel\cell 4 m\cell\row\pard Done\par}"
+    )
+    text = outlook_module.rich_text(unpacked(body), ExtractLimits())
+    assert "Мель" in text
+    assert "| Wheel | 4 m |" in text
+    assert text.endswith("Done")
+
+
+@pytest.mark.parametrize(
+    "body", [b"{" * 20_000, b"{\\rtf1 " + b"\\u99999999999 ?" * 9, b"", b"{\\rtf1 {\\bin999999999 x"]
+)
+def test_damaged_rich_text_is_no_error(body: bytes):
+    assert isinstance(outlook_module.rich_text(unpacked(body), ExtractLimits()), str)

@@ -20,6 +20,8 @@ from penstock.pipeline.extract.mail import (
     one_message,
 )
 from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.office.markdown_page import MarkdownPage
+from penstock.pipeline.extract.office.rtf_reader import RtfReader
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -43,7 +45,7 @@ class OutlookExtractor:
     """Reads the properties of a message; the container is read by python-oxmsg."""
 
     name = "outlook"
-    version = "1"
+    version = "2"
 
     def extract(
         self,
@@ -114,7 +116,7 @@ class _Outlook:
 
     def _rich_text(self) -> str:
         packed = self._streams.get(f"__substg1.0_{_RTF:04X}0102")
-        return clean(rich_text(packed)) if packed else ""
+        return clean(rich_text(packed, self._limits)) if packed else ""
 
     def _text(self, pid: int) -> str:
         wide = self._streams.get(f"__substg1.0_{pid:04X}001F")
@@ -197,15 +199,14 @@ _RTF_START = (
 )
 
 
-def rich_text(packed: bytes) -> str:
-    """The text of a compressed RTF body (MS-OXRTFCP)."""
-    from striprtf.striprtf import rtf_to_text
-
-    raw = _unpacked_rtf(packed)
+def rich_text(packed: bytes, limits: ExtractLimits) -> str:
+    """The text of a compressed RTF body (MS-OXRTFCP), as Markdown; empty if it is damaged."""
+    page = MarkdownPage(limits)
     try:
-        return str(rtf_to_text(raw.decode("latin-1"), errors="replace"))  # type: ignore[no-untyped-call]
-    except (ValueError, LookupError, IndexError, UnicodeError):
+        RtfReader(page.add).read(_unpacked_rtf(packed))
+    except DocumentDamaged:
         return ""
+    return page.page().text
 
 
 def _unpacked_rtf(packed: bytes) -> bytes:
