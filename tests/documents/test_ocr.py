@@ -108,6 +108,10 @@ def test_a_picture_without_text_is_said_to_have_none(docs: IndexedFolder):
     (page,) = pages(docs, path)
     assert 0 == page.chunk_count
     assert any("no text was recognized" in warning for warning in page.warnings)
+    # The page was read by a task, after the document was written.
+    (warning,) = docs.app.documents.source(str(path)).properties.warnings
+    assert "no text was recognized" in warning
+    assert (warning,) == docs.app.documents.why(path).warnings
 
 
 @on_sqlite
