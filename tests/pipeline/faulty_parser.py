@@ -144,13 +144,17 @@ class FaultyPages:
     opened = 0
     title: str | None = None
     properties = Properties()
-    warnings: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
 
     def __init__(self, data: bytes) -> None:
         FaultyPages.opened += 1
+        self._data = data
         self._pages = data.decode().split("\n")[1:]
         self.page_count = len(self._pages)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ("a warning that takes long to find",) if b"\nwarned" in self._data else ()
 
     def page(self, number: int) -> Page:
         text = self._pages[number - 1]
