@@ -77,6 +77,10 @@ class Phases:
         ended = self._lanes[lane](tasks)
         return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
 
+    def rest(self) -> None:
+        """Free the memory kept for pages to be recognized: there are none for now."""
+        self._pipeline.rest()
+
     def close(self) -> None:
         """End the sandbox process."""
         self._pipeline.close()
@@ -157,6 +161,9 @@ class Phases:
             page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
             if page is not None:
                 page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
+        except MemoryInUse:
+            time.sleep(WAIT_FOR_MEMORY_S)
+            return outcomes.released(task)
         except ServiceUnavailable as down:
             failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
             return outcomes.postponed(task, failure, SERVICE_PAUSE)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import msgspec
 
 from penstock.catalog.values import Fingerprints, NewPage
-from penstock.errors import InvalidPayload
+from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
@@ -18,9 +18,10 @@ from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
-from penstock.pipeline.extract.protocol import Content, ExtractLimits
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
+from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
@@ -160,23 +161,48 @@ class Pipeline:
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
         """Recognize the text of one page and cut it into chunks; None if there is no such page.
 
-        Raises an ``UnreadableDocument`` as ``draft`` does, and other errors while an endpoint is unavailable.
+        Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
         if self._ocr is None:
             return NewPage(number=page, failure=OCR_NEEDED)
+        most = self._limiter.most_bytes
+        wanted = page_memory(self._ocr, most, 2 * len(content.data))
+
+        def recognized(memory_bytes: int) -> ExtractedText:
+            # This process holds the file as well.
+            return self._recognized(content, page, wanted.setup, memory_bytes - len(content.data))
+
+        run, free = self._limiter.run_recognition, self._sandbox.close
+        try:
+            extracted = run(wanted.memory_bytes, recognized, free)
+        except MemoryBudgetExceeded:
+            if most is None or wanted.memory_bytes >= most:
+                raise
+            extracted = run(most, recognized, free)
+        if wanted.left_out:
+            extracted = with_warning_if_poor(extracted, self._ocr.options.min_confidence, wanted.left_out)
+        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
+
+    def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
         from penstock.pipeline.ocr.factory import open_endpoint
 
-        options, endpoint = self._ocr
-        pages, memory = range(page, page + 1), self._ocr.memory_bytes + 2 * len(content.data)
+        options, endpoint = setup
         extracted = self._sandbox.extract(
-            content, pages=pages, memory_bytes=memory, ocr=options if endpoint is None else None
+            content,
+            pages=range(page, page + 1),
+            memory_bytes=memory_bytes,
+            ocr=options if endpoint is None else None,
         )
-        if endpoint is not None and extracted.needs_ocr:
-            image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory)
-            found = open_endpoint(endpoint).recognize(image)
-            read = [combined(each, found) for each in extracted.pages]
-            extracted = msgspec.structs.replace(extracted, pages=tuple(read))
-        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
+        if endpoint is None or not extracted.needs_ocr:
+            return extracted
+        image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory_bytes)
+        found = open_endpoint(endpoint).recognize(image)
+        pages = tuple(combined(each, found) for each in extracted.pages)
+        return msgspec.structs.replace(extracted, pages=pages)
+
+    def rest(self) -> None:
+        """Free the memory kept for pages to be recognized, when there are none for now."""
+        self._limiter.rest()
 
     def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:
         """Draft the lines at the beginning of a text that is too large to be indexed whole."""
@@ -191,8 +217,8 @@ class Pipeline:
         return [vector.astype("<f4", copy=False).tobytes() for vector in vectors]
 
     def close(self) -> None:
-        self._sandbox.close()
         self._limiter.close()
+        self._sandbox.close()
 
 
 def _with_misnaming(name: str, draft: Draft) -> Draft:

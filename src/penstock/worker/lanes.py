@@ -167,6 +167,8 @@ class Lanes:
                 self._batch = TaskBatch(line, tasks)
                 self._run(self._batch, guard)
                 return True
+        if due:
+            self._phases.rest()
         return False
 
     def _with_tasks(self, lines: Sequence[Line], now: float) -> list[Line]:
