@@ -138,6 +138,10 @@ DOES: dict[str, Callable[[], str]] = {
 }
 
 
+SCAN = "scan: "
+"""Beginning of a page that is a picture."""
+
+
 class FaultyPages:
     """An open document. ``who``: the process, and how many documents it has opened."""
 
@@ -160,11 +164,20 @@ class FaultyPages:
         text = self._pages[number - 1]
         if text == "who":
             return Page(number, f"{os.getpid()} {FaultyPages.opened}")
+        if text.startswith(SCAN):
+            return Page(number, "", needs_ocr=True)
         does = DOES.get(text)
         return Page(number, does() if does is not None else text)
 
     def image(self, number: int, dpi: int) -> PageImage:
-        raise NotImplementedError(f"page {number} at {dpi} dpi")
+        """The words after ``SCAN`` as a picture, unless they say what to do."""
+        import numpy as np
+
+        from tests.pipeline.scanned_documents import picture
+
+        text = self._pages[number - 1].removeprefix(SCAN)
+        does = DOES.get(text)
+        return PageImage(np.asarray(picture(does() if does is not None else text)), dpi)
 
     def close(self) -> None:
         pass

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import ReadFile
@@ -221,6 +223,7 @@ class _IngestCall:
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
         left_out = members.update(draft.attachments, known)
+        draft = msgspec.structs.replace(draft, warnings=(*draft.warnings, *left_out))
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -247,7 +250,7 @@ class _IngestCall:
         drafted = DraftedGeneration(
             generation=generation,
             tokens=draft.tokens,
-            warnings=(*draft.warnings, *left_out),
+            warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
         if request.read_from != request.path:
