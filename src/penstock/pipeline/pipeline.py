@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from functools import lru_cache
 from importlib.util import find_spec
 
@@ -30,6 +32,9 @@ PICTURES = frozenset(["pdf", "image"])
 COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
+LOOK_AGAIN_S = 5.0
+"""Seconds after which a running worker looks again for languages of OCR."""
+
 
 class Pipeline:
     """Turns documents into chunks and vectors. Each process has one, with an embedder and a sandbox."""
@@ -55,7 +60,8 @@ class Pipeline:
         self._limiter = FileLimiter(memory)
         self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
-        self._failure_fingerprints: dict[str | None, str] = {}
+        self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
+        self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
         self._of_pictures: set[str] = set()
         """Fingerprints of files whose pages may be pictures."""
 
@@ -96,7 +102,13 @@ class Pipeline:
 
     def _languages(self) -> tuple[str, ...]:
         """Installed languages of OCR: pages that failed for want of one are read once it is there."""
-        return self._ocr.languages if self._ocr is not None else ()
+        if self._ocr is None:
+            return ()
+        at, languages = self._languages_seen
+        if time.monotonic() - at > LOOK_AGAIN_S:
+            languages = self._ocr.languages
+            self._languages_seen = time.monotonic(), languages
+        return languages
 
     def of_size(self, wanted: Fingerprints, name: str, size: int) -> Fingerprints:
         """Fingerprints of a file of this size: of a text read in part, they depend on the limit.
@@ -111,7 +123,8 @@ class Pipeline:
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
-        found = self._failure_fingerprints.get(wanted.ocr)
+        languages = self._languages() if wanted.ocr in self._of_pictures else ()
+        found = self._failure_fingerprints.get((wanted.ocr, languages))
         if found is None:
             found = fingerprint(
                 {
@@ -119,11 +132,11 @@ class Pipeline:
                     "detection": file_types.DETECTION,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
-                    "languages": self._languages() if wanted.ocr in self._of_pictures else (),
+                    "languages": languages,
                 }
             )
             found = with_reader(found, reader_in(wanted.ocr))
-            self._failure_fingerprints[wanted.ocr] = found
+            self._failure_fingerprints[wanted.ocr, languages] = found
         return found
 
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
