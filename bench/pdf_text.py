@@ -124,7 +124,7 @@ def _extractor() -> Iterator[Callable[[str, bytes], int]]:
 @contextmanager
 def _sandbox() -> Iterator[Callable[[str, bytes], int]]:
     from penstock.pipeline.extract.protocol import Content
-    from penstock.pipeline.extract.sandbox import Sandbox
+    from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 
     with Sandbox() as sandbox:
         yield lambda name, data: len(sandbox.extract(Content(name, data)).pages)

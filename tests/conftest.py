@@ -8,12 +8,20 @@ import os
 import sys
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.servers import redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
+
+
+# On a busy machine inputs are made slowly, which is no fault of a test.
+hypothesis.settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("penstock")
 
 
 def pytest_configure(config: pytest.Config) -> None:

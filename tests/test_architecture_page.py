@@ -20,6 +20,7 @@ import pytest
 from penstock import config
 from penstock.app import Penstock
 from penstock.handlers.chunk_vectors import MAX_TEXTS
+from tests.pipeline.sample_documents import pdf
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "penstock"
@@ -178,6 +179,7 @@ def test_every_function_of_the_first_two_walks_is_called(tmp_path: Path):
         app.function("double")(lambda payload: 2 * payload["n"])
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "short.md").write_text("The mill runs.")
+        (tmp_path / "docs" / "short.pdf").write_bytes(pdf("The wheel turns."))
         long = (
             f"# Part {number}\n\n" + f"Subject {number} of the wheel. " * 60
             for number in range(MAX_TEXTS + 1)

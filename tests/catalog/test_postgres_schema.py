@@ -13,7 +13,7 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules.query_terms import searchable, terms
+from penstock.catalog.rules.query_terms import as_terms, phrases, searchable
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
@@ -288,7 +288,7 @@ def test_rare_words_count_more_than_frequent_ones(catalog: PostgresCatalog):
 
 def test_only_words_are_left_of_a_text_and_of_a_question():
     assert "see config py" == searchable("see config.py")
-    assert ["'config' <-> 'py'"] == terms("config_py")
-    assert ["'red'", "'green'"] == terms("red green")
+    assert ["'config' <-> 'py'"] == as_terms(phrases("config_py"))
+    assert ["'red'", "'green'"] == as_terms(phrases("red green"))
     assert "resume" == searchable("Résumé")
-    assert [] == terms("' | & ! <->")
+    assert [] == as_terms(phrases("' | & ! <->"))

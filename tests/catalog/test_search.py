@@ -123,6 +123,14 @@ def test_quoted_words_are_a_phrase(catalog: Catalog):
     assert {"red green blue"} == found(catalog, '"red green"')
 
 
+def test_quoted_phrases_are_required_and_other_words_are_not(catalog: Catalog):
+    put(catalog, "/a.md", page("red green blue", "green red blue", "red green wheel blue mill", "mill wheel"))
+
+    assert {"red green blue", "red green wheel blue mill"} == found(catalog, '"red green" wheel mill')
+    assert {"red green wheel blue mill"} == found(catalog, '"red green" "blue mill" wheel')
+    assert set() == found(catalog, '"red green" "wheel mill"')
+
+
 CAMEL, SNAKE = "maxHeaderSize = HTTPServer.limit", "water_wheel = 3"
 JAPANESE, CHINESE, THAI = "大きな水車小屋がある", "流体与水力学研究", "กังหันน้ำและระหัดวิดน้ำ"
 

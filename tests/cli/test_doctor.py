@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Penstock, clock
 from penstock.job import WorkerReport
-from penstock.pipeline.extract import confinement
+from penstock.pipeline.extract.sandbox import confinement
 from tests.cli.conftest import Run
 
 Ask = Callable[..., Any]

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.handlers.walk_counts import MOST_TYPES, TypeCounts
 from tests.cli.conftest import Run
+from tests.pipeline.mail_samples import mail
 
 
 @pytest.fixture
@@ -81,3 +82,35 @@ def test_rare_types_are_counted_together():
 
     assert (MOST_TYPES + 1, {"read": 2 * MOST_TYPES}) == (len(kept), kept["*"])
     assert 3 * MOST_TYPES + 5 == sum(one["read"] for one in kept.values())
+
+
+def test_files_inside_others_are_counted_apart(run: Run, ask: Callable[..., Any], tmp_path: Path):
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    (folder / "a.eml").write_bytes(mail(good__md=b"Flour.", more__md=b"Bran.", bad__pdf=b"%PDF-1.4 broken"))
+    (folder / "b.md").write_text("Water.")
+    (folder / "c.pdf").write_bytes(b"%PDF-1.4 broken")
+
+    shown = run("index", str(folder), code=1).stdout
+    assert shown.startswith("2 files indexed, 2 files inside them, 4 chunks, 2 failed in ")
+    assert "\n2 failed:\n" in shown
+    lines = shown.splitlines()
+    start = lines.index("type  indexed  failed")
+    assert [["md", "3"], ["pdf", "2"], ["eml", "1"]] == [
+        line.split() for line in lines[start + 1 : start + 4]
+    ]
+
+    again = run("index", str(folder)).stdout
+    assert again.startswith("0 files indexed, 2 unchanged, 2 cannot be read (unchanged) in ")
+    assert "\n2 cannot be read (unchanged since" in again
+
+    counts = ask("index", "--force", str(folder), code=1)["counts"]
+    names = ("indexed", "failed", "inside_indexed", "inside_failed")
+    assert [2, 1, 2, 1] == [counts[name] for name in names]
+
+
+def test_a_mail_alone_names_what_is_inside(run: Run, tmp_path: Path):
+    path = tmp_path / "a.eml"
+    path.write_bytes(mail(good__md=b"Flour.", bad__pdf=b"%PDF-1.4 broken"))
+    shown = run("index", str(path), code=1).stdout
+    assert shown.startswith("Indexed: 1 chunk, 1 embedded, 1 file inside it, 1 failed in ")

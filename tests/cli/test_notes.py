@@ -159,7 +159,7 @@ def test_a_narrow_terminal_shows_the_beginning_of_a_note(
     for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "60")):
         monkeypatch.setenv(name, value)
 
-    assert re.search("  The gate .*…$", run("jobs").stdout.splitlines()[1])
+    assert re.search("  The gate.*…$", run("jobs").stdout.splitlines()[1])
     found = run("search", "gate").stdout.splitlines()
     assert " 1. note: The gate sticks when it freezes, and the wheel" == found[0]
     assert max(map(len, found)) <= 60

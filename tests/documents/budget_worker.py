@@ -18,8 +18,8 @@ from penstock import Penstock
 from penstock.assembly import Assembly
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft
-from penstock.pipeline.extract import factory, sandbox, sandbox_process, sandbox_server
-from penstock.pipeline.extract.pdf import PdfExtractor
+from penstock.pipeline.extract import factory
+from penstock.pipeline.extract.pdf.document import PdfExtractor
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -29,6 +29,9 @@ from penstock.pipeline.extract.protocol import (
     PagedDocument,
     Shape,
 )
+from penstock.pipeline.extract.sandbox import process as sandbox_process
+from penstock.pipeline.extract.sandbox import sandbox
+from penstock.pipeline.extract.sandbox import server as sandbox_server
 from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
 from tests.pipeline import faulty_parser

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
+from penstock.service.search import Mode
 from tests.documents.conftest import IndexedFolder
 
 OTHER = "One wheel among very many words about the river, the gate and the house of the miller."
@@ -113,3 +114,38 @@ def test_a_long_document_does_not_hide_others(folder: IndexedFolder):
 
     assert 4 == len(hits)
     assert "other.md" == Path(hits[3].path).name
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
+def test_a_quoted_phrase_is_required_in_every_mode(folder: IndexedFolder, mode: Mode):
+    folder.put("one.md", "The water wheel of the mill turns.")
+    folder.put("two.md", "A wheel and water, but no mill in sight.")
+    folder.index()
+
+    hits = folder.app.search('"water wheel" mill', mode=mode)
+
+    assert ["one.md"] == [Path(hit.path).name for hit in hits]
+
+
+def test_a_vector_search_returns_as_many_chunks_as_there_are(folder: IndexedFolder):
+    words = (
+        "mill",
+        "bread",
+        "tax",
+        "engine",
+        "violin",
+        "harbour",
+        "glacier",
+        "contract",
+        "protein",
+        "tensor",
+    )
+    text = "\n\n".join(f"# {word}\n\n" + f"The {word} and its {word}s. " * 40 for word in words)
+    folder.put("all.md", text)
+    folder.index()
+    source = folder.app.documents.why(folder.folder / "all.md").source
+
+    hits = folder.app.search("mill wheel", mode="vector", limit=1_000, per_source=None)
+
+    assert source is not None
+    assert source.chunk_count == len(hits) >= len(words)

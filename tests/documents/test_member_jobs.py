@@ -153,3 +153,25 @@ def with_attachment(data: bytes, name: str, attached: bytes) -> bytes:
     document.save(out)
     document.close()
     return out.getvalue()
+
+
+def test_a_container_fails_with_a_member_that_fails_before_it_ends(
+    docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
+):
+    path = docs.put("mail.eml", mail(a__pdf=b"%PDF-1.4 broken"))
+    warnings = container_members.ContainerMembers._warnings
+
+    def after_the_member(members: container_members.ContainerMembers) -> tuple[str, ...]:
+        monkeypatch.setattr(container_members.ContainerMembers, "_warnings", warnings)
+        with docs.manual_worker() as other:
+            other.run_jobs(1)
+        return warnings(members)
+
+    monkeypatch.setattr(container_members.ContainerMembers, "_warnings", after_the_member)
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(path)
+        worker.drain()
+    job = docs.app.job(receipt.job_id)
+    assert (Status.FAILED, "ERR_CHILDREN_FAILED") == (job.status, job.error_code)
+    assert 1 == job.result["chunks"]
+    assert ["mail.eml"] == paths(docs)

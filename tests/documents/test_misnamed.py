@@ -10,7 +10,7 @@ import pytest
 from penstock.handlers import members
 from penstock.handlers.file_reader import read_file
 from penstock.job import Job
-from penstock.pipeline.extract.pdf import PdfExtractor
+from penstock.pipeline.extract.pdf.document import PdfExtractor
 from penstock.pipeline.extract.text import TextExtractor
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.sample_documents import pdf

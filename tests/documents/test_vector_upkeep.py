@@ -126,7 +126,7 @@ def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
         assert not vector_keeper.run()
         assert [] == directory.files()
         vector_keeper.run()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while index_stamp(directory) is None and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import hashlib
+import mmap
 import os
 import resource
 import signal
 import socket
+import stat
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from penstock.pipeline.extract import factory, sandbox_server
+from penstock.pipeline.extract import factory
 from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.protocol import (
     Attachment,
@@ -31,6 +35,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.sandbox import server as sandbox_server
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (
@@ -86,10 +91,64 @@ def attack() -> str:
     return ",".join(name for name, attempt in ATTEMPTS.items() if _succeeds(attempt))
 
 
+def deaf() -> str:
+    """Lift the limit of CPU time, and go on."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    return spin()
+
+
+def realtime() -> str:
+    os.kill(os.getpid(), signal.SIGRTMIN + 5)
+    return wait()
+
+
+def lie() -> str:
+    """Answer what is no answer."""
+    os.write(_channel(), (3).to_bytes(8, "big") + b"lie")
+    return wait()
+
+
+def flood() -> str:
+    """Announce an answer that no memory can hold."""
+    os.write(_channel(), (1 << 62).to_bytes(8, "big"))
+    return wait()
+
+
+def drip() -> str:
+    """Send an answer byte by byte, without an end."""
+    channel = _channel()
+    os.write(channel, (1 << 20).to_bytes(8, "big"))
+    while True:
+        os.write(channel, b"x")
+        time.sleep(0.01)
+
+
+def _channel() -> int:
+    return next(fd for fd, mode in _open_files() if stat.S_ISSOCK(mode))
+
+
+def _open_files() -> Iterator[tuple[int, int]]:
+    for fd in range(256):
+        with suppress(OSError):
+            yield fd, os.fstat(fd).st_mode
+
+
+def _foreign_files() -> None:
+    """Use a file, pipe or socket of another process: all but the channel, own figures and the null device."""
+    found = [(os.fstat(fd), fd) for fd, _ in _open_files()]
+    own = {status.st_ino for status, _ in found if stat.S_ISSOCK(status.st_mode)}
+    regular = [fd for status, fd in found if stat.S_ISREG(status.st_mode) and status.st_size]
+    pipes = [fd for status, fd in found if stat.S_ISFIFO(status.st_mode) or stat.S_ISBLK(status.st_mode)]
+    if len(own) == 1 and not regular and not pipes:
+        raise PermissionError("nothing is inherited")
+
+
 def _succeeds(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, ValueError, subprocess.SubprocessError):
         return False
     return True
 
@@ -130,11 +189,23 @@ ATTEMPTS: dict[str, Callable[[], object]] = {
     "leave the session": os.setsid,
     "ring of system calls": lambda: _call("syscall", 425, 1, 0),
     "call of the x32 ABI": lambda: _call("syscall", 0x40000000 + 39),
+    "shared memory": lambda: mmap.mmap(-1, 1 << 20),
+    "a stack as memory": lambda: mmap.mmap(-1, 1 << 20, flags=0x122),
+    "a file in memory": lambda: os.memfd_create("attack"),
+    "a signal by a descriptor": lambda: fcntl.fcntl(_channel(), fcntl.F_SETOWN, os.getppid()),
+    "any signal by a descriptor": lambda: fcntl.fcntl(_channel(), 10, signal.SIGKILL),
+    "a signal by a device": lambda: fcntl.ioctl(_channel(), 0x8901, os.getppid().to_bytes(4, "little")),
+    "more memory": lambda: resource.setrlimit(resource.RLIMIT_DATA, (-1, -1)),
+    "some more memory": lambda: resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30)),
+    "more files": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 12, 1 << 12)),
+    "larger files": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, 1 << 12)),
+    "files of others": _foreign_files,
     "clone3": lambda: _call("syscall", 435, 0, 0),
 }
 
 DOES: dict[str, Callable[[], str]] = {
-    does.__name__: does for does in (spin, native, hungry, crash, wait, error, codec, attack)
+    does.__name__: does
+    for does in (spin, native, hungry, crash, wait, error, codec, attack, deaf, realtime, lie, flood, drip)
 }
 
 

@@ -12,11 +12,11 @@ import zipfile
 import pytest
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnsupportedType
-from penstock.pipeline.extract import archive as archive_module
+from penstock.pipeline.extract.containers import archive as archive_module
+from penstock.pipeline.extract.containers.member_names import NAME_BYTES, PART_BYTES, MemberNames
 from penstock.pipeline.extract.factory import extract
-from penstock.pipeline.extract.member_names import NAME_BYTES, PART_BYTES, MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content, ExtractLimits
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.mail_samples import encrypted_zip, mail, tarred, zipped
 
 MEMBERS = {"read/me.txt": b"Water drives the wheel.", "report.eml": mail()}

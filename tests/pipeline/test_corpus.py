@@ -19,7 +19,7 @@ from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.charset_labels import markup_label, text_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.conftest import CORPUS
 
 Entry = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.extract.protocol import ExtractedText, OcrReason
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.conftest import CORPUS
 from tests.pipeline.test_corpus import Entry, chunks_cover, content, joined, manifest, of, words
 

@@ -46,7 +46,7 @@ def test_a_running_process_notices_a_new_language(tmp_path: Path, monkeypatch: p
 def test_values_and_rules_load_no_library():
     program = (
         "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
-        "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed;"
+        "import penstock.pipeline.extract.sandbox.sandbox, penstock.pipeline.embed;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 python_calamine olefile "
         "tree_sitter chardet wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"

@@ -11,7 +11,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.image import ImageExtractor
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.pictures import drawn, encoded
 
 FORMATS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import terms
+from penstock.catalog.rules.query_terms import as_terms, phrases
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
@@ -114,7 +114,7 @@ def test_asking_grows_with_the_query(name: str):
 
     def asked(query: str) -> Callable[[], object]:
         return lambda: (
-            terms(query),
+            as_terms(phrases(query)),
             path_glob.posix_expression(query),
             make_snippet(text, query + "x", ("<", ">")),
         )

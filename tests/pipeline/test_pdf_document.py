@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract import pdf, pdf_properties
-from penstock.pipeline.extract.pdf import MAX_PIXELS, PdfPages
-from penstock.pipeline.extract.pdf_damage import CUT_OFF, WRONG_TABLE
-from penstock.pipeline.extract.pdf_properties import iso_date
+from penstock.pipeline.extract.pdf import document as pdf_document
+from penstock.pipeline.extract.pdf import properties
+from penstock.pipeline.extract.pdf.damage import CUT_OFF, WRONG_TABLE
+from penstock.pipeline.extract.pdf.document import MAX_PIXELS, PdfPages
+from penstock.pipeline.extract.pdf.properties import iso_date
 from penstock.pipeline.extract.protocol import Attachment, ExtractLimits, Properties
 from tests.pipeline.pdf_files import PdfWriter, shown
 from tests.pipeline.sample_documents import pdf as plain_pdf
@@ -79,7 +80,7 @@ def test_attached_files_are_returned():
 
 
 def test_attached_files_have_limits(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pdf_properties, "MAX_ATTACHMENTS", 2)
+    monkeypatch.setattr(properties, "MAX_ATTACHMENTS", 2)
     data = with_files(one=bytes(900), two=bytes(2000), three=b"small")
 
     document = PdfPages(data, ExtractLimits(file_bytes=1000))
@@ -120,7 +121,7 @@ def test_a_page_as_a_picture():
 
 
 def test_a_huge_page_gets_a_lower_resolution(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pdf, "MAX_PIXELS", MAX_PIXELS // 100)
+    monkeypatch.setattr(pdf_document, "MAX_PIXELS", MAX_PIXELS // 100)
     writer = PdfWriter(pages=b"/MediaBox [0 0 28346 28346]")
     writer.page(shown("words"))
     document = PdfPages(writer.bytes(), ExtractLimits())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.extract.pdf_forms import keeps_words, with_additions
+from penstock.pipeline.extract.pdf.forms import keeps_words, with_additions
 from tests.pipeline.pdf_files import form, shown, with_annotation
 from tests.pipeline.test_pdf import read
 
@@ -78,7 +78,7 @@ def test_a_file_attached_to_a_note_is_mentioned():
 
 
 def test_pages_are_read_alike_every_time():
-    from penstock.pipeline.extract.pdf import PdfPages
+    from penstock.pipeline.extract.pdf.document import PdfPages
     from penstock.pipeline.extract.protocol import ExtractLimits
 
     document = PdfPages(form(b"/FT /Tx /T (name) /V (Rosenqvist)", content=LABEL), ExtractLimits())
@@ -103,7 +103,7 @@ def test_additions_are_compared_without_white_space():
 
 
 def test_the_fields_are_drawn_in_the_picture_of_a_page():
-    from penstock.pipeline.extract.pdf import PdfPages
+    from penstock.pipeline.extract.pdf.document import PdfPages
     from penstock.pipeline.extract.protocol import ExtractLimits
 
     def ink(field: bytes) -> int:

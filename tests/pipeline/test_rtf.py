@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import DocumentDamaged, NoText, UnsupportedType
+from penstock.errors import DocumentDamaged, NoText
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Properties
 
@@ -102,11 +102,10 @@ def test_pictures_alone_are_no_text():
 def test_damage():
     with pytest.raises(DocumentDamaged, match="groups inside each other"):
         read("{" * 200_000)
-    with pytest.raises(UnsupportedType):
-        extract(Content("a.rtf", b"words"))
     cut = extract(Content("a.rtf", rb"{\rtf1 words{\b and"))
     assert ("words and".replace(" ", ""), 1) == (cut.pages[0].text.replace(" ", ""), len(cut.warnings))
 
 
-def test_rtf_under_another_name_is_read_as_rtf():
+def test_the_content_decides_whether_a_file_is_rtf():
+    assert "text" == extract(Content("a.rtf", b"words")).file_type.extractor
     assert "rtf" == extract(Content("a.doc", rb"{\rtf1 words}")).file_type.extractor

@@ -20,11 +20,11 @@ from penstock.errors import (
     TransientFailure,
 )
 from penstock.interpreter import KEPT_VARIABLES, ONE_THREAD
-from penstock.pipeline.extract import sandbox as sandbox_module
-from penstock.pipeline.extract import sandbox_process
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox import process as sandbox_process
+from penstock.pipeline.extract.sandbox import sandbox as sandbox_module
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.sample_documents import LOCKED, docx, paragraph, pdf
 
 WORDS = Content("a.pdf", pdf("words", "more"))

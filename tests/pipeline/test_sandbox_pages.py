@@ -13,14 +13,16 @@ import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, ParserFailed
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.extract import confinement, sandbox_process
-from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.factory import EXTRACTORS, extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.extract.sandbox import MAX_DEATHS, Sandbox
+from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox import process as sandbox_process
+from penstock.pipeline.extract.sandbox.sandbox import MAX_DEATHS, Sandbox
 from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline import faulty_parser
-from tests.pipeline.sample_documents import docx, paragraph, pdf
+from tests.pipeline.format_samples import SAMPLES, extractor_of
+from tests.pipeline.sample_documents import pdf
 from tests.pipeline.scanned_documents import scan
 
 LIMITS = ExtractLimits(parser_seconds=0.3, parser_memory_bytes=64 << 20)
@@ -84,6 +86,18 @@ def test_a_page_that_waits_for_ever_is_ended(faulty: Sandbox, monkeypatch: pytes
     monkeypatch.setattr(sandbox_process, "SLOWEST", 1)
 
     assert ["one", "ERR_FILE_TIME", "three"] == outcome(faulty.extract(pages("one", "wait", "three")))
+
+
+@pytest.mark.parametrize("fault", ["lie", "flood", "drip", "deaf", "realtime"])
+def test_a_child_under_foreign_control_harms_only_its_page(
+    faulty: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    monkeypatch.setattr(sandbox_process, "SLOWEST", 4 if fault == "drip" else 200)
+    monkeypatch.setattr(sandbox_process, "CHECK_S", 0.05)
+    monkeypatch.setattr(sandbox_process, "CPU_MARGIN_S", 0.0)
+    code = "ERR_FILE_TIME" if fault in ("drip", "deaf") else "ERR_PARSER_FAILED"
+
+    assert ["one", code, "three"] == outcome(faulty.extract(pages("one", fault, "three")))
 
 
 def test_three_deaths_end_the_document(faulty: Sandbox):
@@ -154,7 +168,7 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
 
 
 def test_without_help_of_the_kernel_files_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch):
-    off = "from penstock.pipeline.extract import confinement; confinement._calls = lambda: None; "
+    off = "from penstock.pipeline.extract.sandbox import confinement; confinement._calls = lambda: None; "
     monkeypatch.setattr(sandbox_process, "COMMAND", off + sandbox_process.COMMAND)
     with Sandbox() as unconfined:
         assert "words" == unconfined.extract(Content("a.pdf", pdf("words"))).pages[0].text
@@ -181,7 +195,7 @@ def test_a_file_alone_leaves_no_child(faulty: Sandbox):
 def test_a_killed_worker_leaves_no_process():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from penstock.pipeline.extract.sandbox import Sandbox\n"
+        "from penstock.pipeline.extract.sandbox.sandbox import Sandbox\n"
         "from tests.pipeline.test_sandbox import WORDS\n"
         "sandbox = Sandbox()\n"
         "sandbox.extract(WORDS)\n"
@@ -208,33 +222,17 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        Content("a.pdf", pdf("words", "more")),
-        Content("a.docx", docx(paragraph("words"))),
-        Content("a.html", b"<h1>Title</h1><p>words"),
-        Content("a.json", b'{"words": [1, 2]}'),
-        Content("a.ipynb", b'{"cells": [{"cell_type": "markdown", "source": ["words"]}]}'),
-        Content("a.csv", b"name,price\nmill,3\n"),
-        Content("a.xml", b"<a><b>words</b></a>"),
-        Content("a.py", b"def words():\n    return 1\n"),
-        Content("a.md", b"# Title\n\nwords\n"),
-        Content("a.jsonl", b'{"words": 1}\n'),
-        *[
-            Content("a.txt", "größere Worte".encode(codec))
-            for codec in ("utf-16", "utf-32", "cp1252", "utf-8")
-        ],
-        Content("a.txt", "水車小屋の歯車が回り始めた。".encode("iso2022_jp")),
-        Content("a.txt", "水車小屋の歯車が回り始めた。".encode("shift_jis")),
-    ],
-    ids=lambda content: Path(content.name).suffix,
-)
-def test_every_parser_works_in_a_confined_child(sandbox: Sandbox, content: Content):
-    draft = sandbox.draft(content, ChunkSizes())
+def test_samples_cover_every_parser():
+    assert set(EXTRACTORS) == {extractor_of(content) for content in SAMPLES}
 
-    assert draft.chunks
-    assert [page.number for page in extract(content).pages] == [page.number for page in draft.pages]
+
+@pytest.mark.parametrize("content", SAMPLES, ids=lambda content: content.name.partition(".")[2])
+def test_every_parser_works_in_a_confined_child(sandbox: Sandbox, content: Content):
+    draft, extracted = sandbox.draft(content, ChunkSizes()), extract(content)
+
+    assert draft.chunks or extracted.needs_ocr
+    assert [page.number for page in extracted.pages] == [page.number for page in draft.pages]
+    assert extracted.attachments == draft.attachments
 
 
 def test_the_other_pages_of_a_damaged_document_are_read(sandbox: Sandbox):

@@ -200,6 +200,19 @@ def test_no_link_is_followed_and_each_says_where_it_leads(tmp_path: Path):
     } == skipped(root)
 
 
+@pytest.mark.parametrize("name", [".gitignore", ".penstockignore", ".git/info/exclude", ".git/info", ".git"])
+def test_ignore_files_behind_links_are_not_read(tmp_path: Path, name: str):
+    put(tmp_path / "outside", "info/exclude", text="secret-*.txt\n")
+    put(tmp_path / "root", "secret-of-the-mill.txt")
+    put(tmp_path / "outside", "HEAD")
+    target = {".git": "", ".git/info": "info"}.get(name, "info/exclude")
+    link = tmp_path / "root" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(tmp_path / "outside" / target)
+
+    assert ["secret-of-the-mill.txt"] == found(tmp_path / "root")
+
+
 def test_a_root_that_is_a_link_is_walked(tmp_path: Path):
     put(tmp_path, "real/a.md")
     (tmp_path / "link").symlink_to("real")

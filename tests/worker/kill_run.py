@@ -125,7 +125,7 @@ class Attack:
 
 
 def unfinished(host: WorkerHost) -> int:
-    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
+    return host.count(Status.PENDING, Status.IN_PROGRESS)
 
 
 # Servers.

@@ -106,7 +106,7 @@ class Chaos:
 
 
 def live(host: WorkerHost) -> int:
-    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
+    return host.count(Status.PENDING, Status.IN_PROGRESS)
 
 
 def wreak(host: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:

@@ -259,7 +259,7 @@ def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(hos
 
 def test_a_job_that_dies_while_it_expands_goes_on_where_it_was(host: WorkerHost):
     job_id = host.put("expand")
-    assert 0 == host.worker(until_idle=True).ended(20)
+    assert 0 == host.worker(until_idle=True).ended()
 
     parent = host.job(job_id)
     children = [job for job in host.jobs() if job.parent_id == job_id]

@@ -118,7 +118,7 @@ def let_work(host: WorkerHost, jobs: int = 10) -> None:
 
 
 def live(host: WorkerHost) -> int:
-    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
+    return host.count(Status.PENDING, Status.IN_PROGRESS)
 
 
 def finish(host: WorkerHost, hosts: Hosts) -> list[Job]:

@@ -107,7 +107,7 @@ def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(
     after = host.put_many(99)
     worker = host.worker(until_idle=True)
 
-    assert 0 == worker.ended(20)
+    assert 0 == worker.ended()
 
     job = host.job(killer)
     assert (Status.FAILED, "ERR_WORKER_LOST") == (job.status, job.error_code)
@@ -129,7 +129,7 @@ def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry
     first.tree(signal.SIGKILL)
     first.ended()
 
-    assert 0 == host.worker(until_idle=True).ended(20)
+    assert 0 == host.worker(until_idle=True).ended()
 
     jobs = {job_id: host.job(job_id) for job_id in ids}
     assert {Status.DONE} == {job.status for job in jobs.values()}

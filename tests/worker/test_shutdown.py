@@ -23,7 +23,7 @@ def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
     assert 0 == worker.ended()
     took = time.monotonic() - asked
     # Python's own resource tracker ends a little later.
-    until(lambda: not alive(children), timeout=30)
+    until(lambda: not alive(children))
     return took
 
 

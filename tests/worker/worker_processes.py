@@ -29,8 +29,11 @@ from tests.worker.worker_main import opened
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
+PATIENCE_S = 240.0
+"""Time after which a wait has failed. On a machine with many busy processes a worker starts in a minute."""
 
-def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
+
+def until(condition: Callable[[], T], timeout: float = PATIENCE_S) -> T:
     """Wait for a true result of the condition and return it; fail after the timeout."""
     deadline = time.monotonic() + timeout
     while not (answer := condition()):
@@ -127,7 +130,7 @@ class Worker:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def ended(self, timeout: float = 30.0) -> int:
+    def ended(self, timeout: float = PATIENCE_S) -> int:
         return self.process.wait(timeout)
 
     def kill(self) -> None:
@@ -203,13 +206,14 @@ class WorkerHost:
         assert job is not None
         return job
 
-    def count(self, status: Status) -> int:
-        return sum(self.queue.count(JobQuery(statuses=frozenset({status}))).values())
+    def count(self, *statuses: Status) -> int:
+        """Count jobs in any of these states, in one read: a job may change from one to another."""
+        return sum(self.queue.count(JobQuery(statuses=frozenset(statuses))).values())
 
     def jobs(self) -> list[Job]:
         return self.queue.find(JobQuery(limit=1_000_000))
 
-    def ended(self, queue_id: str, timeout: float = 30.0) -> Job:
+    def ended(self, queue_id: str, timeout: float = PATIENCE_S) -> Job:
         until(lambda: self.job(queue_id).ended, timeout)
         return self.job(queue_id)
 

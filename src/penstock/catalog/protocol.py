@@ -54,6 +54,7 @@ from penstock.catalog.views import (
     PathReport,
     Progress,
     PublishedCount,
+    PublishedPath,
     RecognizedPages,
     Source,
     SourceMark,
@@ -143,6 +144,10 @@ class CatalogSnapshot(Protocol):
 
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         """Count the sources below a folder that were published at this time or later. Reads all of them."""
+
+    def published_below_dots(self, place: Place, folder: str, since: datetime) -> list[PublishedPath]:
+        """Sources below a folder that were published at this time or later, as far as a folder in their
+        path, or the last name of ``folder``, has a dot in its name. Such a folder may be a container file."""
 
     def recognized(self, place: Place, path: str, since: datetime, low: float) -> RecognizedPages:
         """Count recognized pages of the sources at or below a path that were published at this time or

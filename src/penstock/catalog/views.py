@@ -248,6 +248,13 @@ class PublishedCount(msgspec.Struct, frozen=True):
     chunks: int
 
 
+class PublishedPath(msgspec.Struct, frozen=True):
+    """Path and chunks of a published source."""
+
+    path: str
+    chunks: int
+
+
 class RecognizedPages(msgspec.Struct, frozen=True):
     """Pages in search whose text was recognized, their mean confidence (0 to 100; None: unknown), and how
     many of them have a low one."""

@@ -10,7 +10,7 @@ import click
 from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.index_summary import IndexRequest
+from penstock.cli.index_summary import IndexRequest, JobOutcome
 from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import emit, emit_json, wrapped
@@ -216,12 +216,13 @@ def _print_recognized(found: RecognizedPages) -> None:
 def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
     job = session.assembly.jobs.job(receipt.job_id)
     failures = index_failures.read(session, job)
+    outcome = JobOutcome(failures, index_failures.inside(session, job))
     if session.as_json:
-        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, failures)
+        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, outcome)
         answer["recognized"] = session.assembly.documents.recognized(job)
         emit_json(answer | index_failures.as_json(failures))
     elif not session.quiet or job.status != "done":
-        emit(index_summary.text(job, seconds, request, failures))
+        emit(index_summary.text(job, seconds, request, outcome))
         _print_recognized(session.assembly.documents.recognized(job))
         index_failures.print_section(job, failures)
     if not job.ended:

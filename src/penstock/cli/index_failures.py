@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.cli.session import Session
     from penstock.job import Job
     from penstock.service.failures import FailedPath
+    from penstock.service.job_reports import InsideFiles
 
 NAMED = 3
 """Paths named for each reason."""
@@ -29,24 +30,44 @@ class JobFailures(NamedTuple):
     now: list[FailedPath]
     before: list[FailedPath]
 
+    def files(self, job: Job) -> int:
+        """Number of files on the disk that failed in this run of a job.
+
+        The job of a mail also fails with an attachment, but the mail itself is indexed.
+        """
+        from penstock.service.job_reports import counts_of
+
+        containers = {one.container for one in self.now if one.container is not None}
+        indexed = len(containers - {one.path for one in self.now})
+        # Members sent without their container are child jobs themselves.
+        others = self.inside() if counts_of(job).get("inside") else indexed
+        return max(job.children_failed - others, 0)
+
+    def inside(self) -> int:
+        """Number of files inside others that failed now."""
+        return sum(one.container is not None for one in self.now)
+
     def of_former_runs(self, job: Job) -> int:
         """Number of files that failed in a former run of this job: its last walk took them for old ones."""
         from penstock.service.job_reports import counts_of
 
-        new = sum(one.remembered and one.since is not None for one in self.now)
+        new = sum(one.remembered and one.since is not None and one.container is None for one in self.now)
         counted_as_old: int = counts_of(job).get("failed_before", 0)
-        return min(max(new - job.children_failed, 0), counted_as_old)
+        return min(max(new - self.files(job), 0), counted_as_old)
 
 
-def counted(job: Job, counts: dict[str, Any], of_former_runs: int = 0) -> list[str]:
-    """Failures as parts of the summary's first line. ``counts``: of the walk."""
-    parts = []
-    before = counts.get("failed_before", 0) - of_former_runs
-    if before:
-        parts.append(f"{before:,} cannot be read (unchanged)")
-    if job.children_failed + of_former_runs:
-        parts.append(f"{job.children_failed + of_former_runs:,} failed")
-    return parts
+def counted(job: Job, counts: dict[str, Any], failures: JobFailures | None = None) -> list[str]:
+    """Failures as parts of the summary's first line. ``counts``: of the walk.
+
+    Without ``failures`` the failed child jobs are counted, else the files, also those inside others.
+    """
+    before, failed = counts.get("failed_before", 0), job.children_failed
+    if failures is not None:
+        former = failures.of_former_runs(job)
+        failed = failures.files(job) + former + failures.inside()
+        before += sum(one.container is not None for one in failures.before) - former
+    parts = [f"{before:,} cannot be read (unchanged)"] if before else []
+    return [*parts, *([f"{failed:,} failed"] if failed else [])]
 
 
 def read(session: Session, job: Job) -> JobFailures:
@@ -58,6 +79,13 @@ def read(session: Session, job: Job) -> JobFailures:
     )
     now = [one for one in found if one.since is None or one.since >= job.created_at]
     return JobFailures(now, [one for one in found if one not in now and one.remembered])
+
+
+def inside(session: Session, job: Job) -> InsideFiles:
+    """Read the number of files inside others that a job indexed."""
+    from penstock.service.job_reports import inside_files
+
+    return inside_files(session.assembly.documents.catalog, job, _path(job))
 
 
 def print_section(job: Job, failures: JobFailures) -> None:

@@ -14,7 +14,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
-    from penstock.service.job_reports import JobReport, TypeOutcome
+    from penstock.service.job_reports import InsideFiles, JobReport, TypeOutcome
 
 TOP_REASONS = 3
 TYPES_SHOWN = 25
@@ -52,11 +52,18 @@ class IndexRequest(NamedTuple):
     """The reason why code is included, where the request did not say."""
 
 
-def text(job: Job, seconds: float, request: IndexRequest, failures: JobFailures) -> str:
+class JobOutcome(NamedTuple):
+    """Facts of the catalog about an ended job: what failed, and what it indexed inside other files."""
+
+    failures: JobFailures
+    inside: InsideFiles
+
+
+def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    summary = counted(job, failures.of_former_runs(job))
+    summary = counted(job, outcome)
     lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
@@ -67,7 +74,7 @@ def text(job: Job, seconds: float, request: IndexRequest, failures: JobFailures)
     skipped = left_out(job)
     if skipped:
         lines.append(f"{skipped}.")
-    by_type = types_table(job, failures)
+    by_type = types_table(job, outcome)
     return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
 
 
@@ -80,11 +87,11 @@ def _nothing_read(job: Job) -> bool:
     return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
 
 
-def types_table(job: Job, failures: JobFailures) -> str:
+def types_table(job: Job, outcome: JobOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
     from penstock.service.job_reports import counts_of
 
-    found = _by_type(job, failures)
+    found = _by_type(job, outcome)
     several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
     if not several or not job.ended or not counts_of(job).get("sent"):
         return ""
@@ -103,10 +110,10 @@ def types_table(job: Job, failures: JobFailures) -> str:
     return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
 
 
-def _by_type(job: Job, failures: JobFailures) -> list[TypeOutcome]:
+def _by_type(job: Job, outcome: JobOutcome) -> list[TypeOutcome]:
     from penstock.service.job_reports import outcomes_by_type
 
-    found = outcomes_by_type(job, [one.path for one in failures.now], [one.path for one in failures.before])
+    found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
     return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
 
 
@@ -115,21 +122,28 @@ def code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted(job: Job, failed_in_former_runs: int = 0) -> str:
-    """Result of a job in one line, without the time."""
+def counted(job: Job, outcome: JobOutcome | None = None) -> str:
+    """Result of a job in one line, without the time. Without ``outcome``, child jobs are counted."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
     if job.status == "failed" and not job.children_failed:
         return f"failed: {printable(job.error_message)} ({job.error_code})"
+    failures, inside = outcome or (None, None)
     if job.item_type == "file":
-        return _of_file(job)
+        return ", ".join([_of_file(job), *_inside(inside, "it"), *index_failures.counted(job, {}, failures)])
     counts, report = counts_of(job), report_of(job)
-    parts = [how_many(files_indexed(job), "file") + " indexed"]
-    if report is not None and report.chunks_created:
-        parts.append(how_many(report.chunks_created, "chunk"))
+    parts = [how_many(files_indexed(job, failures.files(job) if failures else None), "file") + " indexed"]
+    parts += _inside(inside, "them")
+    chunks = (report.chunks_created if report is not None else 0) + (inside.chunks if inside else 0)
+    if chunks:
+        parts.append(how_many(chunks, "chunk"))
     same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
     parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
-    return ", ".join([*parts, *index_failures.counted(job, counts, failed_in_former_runs)])
+    return ", ".join([*parts, *index_failures.counted(job, counts, failures)])
+
+
+def _inside(files: InsideFiles | None, container: str) -> list[str]:
+    return [f"{how_many(files.count, 'file')} inside {container}"] if files and files.count else []
 
 
 def _of_file(job: Job) -> str:
@@ -179,7 +193,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def as_json(job: Job, seconds: float, request: IndexRequest, failures: JobFailures) -> dict[str, Any]:
+def as_json(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_reports import counts_of, files_indexed, result_of
 
@@ -188,18 +202,25 @@ def as_json(job: Job, seconds: float, request: IndexRequest, failures: JobFailur
         for name, value in counts_of(job).items()
         if name not in ("outcome", "include_code", "types")
     }
-    before, failed = request.before, failures.of_former_runs(job)
-    if failed:
-        counts["failed_before"] -= failed
+    before, (failures, inside) = request.before, outcome
+    former = failures.of_former_runs(job)
+    if former:
+        counts["failed_before"] -= former
     return {
         "job_id": job.queue_id,
         "status": str(job.status),
         "seconds": round(seconds, 3),
-        "counts": counts | {"indexed": files_indexed(job), "failed": job.children_failed + failed},
-        "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0),
+        "counts": counts
+        | {
+            "indexed": files_indexed(job, failures.files(job)),
+            "failed": failures.files(job) + former,
+            "inside_indexed": inside.count,
+            "inside_failed": failures.inside(),
+        },
+        "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0) + inside.chunks,
         "resumed": before is not None,
         "done_before": before.files_processed if before is not None else 0,
-        "types": _by_type(job, failures),
+        "types": _by_type(job, outcome),
         "code_included_because": request.code,
         "result": result_of(job),
         "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,

@@ -60,6 +60,8 @@ class ContainerMembers:
         self._context = context
         self._request = request
         self._read = read
+        self.sent = False
+        """The job has child jobs for members."""
         self._left_out: list[str] = []
         self._ledger: list[LedgerEntry] = []
 
@@ -167,6 +169,7 @@ class ContainerMembers:
             for first in range(0, len(new), MAX_DOCUMENTS):
                 self._catalog.store(new[first : first + MAX_DOCUMENTS])
             ids = clock.new_ids(len(some))
+            self.sent = True
             self._context.expand([self._job(*one) for one in zip(ids, some, strict=True)])
 
     def _unread(self, member: _Member) -> Any:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import CatalogSnapshot
+    from penstock.catalog.values import Place
+    from penstock.catalog.views import PublishedPath
 
 MAX_DEPTH = 4
 """Containers around a file: an archive in a mail in an archive has two."""
@@ -67,6 +73,14 @@ def _first_above(path: str) -> ContainerFile | None:
         regular = stat.S_ISREG(found.st_mode)
         return ContainerFile(above, found.st_size, found.st_mtime_ns) if regular else None
     return None
+
+
+def published_members(
+    snapshot: CatalogSnapshot, place: Place, path: str, since: datetime
+) -> list[PublishedPath]:
+    """Members at or below a path that were published at this time or later."""
+    found = snapshot.published_below_dots(place, path, since)
+    return [one for one in found if container_of(one.path) is not None]
 
 
 def on_disk(path: str) -> bool:

@@ -94,6 +94,8 @@ class _IngestCall:
         self._stored: set[int] = set()
         """Jobs whose generation the catalog keeps back, or refused."""
         self._mismatches: dict[int, list[str]] = {}
+        self._containers: set[int] = set()
+        """Jobs with child jobs, which may have failed already: they end with their children."""
 
     def answers(self) -> list[Any]:
         requests = [self._request(context) for context in self._contexts]
@@ -119,6 +121,9 @@ class _IngestCall:
             answer = self._answers[index]
             if mismatches and isinstance(answer, dict):
                 self._answers[index] = answer | {"mismatches": mismatches}
+        for index in self._containers:
+            if isinstance(self._answers[index], dict):
+                self._answers[index] = Wait(result_json=msgspec.json.encode(self._answers[index]).decode())
         return self._answers
 
     def _touch(self) -> None:
@@ -176,7 +181,8 @@ class _IngestCall:
             read = as_known.read(known, self._reader)
         except FailedBefore:
             assert known is not None
-            return self._failed_before(index, context, known)
+            self._known_failures.add(index)
+            return failed_before(context, known)
         except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, request, known)
         except UnsupportedType:
@@ -196,7 +202,8 @@ class _IngestCall:
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
             self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
-            return self._failed_before(index, context, known)
+            self._known_failures.add(index)
+            return failed_before(context, known)
         if known is not None and not request.rebuild:
             adopted = self._adopt(context, known, request, content_hash)
             if adopted is not None:
@@ -223,7 +230,9 @@ class _IngestCall:
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
         left_out = members.update(draft.attachments, known)
-        draft = msgspec.structs.replace(draft, warnings=(*draft.warnings, *left_out))
+        draft = draft.with_warnings(left_out)
+        if members.sent:
+            self._containers.add(index)
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -372,10 +381,6 @@ class _IngestCall:
                 self._answers[index] = self._remove(
                     self._contexts[index], read_from, "it was deleted while it was read"
                 )
-
-    def _failed_before(self, index: int, context: Context, known: Source) -> Any:
-        self._known_failures.add(index)
-        return failed_before(context, known)
 
     def _record_failures(
         self, requests: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]

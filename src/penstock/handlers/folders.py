@@ -19,7 +19,7 @@ from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
-from penstock.handlers.container_paths import ContainerFile, container_of
+from penstock.handlers.container_paths import ContainerFile, container_of, published_members
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.file_comparison import FileComparison
@@ -87,6 +87,8 @@ class _ChildFile(NamedTuple):
     path: str
     op: str
     size: int | None = None
+    inside: bool = False
+    """The file is inside another one."""
 
 
 class _FolderWalk:
@@ -160,7 +162,8 @@ class _FolderWalk:
         """Count what the former run of this job indexed after the request for this run was made."""
         if self._context.claim.run > 1:
             with self._catalog.snapshot() as snapshot:
-                self._counts.resume(snapshot.published_since(self._place, self._root, self._context.asked_at))
+                where = (self._place, self._root, self._context.asked_at)
+                self._counts.resume(snapshot.published_since(*where), published_members(snapshot, *where))
 
     def _announce(self) -> None:
         """Record this walk before the start: unchanged files leave no other trace of the request."""
@@ -309,8 +312,7 @@ class _FolderWalk:
             return
         for entry in ledger_below(self._catalog, self._place, self._root):
             if entry.rule == Rule.ARCHIVE and container_of(entry.path) is not None:
-                self._counts.added += 1
-                self._send(_ChildFile(entry.path, "ingest"))
+                self._send(_ChildFile(entry.path, "ingest", inside=True))
 
     def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
         """Send a child for a file inside another, if it is not up to date although its container is."""
@@ -328,12 +330,13 @@ class _FolderWalk:
             and above.path == container.path
             and self._comparison.unchanged(FoundFile(*container), above)
         ):
-            self._counts.changed += 1
-            self._send(_ChildFile(known.path, "ingest", known.size))
+            self._send(_ChildFile(known.path, "ingest", known.size, inside=True))
 
     def _send(self, child: _ChildFile) -> None:
         self._counts.bytes += child.size or 0
-        if child.size is not None:
+        if child.inside:
+            self._counts.inside += 1
+        elif child.size is not None:
             self._types.add(child.path, "read")
         self._children.append(child)
         if len(self._children) >= MAX_CHILDREN:

@@ -17,7 +17,7 @@ from penstock.handlers.container_paths import MAX_DEPTH, container_of
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.pipeline import Pipeline
 

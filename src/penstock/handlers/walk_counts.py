@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from penstock.catalog.views import PublishedCount
+from penstock.catalog.views import PublishedCount, PublishedPath
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.walk.protocol import Rule
 
@@ -30,6 +31,8 @@ class WalkCounts(msgspec.Struct):
     """Files with a child job in the queue."""
     without_job: int = 0
     """Files that need no child job."""
+    inside: int = 0
+    """Files inside others with a child job of this job, sent although their container is unchanged."""
     resumed: int = 0
     """Files that an earlier run of the job indexed after this request was made."""
     resumed_chunks: int = 0
@@ -40,8 +43,10 @@ class WalkCounts(msgspec.Struct):
         self.skipped += 1
         self.skipped_by[rule] = self.skipped_by.get(rule, 0) + 1
 
-    def resume(self, published: PublishedCount) -> None:
-        self.resumed, self.resumed_chunks = published.sources, published.chunks
+    def resume(self, published: PublishedCount, members: Sequence[PublishedPath]) -> None:
+        """Count what was published before; ``members`` is the part that is inside other files."""
+        self.resumed = published.sources - len(members)
+        self.resumed_chunks = published.chunks - sum(member.chunks for member in members)
 
     def as_dict(self, *, waiting: int = 0) -> dict[str, Any]:
         """All counts, and the total. ``waiting``: files found, but neither compared nor sent yet."""

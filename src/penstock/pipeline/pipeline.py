@@ -21,7 +21,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
 from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined

@@ -122,7 +122,7 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Check:
 
 
 def _sandbox() -> Check:
-    from penstock.pipeline.extract.confinement import supported
+    from penstock.pipeline.extract.sandbox.confinement import supported
 
     found = supported()
     return Check(

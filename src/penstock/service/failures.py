@@ -12,6 +12,7 @@ from penstock.catalog.pagination import failures_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import CONTENT_CODES
 from penstock.catalog.values import Place
+from penstock.handlers.container_paths import container_of
 from penstock.retry import FAILURE_CODES
 
 MOST = 10_000
@@ -28,6 +29,8 @@ class FailedPath(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None
     job_id: str | None
     remembered: bool
+    container: str | None = None
+    """The file on the disk that holds this one, for an attachment or a member of an archive."""
 
 
 def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> list[FailedPath]:
@@ -41,6 +44,7 @@ def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> lis
             since=entry.at,
             job_id=entry.job_id,
             remembered=entry.rule in CONTENT_CODES,
+            container=found.path if (found := container_of(entry.path)) is not None else None,
         )
         for entry in islice(failures_below(catalog, place, path), MOST)
     ]

@@ -13,9 +13,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Place
+from penstock.handlers.container_paths import published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
+from penstock.service.failures import FailedPath
 
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
@@ -98,12 +102,38 @@ def result_of(job: Job) -> Any:
     }
 
 
-def files_indexed(job: Job) -> int:
-    """Files that the job indexed since it was requested, also by a run before this one."""
+def files_indexed(job: Job, failed: int | None = None) -> int:
+    """Files on the disk that the job indexed since it was requested, also by a run before this one.
+
+    ``failed``: files that failed, by default as many as child jobs. The job of a mail also fails with an
+    attachment, but the mail is indexed.
+    """
     counts = counts_of(job)
     sent = counts.get("added", 0) + counts.get("changed", 0)
-    own: int = max(min(sent, counts.get("sent", sent)) - job.children_open - job.children_failed, 0)
+    sent = min(sent, counts.get("sent", sent) - counts.get("inside", 0))
+    own: int = max(sent - job.children_open - (job.children_failed if failed is None else failed), 0)
     return own + int(counts.get("resumed", 0))
+
+
+class InsideFiles(msgspec.Struct, frozen=True):
+    """Files inside others, such as attachments, that a job indexed."""
+
+    suffixes: dict[str, int] = {}
+    """Their number by suffix."""
+    chunks: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(self.suffixes.values())
+
+
+def inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
+    """Files inside others at or below a path that were indexed since the job was requested."""
+    place = Place(job.tenant_id, job.collection, job.branch)
+    with catalog.snapshot() as snapshot:
+        found = published_members(snapshot, place, path, job.created_at)
+    suffixes = Counter(suffix_of(one.path) for one in found)
+    return InsideFiles(dict(suffixes.most_common()), sum(one.chunks for one in found))
 
 
 class TypeOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,24 +147,33 @@ class TypeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Files that failed now, or before and are unchanged."""
 
 
-def outcomes_by_type(job: Job, failed: Iterable[str], failed_before: Iterable[str]) -> list[TypeOutcome]:
-    """Outcomes of a walk by suffix, the most frequent first; empty before the walk ends."""
+def outcomes_by_type(
+    job: Job, failed: Iterable[FailedPath], failed_before: Iterable[FailedPath], inside: InsideFiles
+) -> list[TypeOutcome]:
+    """Outcomes of a walk by suffix, the most frequent first; empty before the walk ends.
+
+    Files inside others count where they were indexed or failed.
+    """
     types: dict[str, dict[str, int]] = counts_of(job).get("types", {})
     if not types:
         return []
-    now, before = (
-        Counter(suffix if suffix in types or "*" not in types else "*" for suffix in map(suffix_of, paths))
-        for paths in (failed, failed_before)
-    )
+
+    def by_suffix(suffixes: Iterable[str]) -> Counter[str]:
+        return Counter(suffix if suffix in types or "*" not in types else "*" for suffix in suffixes)
+
+    failed, failed_before = list(failed), list(failed_before)
+    on_disk = by_suffix(suffix_of(one.path) for one in failed if one.container is None)
+    members = by_suffix(Counter(inside.suffixes).elements())
+    all_failed = by_suffix(suffix_of(one.path) for one in (*failed, *failed_before))
     return [
         TypeOutcome(
             suffix=suffix,
-            indexed=max(counts.get("read", 0) - now[suffix], 0) if job.ended else 0,
+            indexed=max(counts.get("read", 0) - on_disk[suffix], 0) + members[suffix] if job.ended else 0,
             unchanged=counts.get("unchanged", 0),
             skipped=counts.get("skipped", 0),
-            failed=now[suffix] + before[suffix],
+            failed=all_failed[suffix],
         )
-        for suffix in dict.fromkeys((*types, *now, *before))
+        for suffix in dict.fromkeys((*types, *members, *all_failed))
         for counts in (types.get(suffix, {}),)
     ]
 

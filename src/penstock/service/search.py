@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import keyword_text, query_words
+from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.protocol import NearestVectors
+from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
 from penstock.service.rankings import Rankings, SpaceRanking
@@ -83,7 +83,7 @@ class Search:
             for hit in app.search("how does the mill take in water", collection="docs"):
                 print(hit.path, hit.first_line, hit.snippet)
 
-        Words between double quotes count as a phrase; nothing else in a query is an operator.
+        Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
         """
         return self.ask(query, **options).hits
 
@@ -169,7 +169,7 @@ class Search:
             near = self._vectors.nearest(
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )
-            rankings.append(SpaceRanking(embedder.name, near, depth))
+            rankings.append(SpaceRanking(embedder.name, _with_phrases(snapshot, query, near), depth))
         return rankings, notes
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
@@ -187,6 +187,15 @@ class Search:
         if space not in self._embedders:
             self._embedders[space] = self._open_space(space)
         return self._embedders[space]
+
+
+def _with_phrases(snapshot: CatalogSnapshot, query: str, near: list[NearVector]) -> list[NearVector]:
+    """Leave out chunks without a quoted phrase of the query."""
+    required = {phrase.lower() for phrase in quoted_phrases(query)}
+    if not required:
+        return near
+    words = snapshot.words_in(query, [hit.content_id for hit in near])
+    return [hit for hit in near if required <= set(words.get(hit.content_id, ()))]
 
 
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:

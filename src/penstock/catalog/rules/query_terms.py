@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from penstock.normal_form import normalized
 
@@ -71,6 +71,11 @@ def phrases(query: str) -> list[str]:
     return list(_bounded([*quoted, *found]))
 
 
+def quoted_phrases(query: str) -> list[str]:
+    """The quoted phrases of a query, all of which a hit must have."""
+    return _asked(query)[0][:MOST_TERMS]
+
+
 def query_words(query: str) -> dict[str, list[str]]:
     """Distinct words and quoted phrases of a query, in lower case, each with its terms in a keyword index.
 
@@ -129,9 +134,12 @@ def searchable(text: str) -> str:
     return _BETWEEN.sub(" ", normalized("NFKC", folded))
 
 
-def terms(query: str) -> list[str]:
-    """A person's words as queries of PostgreSQL, each a word or a phrase; nothing in them is an operator."""
-    return [term for phrase in phrases(query) if (term := as_term(phrase))]
+def as_terms(words: Iterable[str]) -> list[str]:
+    """Words and phrases as queries of PostgreSQL, without operators of their own.
+
+    Those in which its parser sees no word are left out.
+    """
+    return [term for word in words if (term := as_term(word))]
 
 
 def as_term(phrase: str) -> str:

@@ -7,10 +7,11 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TypeVar
 
+import msgspec
 import psycopg
 
 from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import as_term, terms
+from penstock.catalog.rules.query_terms import as_term, as_terms, phrases, quoted_phrases
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.snapshot import SqlSnapshot
@@ -65,8 +66,9 @@ class PostgresSnapshot(SqlSnapshot):
         )
 
     def _match(self, query: str) -> str:
-        asked = terms(query)
-        return listed(asked) if asked else ""
+        wanted = as_terms(phrases(query))
+        required = self._all_of(quoted_phrases(query))
+        return msgspec.json.encode({"any": wanted, "all": required}).decode() if wanted else ""
 
     def _all_of(self, terms: Sequence[str]) -> str:
         return " & ".join(filter(None, map(as_term, terms)))

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.catalog import path_glob
 from penstock.catalog.rules import properties
-from penstock.catalog.rules.query_terms import phrases, query_words
+from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
 from penstock.catalog.sql.read_records import CHUNK_VIEW
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
@@ -167,5 +167,7 @@ def _folded(filters: Filters) -> tuple[str | None, ...]:
 
 
 def match_expression(query: str) -> str:
-    """A person's words for FTS5; nothing in them is an operator."""
-    return " OR ".join(f'"{phrase}"' for phrase in phrases(query))
+    """A person's words for FTS5, any of them, with all quoted phrases; nothing in them is an operator."""
+    wanted = " OR ".join(f'"{phrase}"' for phrase in phrases(query))
+    required = " AND ".join(f'"{phrase}"' for phrase in quoted_phrases(query))
+    return f"({required}) AND ({wanted})" if required else wanted

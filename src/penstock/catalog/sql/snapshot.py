@@ -55,6 +55,7 @@ from penstock.catalog.views import (
     PathReport,
     Progress,
     PublishedCount,
+    PublishedPath,
     RecognizedPages,
     Source,
     TenantCount,
@@ -218,6 +219,11 @@ class SqlSnapshot(SearchReads):
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since))
         return PublishedCount(*self._rows.all("published_since", *where)[0])
+
+    def published_below_dots(self, place: Place, folder: str, since: datetime) -> list[PublishedPath]:
+        above = len(folder.rstrip("/").rpartition("/")[0]) + 2
+        where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since), above)
+        return [PublishedPath(*row) for row in self._rows.all("published_below_dots", *where)]
 
     def recognized(self, place: Place, path: str, since: datetime, low: float) -> RecognizedPages:
         where = (place.tenant_id, place.collection, place.branch, path, *span(path), format_time(since), low)

@@ -45,7 +45,7 @@ def extract_pages(
 ) -> ExtractedText:
     """Extract pages of a document: those with these numbers, or all; see ``Extractor.extract``."""
     with closing(extractor.open(content, limits)) as document:
-        wanted = wanted_pages(document, pages)
+        wanted = wanted_pages(document.page_count, pages)
         head = document_head(extractor, document, file_type, first=1 in wanted)
         until = math.inf if pages is None else time.process_time() + limits.batch_seconds
         found: list[Page] = []
@@ -58,8 +58,8 @@ def extract_pages(
         return with_pages(head, found)
 
 
-def wanted_pages(document: PagedDocument, pages: range | None) -> range:
-    count = document.page_count
+def wanted_pages(count: int, pages: range | None) -> range:
+    """Numbers of the pages in a range, or of all pages of the document."""
     return range(1, count + 1) if pages is None else range(max(1, pages.start), min(count + 1, pages.stop))
 
 
@@ -102,8 +102,8 @@ def refuse_unreadable(page_count: int, failures: Sequence[tuple[int, str, str]])
         raise DocumentDamaged(f"no page can be read: {reason}")
 
 
-def failure_warnings(numbers: Sequence[int]) -> tuple[str, ...]:
-    return (f"pages that cannot be read: {', '.join(map(str, numbers))}",) if numbers else ()
+def failure_warnings(numbers: Sequence[int], unit: str = "page") -> tuple[str, ...]:
+    return (f"{unit}s that cannot be read: {', '.join(map(str, numbers))}",) if numbers else ()
 
 
 def read_page(document: PagedDocument, number: int) -> Page:

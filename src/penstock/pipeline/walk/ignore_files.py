@@ -17,6 +17,8 @@ FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE
 _MAX_BYTES = 16 * 1024 * 1024
 """Bytes of an ignore file that are read."""
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
 log = logging.getLogger("penstock.walk")
 
 
@@ -67,11 +69,10 @@ class Ignores(NamedTuple):
             patterns
             for name, rule in FILES
             if name in present and (use_gitignore or rule is not Rule.GITIGNORE)
-            for patterns in _read(os.path.join(directory, name), below, rule)
+            for patterns in _read((directory, name), below, rule)
         ]
         if use_gitignore and ".git" in present:
-            exclude = os.path.join(directory, ".git", "info", "exclude")
-            found += _read(exclude, below, Rule.GITIGNORE)
+            found += _read((directory, ".git", "info", "exclude"), below, Rule.GITIGNORE)
         return Ignores((*found, *self.files)) if found else self
 
 
@@ -90,10 +91,10 @@ def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
     return ignores
 
 
-def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
-    # Opened without blocking: an ignore file may be a pipe.
+def _read(place: tuple[str, ...], below: str, rule: Rule) -> list[Patterns]:
+    path = os.path.join(*place)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _open(*place)
     except OSError:
         return []
     with os.fdopen(descriptor, "rb") as file:
@@ -106,3 +107,19 @@ def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
         read = read[:_MAX_BYTES].rpartition(b"\n")[0]
     patterns = PatternList(read.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n"))
     return [Patterns(patterns, below, rule)] if patterns else []
+
+
+def _open(directory: str, *names: str) -> int:
+    """Open a file below a directory without following a link, which may lead to any file, as git does.
+
+    Without blocking: an ignore file may be a pipe.
+    """
+    folder = os.open(directory, _FOLDER)
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(names[-1], os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)

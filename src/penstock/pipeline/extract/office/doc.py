@@ -12,8 +12,9 @@ from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.office import ole
 from penstock.pipeline.extract.office.doc_paragraphs import ParagraphFormat, ParagraphFormats
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import a_title, no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.ooxml import no_text, refuse_encrypted_package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
+from penstock.pipeline.extract.stated_values import stated_title
 
 _WORD_97, _WORD_95 = 0xA5EC, 0xA5DC
 _FIRST_97 = 0xC1
@@ -60,7 +61,7 @@ class DocExtractor:
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=1,
-            title=title or a_title(writer.heading),
+            title=title or stated_title(writer.heading),
             properties=properties,
         )
 

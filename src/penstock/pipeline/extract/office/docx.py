@@ -8,8 +8,9 @@ from penstock.pipeline.extract.office import drawn_texts
 from penstock.pipeline.extract.office.docx_story import NoteStories, Story, WordNotes
 from penstock.pipeline.extract.office.docx_styles import Numbering, Styles
 from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import Package, a_title
+from penstock.pipeline.extract.office.ooxml import Package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.stated_values import stated_title
 
 
 class DocxExtractor:
@@ -63,7 +64,7 @@ class _Reader:
         self._page.add_all(self._margins("header", 1, seen))
         body = Story(self._styles, self._numbering, self._notes, self._page.add)
         parse(self._package.main, body)
-        self.title = a_title(body.title or body.first_heading)
+        self.title = stated_title(body.title or body.first_heading)
         last = max(1, body.paragraphs)
         self._page.add_all(self._drawings(last))
         self._page.add_all(self._notes.rest(last))

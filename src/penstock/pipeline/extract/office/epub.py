@@ -9,8 +9,8 @@ from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.html import HtmlExtractor
 from penstock.pipeline.extract.office.archive import Archive, resolve
-from penstock.pipeline.extract.office.ooxml import a_date, a_title, no_text, one_line
-from penstock.pipeline.extract.office.pages import failure_warnings, read_pages
+from penstock.pipeline.extract.office.ooxml import no_text
+from penstock.pipeline.extract.office.pages import page_warnings, read_pages
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -21,6 +21,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.stated_values import one_line, stated_date, stated_title
 
 _FONTS_ONLY = frozenset(["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"])
 """Algorithms that hide fonts from other programs. The text stays readable."""
@@ -62,7 +63,7 @@ class EpubExtractor:
             shape=Shape.MARKDOWN,
             page_count=len(book.chapters),
             title=book.title,
-            warnings=failure_warnings(found, "chapter"),
+            warnings=page_warnings(found, "chapter"),
             properties=book.properties,
         )
 
@@ -178,13 +179,13 @@ class _Package:
 
     @property
     def title(self) -> str | None:
-        return a_title(self._fact("dc:title"))
+        return stated_title(self._fact("dc:title"))
 
     @property
     def properties(self) -> Properties:
         return Properties(
             author=one_line(", ".join(self._facts.get("dc:creator", []))),
-            created=a_date(self._fact("dc:date", "dc:date publication", "dc:date creation")),
-            modified=a_date(self._fact("modified", "dc:date modification")),
+            created=stated_date(self._fact("dc:date", "dc:date publication", "dc:date creation")),
+            modified=stated_date(self._fact("modified", "dc:date modification")),
             language=self._fact("dc:language"),
         )

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, UnreadableDocument
-from penstock.pipeline.extract.office.ooxml import a_title, one_line
 from penstock.pipeline.extract.protocol import Properties
+from penstock.pipeline.extract.stated_values import one_line, stated_title
 
 if TYPE_CHECKING:
     from olefile import OleFileIO
@@ -46,7 +46,7 @@ def properties(container: OleFileIO) -> tuple[str | None, Properties]:
     except Exception:  # noqa: BLE001 - damaged properties do not make the text unreadable
         return None, Properties()
     encoding = f"cp{about.codepage & 0xFFFF}" if isinstance(about.codepage, int) else "cp1252"
-    return a_title(_text(about.title, encoding)), Properties(
+    return stated_title(_text(about.title, encoding)), Properties(
         author=one_line(_text(about.author, encoding)),
         created=_date(about.create_time),
         modified=_date(about.last_saved_time),

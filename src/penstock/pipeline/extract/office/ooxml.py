@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, NoText
-from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.office.archive import Archive, resolve
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import ExtractLimits, Properties
+from penstock.pipeline.extract.stated_values import one_line, stated_date, stated_title
 
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_MAX_VALUE = 500
-_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?)?)?")
-_NO_TITLES = frozenset(
-    [
-        "",
-        "untitled",
-        "untitled document",
-        "powerpoint presentation",
-        "powerpoint-präsentation",
-        "word document",
-    ]
-)
 AS_PDF = "Save the document as a PDF and index that: its pages are then read by OCR."
 
 
@@ -89,23 +76,6 @@ def refuse_encrypted_package(data: bytes) -> None:
         raise DocumentEncrypted("the document is encrypted and opens only with a password")
 
 
-def one_line(text: str) -> str:
-    """A property on one line, cut after 500 characters."""
-    return " ".join(clean(text).split())[:_MAX_VALUE].rstrip()
-
-
-def a_title(text: str) -> str | None:
-    """A title, unless it is one that programs give to every document."""
-    title = one_line(text)
-    return None if title.lower() in _NO_TITLES else title
-
-
-def a_date(text: str) -> str:
-    """An ISO 8601 date, or nothing."""
-    value = one_line(text)
-    return value if _DATE.fullmatch(value) and value > "1601-01-02" else ""
-
-
 class _Relations:
     def __init__(self, part: str) -> None:
         self._part = part
@@ -151,13 +121,13 @@ class _CoreProperties(PropertyReader):
 
     @property
     def title(self) -> str | None:
-        return a_title(self.found["dc:title"])
+        return stated_title(self.found["dc:title"])
 
     @property
     def properties(self) -> Properties:
         return Properties(
             author=self.found["dc:creator"],
-            created=a_date(self.found["dcterms:created"]),
-            modified=a_date(self.found["dcterms:modified"]),
+            created=stated_date(self.found["dcterms:created"]),
+            modified=stated_date(self.found["dcterms:modified"]),
             language=self.found["dc:language"],
         )

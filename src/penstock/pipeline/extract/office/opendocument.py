@@ -8,7 +8,7 @@ from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
 from penstock.pipeline.extract.office.odf_sheets import OdfSheets
 from penstock.pipeline.extract.office.odf_story import OdfStory
 from penstock.pipeline.extract.office.odf_styles import OdfStyles
-from penstock.pipeline.extract.office.ooxml import PropertyReader, a_date, a_title, no_text
+from penstock.pipeline.extract.office.ooxml import PropertyReader, no_text
 from penstock.pipeline.extract.office.pages import read_pages
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import (
@@ -20,6 +20,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.stated_values import stated_date, stated_title
 
 
 class OpenDocumentExtractor:
@@ -47,7 +48,7 @@ class OpenDocumentExtractor:
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=len(all_pages),
-            title=title or a_title(own_title),
+            title=title or stated_title(own_title),
             warnings=warnings,
             properties=properties,
         )
@@ -112,10 +113,10 @@ def _about(archive: Archive) -> tuple[str | None, Properties]:
     )
     archive.parse_if_present("meta.xml", about)
     found = about.found
-    return a_title(found["dc:title"]), Properties(
+    return stated_title(found["dc:title"]), Properties(
         author=found["meta:initial-creator"] or found["dc:creator"],
-        created=a_date(found["meta:creation-date"]),
-        modified=a_date(found["dc:date"]),
+        created=stated_date(found["meta:creation-date"]),
+        modified=stated_date(found["dc:date"]),
         language=found["dc:language"],
     )
 

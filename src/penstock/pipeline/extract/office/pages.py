@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.errors import (
     DocumentDamaged,
@@ -12,6 +12,7 @@ from penstock.errors import (
     DocumentTooLarge,
     UnreadableDocument,
 )
+from penstock.pipeline.extract.paged import check_length, failure_warnings, wanted_pages
 from penstock.pipeline.extract.protocol import ExtractLimits, Page
 from penstock.vocabulary import how_many
 
@@ -27,18 +28,12 @@ def read_pages(
     """
     if count > limits.pages:
         raise DocumentTooLarge(f"the document has {how_many(count, 'page')}; the limit is {limits.pages:,}")
-    numbers = range(1, count + 1)
-    until = math.inf
-    if wanted is not None:
-        numbers = range(max(1, wanted.start), min(count + 1, wanted.stop))
-        until = time.process_time() + limits.batch_seconds
+    until = math.inf if wanted is None else time.process_time() + limits.batch_seconds
     found: list[Page] = []
     chars = 0
-    for number in numbers:
+    for number in wanted_pages(count, wanted):
         found.append(_page(number, read_page))
-        chars += len(found[-1].text)
-        if chars > limits.text_chars:
-            raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
+        chars = check_length(chars + len(found[-1].text), limits)
         if time.process_time() > until:
             break
     if found and all(page.failure for page in found):
@@ -55,6 +50,5 @@ def _page(number: int, read_page: PageReader) -> Page:
         return Page(number, "", failure=error.message)
 
 
-def failure_warnings(pages: tuple[Page, ...], unit: str) -> tuple[str, ...]:
-    failed = [str(page.number) for page in pages if page.failure]
-    return (f"{unit}s that cannot be read: {', '.join(failed)}",) if failed else ()
+def page_warnings(pages: Sequence[Page], unit: str) -> tuple[str, ...]:
+    return failure_warnings([page.number for page in pages if page.failure], unit)

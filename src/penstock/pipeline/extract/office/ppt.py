@@ -9,9 +9,10 @@ from typing import NamedTuple
 from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract.office import ole
 from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import a_title, no_text, refuse_encrypted_package
+from penstock.pipeline.extract.office.ooxml import no_text, refuse_encrypted_package
 from penstock.pipeline.extract.office.pages import read_pages
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.stated_values import stated_title
 
 _DOCUMENT, _SLIDE_ATOM, _SLIDE_PERSIST = 1000, 1007, 1011
 _TEXT_HEADER, _TEXT_CHARS, _TEXT_BYTES = 3999, 4000, 4008
@@ -57,7 +58,7 @@ class PptExtractor:
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=len(slides),
-            title=title or (a_title(first[2:]) if first.startswith("# ") else None),
+            title=title or (stated_title(first[2:]) if first.startswith("# ") else None),
             properties=properties,
         )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.office import drawn_texts
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import Package, a_title
-from penstock.pipeline.extract.office.pages import failure_warnings, read_pages
+from penstock.pipeline.extract.office.ooxml import Package
+from penstock.pipeline.extract.office.pages import page_warnings, read_pages
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.stated_values import stated_title
 
 _TITLES = frozenset(["title", "ctrTitle"])
 _BULLETED = frozenset(["body", "obj", ""])
@@ -38,7 +39,7 @@ class PptxExtractor:
             shape=Shape.MARKDOWN,
             page_count=len(slides),
             title=package.title or _first_title(found),
-            warnings=failure_warnings(found, "slide"),
+            warnings=page_warnings(found, "slide"),
             properties=package.properties,
         )
 
@@ -54,7 +55,7 @@ def _slides(package: Package) -> list[str | None]:
 
 def _first_title(pages: tuple[Page, ...]) -> str | None:
     first = pages[0].text.partition("\n")[0] if pages and pages[0].number == 1 else ""
-    return a_title(first.removeprefix("# ")) if first.startswith("# ") else None
+    return stated_title(first.removeprefix("# ")) if first.startswith("# ") else None
 
 
 def _page(package: Package, part: str | None, number: int, limits: ExtractLimits) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.office.markdown_page import MarkdownPage
-from penstock.pipeline.extract.office.ooxml import a_title, no_text, one_line
+from penstock.pipeline.extract.office.ooxml import no_text
 from penstock.pipeline.extract.office.rtf_reader import RtfReader
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -14,6 +14,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.stated_values import one_line, stated_title
 
 _PARTS = ("yr", "mo", "dy", "hr", "min", "sec")
 
@@ -44,7 +45,7 @@ class RtfExtractor:
             file_type=file_type,
             shape=Shape.MARKDOWN,
             page_count=1,
-            title=a_title(reader.info.get("title", "") or reader.first_heading),
+            title=stated_title(reader.info.get("title", "") or reader.first_heading),
             warnings=("the file ends in the middle of the text",) if reader.cut else (),
             properties=Properties(
                 author=one_line(reader.info.get("author", "")),

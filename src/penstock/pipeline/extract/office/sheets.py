@@ -14,7 +14,7 @@ from penstock.pipeline.extract.office import drawn_texts, ole
 from penstock.pipeline.extract.office.cell_area import spanned_cells
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
 from penstock.pipeline.extract.office.ooxml import OLE_MAGIC, Package, refuse_encrypted_package
-from penstock.pipeline.extract.office.pages import failure_warnings, read_pages
+from penstock.pipeline.extract.office.pages import page_warnings, read_pages
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -59,7 +59,7 @@ class SheetExtractor:
             shape=Shape.MARKDOWN,
             page_count=len(names),
             title=book.title,
-            warnings=failure_warnings(found, "sheet"),
+            warnings=page_warnings(found, "sheet"),
             properties=book.properties,
         )
 

@@ -17,6 +17,13 @@ FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
   AND published_id IS NOT NULL AND published_at >= $6
 
+-- name: published_below_dots
+SELECT path, chunk_count
+FROM sources INDEXED BY idx_sources_path
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
+  AND published_id IS NOT NULL AND published_at >= $6 AND substr(path, $7) LIKE '%.%/%'
+ORDER BY path
+
 -- name: recognized
 SELECT count(1), avg(x.confidence), coalesce(sum(CASE WHEN x.confidence < $8 THEN 1 ELSE 0 END), 0)
 FROM sources s JOIN documents d ON d.{id} = s.published_id

@@ -190,14 +190,15 @@ WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 -- name: ranked
 WITH term AS MATERIALIZED (
     SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single
-    FROM (SELECT to_tsquery('catalog_english', term) AS query FROM json_array_elements_text($1::json) AS j(term)) q
+    FROM (SELECT to_tsquery('catalog_english', term) AS query FROM json_array_elements_text($1::json -> 'any') AS j(term)) q
     WHERE numnode(query) > 0 GROUP BY query),
 hit AS MATERIALIZED (
     SELECT k.content_id, length(k.words) AS size, t.term, t.weight,
            CASE WHEN t.single THEN
                1 / greatest(1.64493406685 * (1 - ts_rank('{1,1,1,1}', k.words, t.query)::float8), 0.001) - 0.5
            ELSE 1 END AS times
-    FROM term t JOIN catalog_keyword k ON k.words @@ t.query),
+    FROM term t JOIN catalog_keyword k ON k.words @@ t.query
+    WHERE $1::json ->> 'all' = '' OR k.words @@ to_tsquery('catalog_english', $1::json ->> 'all')),
 every AS (
     SELECT greatest(count(DISTINCT content_id),
                     (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass))::float8 AS texts,
@@ -220,7 +221,7 @@ WHERE t.id = ANY(numbers($12)) AND (
 -- name: snippets
 SELECT id, ts_headline('catalog_english', text,
     to_tsquery('catalog_english', (SELECT string_agg('(' || term || ')', ' | ')
-                                   FROM json_array_elements_text($1::json) AS j(term))), $2), text
+                                   FROM json_array_elements_text($1::json -> 'any') AS j(term))), $2), text
 FROM catalog_content WHERE id = ANY(numbers($3))
 
 -- The texts first: the list of a frequent word in the index is longer.

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import math
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
-from io import BufferedReader
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.interpreter import isolated_command, isolated_environment
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline import budget
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
     Drawn,
     Fork,
+    MessageTooLarge,
     Opened,
     Order,
     PageRead,
@@ -35,11 +40,24 @@ SLOWEST = 10
 START_S = 120.0
 """Wall-clock limit for what no file is charged for: to start the child, load the parser, send the file."""
 
-COMMAND = "from penstock.pipeline.extract.sandbox_server import serve; serve()"
+MEMORY_STEP = 64 << 20
+"""A child may use the memory of its first file, rounded up by this, for every file."""
+CHECK_S = 1.0
+"""Seconds between checks of the CPU time of a child that does not answer."""
+CPU_MARGIN_S = 2.0
+"""CPU time beyond its limit at which a child is ended that did not end by the limit."""
+
+COMMAND = "from penstock.pipeline.extract.sandbox.server import serve; serve()"
 """Code of the zygote."""
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
 """Exit statuses of native code that runs out of memory; 127 comes from the dynamic linker."""
+
+
+_NO_ANSWER = "gave an answer that is none"
 
 
 class ChildDied(Exception):
@@ -78,15 +96,18 @@ class Zygote:
                 stderr=subprocess.DEVNULL,
             )
 
-    def fork(self, extractor: str, ocr_paths: tuple[str, ...] = ()) -> SandboxChild:
+    def fork(
+        self, extractor: str, ocr_paths: tuple[str, ...] = (), memory_bytes: int = MEMORY_STEP
+    ) -> SandboxChild:
         """Fork a child with this extractor loaded, and OCR if folders for it are given.
 
-        Raises ``ZygoteDied``.
+        ``memory_bytes``: for files of up to so much memory. Raises ``ZygoteDied``.
         """
+        order = Fork(extractor, ocr_paths, math.ceil(memory_bytes / MEMORY_STEP) * MEMORY_STEP)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                return SandboxChild(self, self._answer(Fork(extractor, ocr_paths), theirs), ours, ocr_paths)
+                return SandboxChild(self, self._answer(order, theirs), ours, order)
         except BaseException:
             ours.close()
             raise
@@ -114,19 +135,52 @@ class Zygote:
         self._process.wait()
 
 
+class _AnswerStream(io.RawIOBase):
+    """Bytes from a child, within a time. Raises TimeoutError."""
+
+    def __init__(self, channel: socket.socket, pid: int) -> None:
+        self._channel = channel
+        self._pid = pid
+        self._deadline = self._cpu_limit = math.inf
+
+    def limit(self, seconds: float, cpu_seconds: float) -> None:
+        """Limit the time from now on, whether bytes come or not."""
+        self._deadline = time.monotonic() + seconds
+        used = budget.cpu_seconds(self._pid) if cpu_seconds < math.inf else None
+        self._cpu_limit = math.inf if used is None else used + cpu_seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while True:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._channel.settimeout(min(left, CHECK_S))
+            try:
+                return self._channel.recv_into(buffer)
+            except TimeoutError:
+                used = budget.cpu_seconds(self._pid)
+                if used is not None and used > self._cpu_limit:
+                    raise
+
+
 class SandboxChild:
     """A process that parses files, and the document it has open."""
 
-    def __init__(self, zygote: Zygote, pid: int, channel: socket.socket, ocr_paths: tuple[str, ...]) -> None:
+    def __init__(self, zygote: Zygote, pid: int, channel: socket.socket, order: Fork) -> None:
         self.pid = pid
-        self.ocr_paths = ocr_paths
+        self.ocr_paths = order.ocr_paths
+        self.memory_bytes = order.memory_bytes
         self.files = 0
         """Number of files begun."""
         self.answers = 0
         """Number of files and pages read."""
         self._zygote = zygote
         self._channel = channel
-        self._reader = BufferedReader(channel.makefile("rb", 0), 1 << 16)
+        self._source = _AnswerStream(channel, pid)
+        self._reader = io.BufferedReader(self._source, 1 << 16)
         self._kept: tuple[str, bytes] | None = None
         """Extractor and bytes of the document that is open in the child."""
 
@@ -137,9 +191,10 @@ class SandboxChild:
         key = (request.file_type.extractor, data)
         resumed, self._kept = self._kept == key, None
         self._begin(msgspec.structs.replace(request, resumed=resumed), data)
-        seconds = request.seconds
+        seconds, left = request.seconds, max(request.memory_bytes, 4 * request.limits.text_chars)
         while True:
-            answer = self._receive(SLOWEST * seconds)
+            answer, size = self._receive(seconds, min(left, request.memory_bytes))
+            left -= size
             if isinstance(answer, Refusal) and answer.error == OUT_OF_MEMORY:
                 raise TooLarge("ran out of memory")
             if isinstance(answer, PagesEnded):
@@ -161,7 +216,10 @@ class SandboxChild:
             for message in messages:
                 self._channel.sendall(len(message).to_bytes(8, "big"))
                 self._channel.sendall(message)
-            begun = receive(self._reader)
+            self._source.limit(START_S, math.inf)
+            begun = receive(self._reader, 0)
+        except MessageTooLarge:
+            raise ChildDied(_NO_ANSWER) from None
         except TimeoutError:
             raise TimeoutError(f"the process for parsers did not start within {START_S:g} s") from None
         except OSError:
@@ -169,25 +227,33 @@ class SandboxChild:
         if begun is None:
             raise self._death()
 
-    def _receive(self, seconds: float) -> Answer:
-        """Receive an answer. CPU time is limited in the child; this limit is for one that waits for ever."""
-        self._channel.settimeout(max(seconds, 0.001))
+    def _receive(self, seconds: float, limit: int) -> tuple[Answer, int]:
+        """Receive an answer of up to ``limit`` bytes, and its size.
+
+        The child limits its CPU time itself. Here it is ended if it does not, or waits for ever: code under
+        foreign control can lift its own limit, and answer anything.
+        """
+        self._source.limit(SLOWEST * seconds, seconds + CPU_MARGIN_S)
         try:
-            message = receive(self._reader)
+            message = receive(self._reader, limit)
         except TimeoutError:
             raise TooSlow("took too long", retry=False) from None
+        except MessageTooLarge:
+            raise ChildDied("sent more than a file can hold", retry=False) from None
         except OSError:
             message = None
         if message is None:
             raise self._death()
-        answer: Answer = decode_answer(message)
-        return answer
+        try:
+            return decode_answer(message), len(message)
+        except msgspec.MsgspecError:
+            raise ChildDied(_NO_ANSWER, retry=False) from None
 
     def _death(self) -> ChildDied:
         status = self._collect()
         if status == -signal.SIGXCPU:
             return TooSlow("took too long", retry=False)
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended with status {status}"
         return TooLarge(how) if status in _WITHOUT_MEMORY else ChildDied(how)
 
     def _collect(self) -> int:
@@ -204,3 +270,10 @@ class SandboxChild:
         with suppress(OSError):
             self._reader.close()
         self._channel.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

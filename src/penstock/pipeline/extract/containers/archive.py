@@ -19,7 +19,7 @@ from typing import IO, NamedTuple, cast
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,

@@ -9,6 +9,7 @@ worker process, with the limits of ``budget``.
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from contextlib import suppress
 from types import TracebackType
@@ -31,8 +32,8 @@ from penstock.pipeline.extract.protocol import (
     Page,
     PageImage,
 )
-from penstock.pipeline.extract.sandbox_messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
-from penstock.pipeline.extract.sandbox_process import (
+from penstock.pipeline.extract.sandbox.messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
+from penstock.pipeline.extract.sandbox.process import (
     ChildDied,
     SandboxChild,
     TooLarge,
@@ -148,7 +149,7 @@ class Sandbox:
             call.give_up(deadly)
             return
         while True:
-            child = self._ready_child(call.request.file_type.extractor, call.ocr_paths)
+            child = self._ready_child(call)
             used = child.answers
             try:
                 for answer in child.exchange(call.request, call.data):
@@ -181,24 +182,27 @@ class Sandbox:
             return True
         return False
 
-    def _ready_child(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
+    def _ready_child(self, call: _Call) -> SandboxChild:
         child = self._child
         if child is not None and (
-            child.files >= FILES_PER_CHILD or (ocr_paths and ocr_paths != child.ocr_paths)
+            child.files >= FILES_PER_CHILD
+            or call.request.memory_bytes > child.memory_bytes
+            or (call.ocr_paths and call.ocr_paths != child.ocr_paths)
         ):
             self._end_child()
         if self._child is None:
-            self._child = self._fork(extractor, ocr_paths)
+            self._child = self._fork(call)
         return self._child
 
-    def _fork(self, extractor: str, ocr_paths: tuple[str, ...]) -> SandboxChild:
+    def _fork(self, call: _Call) -> SandboxChild:
+        order = (call.request.file_type.extractor, call.ocr_paths, call.request.memory_bytes)
         if self._zygote is not None:
             with suppress(ZygoteDied):
-                return self._zygote.fork(extractor, ocr_paths)
+                return self._zygote.fork(*order)
             self.close()
         self._zygote = Zygote()
         try:
-            return self._zygote.fork(extractor, ocr_paths)
+            return self._zygote.fork(*order)
         except ZygoteDied as death:
             raise TransientFailure(str(death)) from None
 
@@ -314,6 +318,8 @@ class _Call:
 
         if self._drawn is None:
             raise DocumentDamaged("the document has no such page")
+        if len(self._drawn.shape) not in (2, 3) or math.prod(self._drawn.shape) != len(self._drawn.pixels):
+            raise ParserFailed("the parser drew a page of another size than it says")
         pixels = np.frombuffer(self._drawn.pixels, np.uint8).reshape(self._drawn.shape)
         return PageImage(pixels, self.request.image_dpi)
 

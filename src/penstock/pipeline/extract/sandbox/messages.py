@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from io import BufferedReader
 from typing import IO, TypeAlias
 
@@ -24,6 +25,8 @@ class Fork(msgspec.Struct, array_like=True, tag=True):
     """Extractor to load before, so that later children have it as well."""
     ocr_paths: tuple[str, ...] = ()
     """Folders that OCR reads. If there are some, its libraries are loaded as well."""
+    memory_bytes: int = 0
+    """Memory that no file of this child may exceed, whatever it does; 0: the limits of the zygote."""
 
 
 class Collect(msgspec.Struct, array_like=True, tag=True):
@@ -114,9 +117,18 @@ def send(pipe: IO[bytes], message: bytes) -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes] | BufferedReader) -> bytes | None:
-    """Read one message; None at the end of the stream, even in the middle of a message."""
+class MessageTooLarge(Exception):
+    """A message is longer than any that its sender should send."""
+
+
+def receive(pipe: IO[bytes] | BufferedReader, limit: int = sys.maxsize) -> bytes | None:
+    """Read one message; None at the end of the stream, even in the middle of a message.
+
+    Raises ``MessageTooLarge`` for one of more than ``limit`` bytes.
+    """
     head = pipe.read(8)
     length = int.from_bytes(head, "big")
+    if length > limit:
+        raise MessageTooLarge
     body = pipe.read(length) if len(head) == 8 else b""
     return body if len(head) == 8 and len(body) == length else None

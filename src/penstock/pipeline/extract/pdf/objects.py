@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.extract.pdf_layer import Shown
+from penstock.pipeline.extract.pdf.layer import Shown
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage

@@ -30,7 +30,11 @@ _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _SET_FILTER, _ACTION_AVAILABLE, _ALLOW_SPECULATION = 1, 2, 4
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _JUMP_EQUAL, _JUMP_FROM, _JUMP_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 24, 40
+_MAP_SHARED, _MAP_ANONYMOUS, _MAP_GROWS_DOWN = 0x01, 0x20, 0x100
+_SIGNAL_ANOTHER = ((8, 10, 15), (0x8901, 0x8902))
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX of fcntl, FIOSETOWN and SIOCSPGRP of ioctl: the kernel then signals
+another process for this one."""
 _CLONE_THREAD = 0x00010000
 _SET_DEATH_SIGNAL = 1
 _X32 = 0x40000000
@@ -49,6 +53,9 @@ class _Calls(NamedTuple):
     prctl: int
     of_own_process: tuple[int, ...]
     """kill, tgkill, prlimit64: allowed with the id of this process."""
+    mmap: int
+    descriptors: tuple[int, int]
+    """fcntl, ioctl."""
     denied: tuple[int, ...]
 
 
@@ -59,6 +66,8 @@ _CALLS = {
         clone=56,
         prctl=157,
         of_own_process=(62, 234, 302),
+        mmap=9,
+        descriptors=(72, 16),
         denied=(
             *(41, 42, 49, 50, 43, 288),  # socket, connect, bind, listen, accept, accept4
             *(57, 58, 59, 322),  # fork, vfork, execve, execveat
@@ -69,6 +78,7 @@ _CALLS = {
             *(109, 112, 141, 142, 144, 203, 251, 314, 256, 279),  # setpgid, setsid, priorities, *_pages
             *(165, 166, 155, 161, 272, 308, 303, 304),  # mount, chroot, namespaces, file handles
             *(321, 298, 323, 248, 249, 250, 253, 294, 300, 103, 135, 154, 172, 173),  # bpf, perf, keys, ...
+            *(319, 76),  # memfd_create, whose memory no limit counts; truncate
         ),
     ),
     "aarch64": _Calls(
@@ -77,6 +87,8 @@ _CALLS = {
         clone=220,
         prctl=167,
         of_own_process=(129, 131, 261),
+        mmap=222,
+        descriptors=(25, 29),
         denied=(
             *(198, 203, 200, 201, 202, 242),
             *(221, 281),
@@ -87,6 +99,7 @@ _CALLS = {
             *(154, 157, 140, 118, 119, 122, 30, 274, 238, 239),
             *(40, 39, 41, 51, 97, 268, 264, 265),
             *(280, 241, 282, 217, 218, 219, 26, 262, 116, 92),
+            *(279, 45),
         ),
     ),
 }
@@ -230,4 +243,12 @@ def _filter(calls: _Calls, pid: int) -> list[tuple[int, int, int, int]]:
         # Zero means this process for prlimit64, but its whole group for kill.
         own = calls.of_own_process[-1] == number
         made += [(_JUMP_EQUAL, 0 if own else 1, 1, 0), allowed, denied]
+    for number, commands in zip(calls.descriptors, _SIGNAL_ANOTHER, strict=True):
+        made += [(_JUMP_EQUAL, 0, len(commands) + 3, number), (_LOAD, 0, 0, _SECOND_ARGUMENT)]
+        made += [(_JUMP_EQUAL, len(commands) - at, 0, value) for at, value in enumerate(commands)]
+        made += [allowed, denied]
+    # Shared memory and memory that grows as a stack are not counted by the limit of memory.
+    made += [(_JUMP_EQUAL, 0, 6, calls.mmap), (_LOAD, 0, 0, _FOURTH_ARGUMENT)]
+    made += [(_JUMP_BIT, 3, 0, _MAP_GROWS_DOWN), (_JUMP_BIT, 0, 1, _MAP_SHARED)]
+    made += [(_JUMP_BIT, 1, 0, _MAP_ANONYMOUS), allowed, denied]
     return [*made, allowed]

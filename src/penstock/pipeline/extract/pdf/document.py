@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.pipeline.extract import pdf_damage, pdf_forms, pdf_layer, pdf_objects, pdf_properties, pdf_text
 from penstock.pipeline.extract.paged import extract_pages
+from penstock.pipeline.extract.pdf import damage, forms, layer, objects, properties
+from penstock.pipeline.extract.pdf.text import normalised, raw_text
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -66,8 +67,8 @@ class PdfPages:
             self.close()
             pages = how_many(self.page_count, "page")
             raise DocumentTooLarge(f"the PDF has {pages}; the limit is {limits.pages:,}")
-        self.title = pdf_properties.title_of(self._document)
-        self.properties = pdf_properties.properties_of(self._document)
+        self.title = properties.title_of(self._document)
+        self.properties = properties.properties_of(self._document)
 
     @cached_property
     def attachments(self) -> tuple[Attachment, ...]:
@@ -75,12 +76,12 @@ class PdfPages:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        found = pdf_damage.damage_warnings(self._data) + pdf_properties.form_warnings(self._document)
+        found = damage.damage_warnings(self._data) + properties.form_warnings(self._document)
         return (*found, *self._attached[1])
 
     @cached_property
     def _attached(self) -> tuple[tuple[Attachment, ...], list[str]]:
-        return pdf_properties.attachments_of(self._document, self._limits)
+        return properties.attachments_of(self._document, self._limits)
 
     def page(self, number: int) -> Page:
         import pypdfium2
@@ -131,19 +132,19 @@ class PdfPages:
         self._read += 1
 
     def _page(self, page: PdfPage, number: int) -> Page:
-        raw = pdf_text.raw_text(page)
-        measures = pdf_layer.measure(raw)
-        reason = pdf_layer.unusable(measures)
-        added = pdf_forms.PageAdditions()
-        if pdf_forms.has_additions(page):
-            added = pdf_forms.additions(page)
+        raw = raw_text(page)
+        measures = layer.measure(raw)
+        reason = layer.unusable(measures)
+        added = forms.PageAdditions()
+        if forms.has_additions(page):
+            added = forms.additions(page)
             raw = self._flattened_text(number, raw)
-        text = "" if reason else pdf_text.normalised(raw)
-        text = pdf_forms.with_additions(text, added.texts)
+        text = "" if reason else normalised(raw)
+        text = forms.with_additions(text, added.texts)
         if reason is None:
-            few = measures.chars < pdf_layer.FEW_CHARS or measures.cjk >= pdf_layer.MOSTLY
-            shown = pdf_objects.survey(page, whole=few)
-            reason = pdf_layer.incomplete(measures, shown, has_text=bool(text))
+            few = measures.chars < layer.FEW_CHARS or measures.cjk >= layer.MOSTLY
+            shown = objects.survey(page, whole=few)
+            reason = layer.incomplete(measures, shown, has_text=bool(text))
         return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
 
     def _flattened_text(self, number: int, raw: str) -> str:
@@ -155,15 +156,15 @@ class PdfPages:
             self._flattened = _open(self._data)
         page = self._flattened[number - 1]
         try:
-            pdf_forms.flatten(page)
+            forms.flatten(page)
         finally:
             page.close()
         page = self._flattened[number - 1]
         try:
-            flattened = pdf_text.raw_text(page)
+            flattened = raw_text(page)
         finally:
             page.close()
-        return flattened if pdf_forms.keeps_words(raw, flattened) else raw
+        return flattened if forms.keeps_words(raw, flattened) else raw
 
 
 def _open(data: bytes) -> PdfDocument:

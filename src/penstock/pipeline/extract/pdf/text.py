@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.pdf_layer import HYPHENS
+from penstock.pipeline.extract.pdf.layer import HYPHENS
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract.charset import clean, decode, wide_encoding
-from penstock.pipeline.extract.member_names import MemberNames
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -39,6 +39,11 @@ _SIGNATURES = frozenset(
     ["application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"]
 )
 _LABELS = {"windows-950": "cp950", "windows-949": "cp949", "windows-936": "gbk", "windows-932": "cp932"}
+if not mimetypes.inited:
+    # Without the files of the machine: a confined process cannot read them.
+    mimetypes.init([])
+_KINDS = mimetypes.MimeTypes()
+"""Media types as Python knows them: the same bytes give the same names everywhere."""
 _START = re.compile(rb"(?:\A|\n)From [^\n]*\d{4}[^\n]*\n")
 
 
@@ -326,7 +331,7 @@ def _invented_name(part: Message, number: int) -> str:
         inner = payload[0] if isinstance(payload, list) and payload else None
         subject = header(inner, "Subject") if isinstance(inner, Message) else ""
         return f"{subject.replace('/', '_') or f'message {number}'}.eml"
-    suffix = mimetypes.guess_extension(part.get_content_type()) or ""
+    suffix = _KINDS.guess_extension(part.get_content_type()) or ""
     return f"attachment {number}{suffix}"
 
 

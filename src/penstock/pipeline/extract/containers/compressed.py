@@ -6,8 +6,8 @@ import msgspec
 
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.archive import BROKEN, decompressor, read_bounded
 from penstock.pipeline.extract.charset import SNIFFED
+from penstock.pipeline.extract.containers.archive import BROKEN, decompressor, read_bounded
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
 
 

@@ -24,15 +24,16 @@ import msgspec
 from penstock.errors import DocumentTooLarge, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.draft import build_draft
-from penstock.pipeline.extract import confinement
 from penstock.pipeline.extract.factory import LIBRARIES, extractor
 from penstock.pipeline.extract.paged import check_length, document_head, is_paged, read_page, wanted_pages
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Page, PagedDocument, PagedExtractor
-from penstock.pipeline.extract.sandbox_messages import (
+from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox.messages import (
     OUT_OF_MEMORY,
     Answer,
     Collect,
     Drawn,
+    Fork,
     Opened,
     PageRead,
     PagesEnded,
@@ -49,6 +50,9 @@ from penstock.pipeline.ocr.protocol import OcrOptions
 
 OWN_BYTES = 32 << 20
 """Least memory of a child before it reads a file."""
+
+MAX_OPEN_FILES = 256
+"""Files that a child may have open."""
 
 OCR_LIBRARIES = ("tesserocr", "numpy", "PIL.Image")
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
@@ -73,7 +77,7 @@ def serve() -> None:
             load(order.extractor)
             if order.ocr_paths:
                 _load_all(OCR_LIBRARIES)
-            child = _fork(control, descriptors[0], order.ocr_paths)
+            child = _fork(control, descriptors[0], order)
             os.close(descriptors[0])
             control.sendall(encode(child))
 
@@ -98,7 +102,7 @@ def _collect(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _fork(control: socket.socket, channel: int, ocr_paths: tuple[str, ...]) -> int:
+def _fork(control: socket.socket, channel: int, order: Fork) -> int:
     zygote = os.getpid()
     gc.freeze()
     child = os.fork()
@@ -110,7 +114,8 @@ def _fork(control: socket.socket, channel: int, ocr_paths: tuple[str, ...]) -> i
         confinement.end_with_parent(zygote)
         source, sink = os.fdopen(channel, "rb", 1 << 16), os.fdopen(os.dup(channel), "wb", 1 << 16)
         memory = budget.OwnMemory()
-        confinement.confine([*_readable(), *ocr_paths])
+        _lower_limits(own_bytes(memory) + order.memory_bytes if order.memory_bytes else None)
+        confinement.confine([*_readable(), *order.ocr_paths])
         _Child(source, sink, memory).run()
         status = 0
     finally:
@@ -130,6 +135,25 @@ def _readable() -> list[str]:
     return [sys.prefix, sys.base_prefix, *_SYSTEM_LIBRARIES, *packages, *loaded]
 
 
+def own_bytes(memory: budget.OwnMemory) -> int:
+    """Memory of a child without a file."""
+    return max(OWN_BYTES, memory.data_bytes())
+
+
+def _lower_limits(memory_bytes: int | None) -> None:
+    """Set limits that this process cannot raise again: memory, open files, and no growing file."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    if memory_bytes is not None:
+        _limit(resource.RLIMIT_DATA, memory_bytes)
+
+
+def _limit(kind: int, most: int) -> None:
+    _, hard_limit = resource.getrlimit(kind)
+    most = most if hard_limit < 0 else min(most, hard_limit)
+    resource.setrlimit(kind, (most, most))
+
+
 class _Child:
     """Serves requests, one after the other."""
 
@@ -137,7 +161,7 @@ class _Child:
         self._source = source
         self._sink = sink
         self._memory = memory
-        self._own_bytes = max(OWN_BYTES, memory.data_bytes())
+        self._own_bytes = own_bytes(memory)
         self._resident = 0
         """Memory in use when the request came."""
         self._document: PagedDocument | None = None
@@ -184,7 +208,9 @@ class _Child:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
-        wanted = wanted_pages(document, range(*request.pages) if request.pages is not None else None)
+        wanted = wanted_pages(
+            document.page_count, range(*request.pages) if request.pages is not None else None
+        )
         first = 1 in wanted and request.ocr is None and not request.image_dpi
         head = document_head(parser, document, request.file_type, first=first)
         self._send(Opened(head))

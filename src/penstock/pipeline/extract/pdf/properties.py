@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Attachment, ExtractLimits, Properties
+from penstock.pipeline.extract.stated_values import MAX_CHARS, one_line
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument
 
 MAX_ATTACHMENTS = 100
-_MAX_CHARS = 500
 _PLACEHOLDERS = frozenset(["", "untitled", "anonymous", "unspecified", "unknown"])
 _DATE = re.compile(
     r"(?:D:)?\s*(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?\s*(?:(Z)|([+-])(\d\d)'?(\d\d)?)?.*", re.DOTALL
@@ -109,7 +109,7 @@ def _other_date(value: str) -> str:
 
 
 def _value(document: PdfDocument, key: str) -> str:
-    value = " ".join(clean(document.get_metadata_value(key)).split())[:_MAX_CHARS]
+    value = one_line(document.get_metadata_value(key))
     return "" if value.lower().strip("()") in _PLACEHOLDERS else value
 
 
@@ -117,7 +117,7 @@ def _language(document: PdfDocument) -> str:
     import pypdfium2.raw as pdfium
 
     size = pdfium.FPDFCatalog_GetLanguage(document, None, 0)
-    if not 2 < size <= 2 * _MAX_CHARS:
+    if not 2 < size <= 2 * MAX_CHARS:
         return ""
     buffer = (ctypes.c_ushort * (size // 2 + 1))()
     pdfium.FPDFCatalog_GetLanguage(document, buffer, size)

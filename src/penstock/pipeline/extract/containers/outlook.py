@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import DocumentDamaged, UnsupportedType
 from penstock.pipeline.extract.charset import clean, decode
-from penstock.pipeline.extract.mail import (
+from penstock.pipeline.extract.containers.mail import (
     MAX_ATTACHMENTS,
     ReadMessage,
     html_text,
@@ -19,9 +19,7 @@ from penstock.pipeline.extract.mail import (
     message_text,
     one_message,
 )
-from penstock.pipeline.extract.member_names import MemberNames
-from penstock.pipeline.extract.office.markdown_page import MarkdownPage
-from penstock.pipeline.extract.office.rtf_reader import RtfReader
+from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -116,7 +114,7 @@ class _Outlook:
 
     def _rich_text(self) -> str:
         packed = self._streams.get(f"__substg1.0_{_RTF:04X}0102")
-        return clean(rich_text(packed, self._limits)) if packed else ""
+        return rich_text(packed, self._limits) if packed else ""
 
     def _text(self, pid: int) -> str:
         wide = self._streams.get(f"__substg1.0_{pid:04X}001F")
@@ -200,7 +198,10 @@ _RTF_START = (
 
 
 def rich_text(packed: bytes, limits: ExtractLimits) -> str:
-    """The text of a compressed RTF body (MS-OXRTFCP), as Markdown; empty if it is damaged."""
+    """The text of a compressed RTF body (MS-OXRTFCP), as Markdown."""
+    from penstock.pipeline.extract.office.markdown_page import MarkdownPage
+    from penstock.pipeline.extract.office.rtf_reader import RtfReader
+
     page = MarkdownPage(limits)
     try:
         RtfReader(page.add).read(_unpacked_rtf(packed))

@@ -1,0 +1,6 @@
+"""Files that contain other files: messages, archives and compressed files.
+
+- ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
+- ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz
+- ``member_names``: safe names of attachments and members of archives
+"""
