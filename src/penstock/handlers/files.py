@@ -229,8 +229,7 @@ class _IngestCall:
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
-        left_out = members.update(draft.attachments, known)
-        draft = draft.with_warnings(left_out)
+        draft = draft.with_warnings(members.update(draft.attachments, known))
         if members.sent:
             self._containers.add(index)
         tags, metadata = request.tags_and_metadata(known)

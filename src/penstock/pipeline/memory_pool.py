@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from penstock import clock
+
 PIECE_BYTES = 32 << 20
 WAIT_S = 3.0
 """Longest wait for pieces. A file or page that does not get them is released, so others can be read."""
@@ -48,7 +50,7 @@ class MemoryPool:
             return
         self.release()
         self._open()
-        until = time.monotonic() + WAIT_S
+        until = clock.elapsed_s() + WAIT_S
         if not _acquired([self._turn], 1, until):
             raise MemoryInUse("another file waits for memory of this worker")
         try:
@@ -107,7 +109,7 @@ def _acquired(locks: list[int], wanted: int, until: float) -> list[int]:
                     held.append(lock)
         if len(held) == wanted:
             return held
-        if time.monotonic() >= until:
+        if clock.elapsed_s() >= until:
             for lock in held:
                 fcntl.flock(lock, fcntl.LOCK_UN)
             return []

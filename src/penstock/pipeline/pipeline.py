@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from functools import lru_cache
 from importlib.util import find_spec
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
@@ -105,9 +105,9 @@ class Pipeline:
         if self._ocr is None:
             return ()
         at, languages = self._languages_seen
-        if time.monotonic() - at > LOOK_AGAIN_S:
+        if clock.elapsed_s() - at > LOOK_AGAIN_S:
             languages = self._ocr.languages
-            self._languages_seen = time.monotonic(), languages
+            self._languages_seen = clock.elapsed_s(), languages
         return languages
 
     def of_size(self, wanted: Fingerprints, name: str, size: int) -> Fingerprints:
