@@ -144,6 +144,7 @@ def main() -> None:
         f"from tests.documents.budget_worker import serve; serve({str(journal)!r})"
     )
     watch_pages(journal)
+    sandbox.OCR_SECONDS = 2.0
     with Penstock(settings=settings) as app:
         job_id = app.index(folder).job_id
     worker: dict[str, Any] = {"processes": 2, "until_job": job_id, "start_method": "fork"}

@@ -182,3 +182,29 @@ def test_a_page_with_a_fault_costs_itself_only(bench: Bench):
     assert set(errors) <= {*codes, 41}
     assert {f"good{number}.txt" for number in range(GOOD)} <= {Path(hit.path).name for hit in found}
     assert bench.peak_bytes < 1 << 30
+
+
+def test_a_fault_while_a_page_is_recognized_costs_that_page_only(bench: Bench):
+    """With the default memory, of which a page takes all there is."""
+    codes = {2: "ERR_FILE_TIME", 4: "ERR_PARSER_FAILED", 6: "ERR_FILE_MEMORY"}
+    words = ["Water", "spin", "Wheel", "crash", "Stone", "hungry", "Flour"]
+    pages = [f"{faulty_parser.SCAN}{word}" for word in words] + ["honest page 8"]
+    path = bench.folder / "scan.pdf"
+    path.write_bytes(faulty_parser.document(*pages))
+    for number in range(GOOD):
+        (bench.folder / f"good{number}.txt").write_text(f"honest words of file {number}\n")
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"file_memory_mb": 640})
+
+    bench.index()
+
+    with Penstock(settings=bench.settings) as app:
+        reason = app.documents.why(str(path))
+        honest = app.search("honest", limit=100, mode="keyword")
+        found = {hit.page for word in words for hit in app.search(word, mode="keyword")}
+    assert "partial" == reason.verdict
+    assert [f"page {number}: {code}" for number, code in codes.items()] == [
+        ":".join(part.split(":")[:2]) for part in reason.missing
+    ]
+    assert {1, 3, 5, 7} == found
+    assert GOOD + 1 == len(honest)
+    assert bench.peak_bytes < 1 << 30

@@ -34,10 +34,11 @@ def test_why_explains_members(docs: IndexedFolder):
     assert ("unknown", True) == (verdict("d.txt")[0], "no file of this name" in verdict("d.txt")[1])
 
 
-def test_what_was_left_out_is_named_in_the_result(docs: IndexedFolder):
+def test_what_was_left_out_is_named_in_the_result_and_the_warnings(docs: IndexedFolder):
     path = docs.put("mail.eml", mail(b__exe=b"MZ\x90\x00"))
     job = docs.index(path)
     assert ["1 file inside it is left out by a rule: b.exe"] == job.result["warnings"]
+    assert ("1 file inside it is left out by a rule: b.exe",) == docs.app.documents.why(path).warnings
 
 
 def test_the_pages_of_a_long_attachment_are_read_by_tasks(docs: IndexedFolder):
@@ -127,6 +128,22 @@ def test_files_embedded_in_a_pdf_are_documents_below_it(docs: IndexedFolder):
     assert ["paper.pdf", "paper.pdf/table.csv"] == paths(docs)
     assert ["table.csv"] == docs.found("wheel", mode="keyword")
     assert [] == read_by(docs, docs.index)
+
+
+def test_the_job_of_a_long_pdf_fails_with_a_file_inside_it(docs: IndexedFolder):
+    """The file inside fails while tasks read the other pages."""
+    long = pdf(*(f"Words of page {number}, water{number} too." for number in range(1, 61)))
+    path = docs.put("paper.pdf", with_attachment(long, "broken.pdf", b"%PDF-1.4 broken"))
+    receipt = docs.app.index(path)
+    with docs.manual_worker(ocr=True) as worker:
+        worker.run_jobs()
+        worker.drain()
+
+    job = docs.app.job(receipt.job_id)
+    assert (Status.FAILED, "ERR_CHILDREN_FAILED", 1) == (job.status, job.error_code, job.children_failed)
+    assert 60 == job.result["pages"]
+    assert "indexed" == docs.app.documents.why(path).verdict
+    assert [57] == [hit.page for hit in docs.app.search("water57", mode="keyword")]
 
 
 def with_attachment(data: bytes, name: str, attached: bytes) -> bytes:

@@ -15,11 +15,12 @@ import pytest
 from penstock import Penstock, clock, config
 from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.values import Phase, TaskRequest, TaskStatus
+from penstock.catalog.values import NewPage, Phase, TaskRequest, TaskStatus
 from penstock.catalog.views import PageState
 from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
+from penstock.handlers.page_files import PageFiles
 from penstock.job import Status
 from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.pages import OcrSetup
@@ -108,6 +109,10 @@ def test_a_picture_without_text_is_said_to_have_none(docs: IndexedFolder):
     (page,) = pages(docs, path)
     assert 0 == page.chunk_count
     assert any("no text was recognized" in warning for warning in page.warnings)
+    # The page was read by a task, after the document was written.
+    (warning,) = docs.app.documents.source(str(path)).properties.warnings
+    assert "no text was recognized" in warning
+    assert (warning,) == docs.app.documents.why(path).warnings
 
 
 @on_sqlite
@@ -226,6 +231,35 @@ def test_pages_are_shown_exported_and_kept_as_files_until_their_document_is_gone
         path.unlink()
         folder.index()
     assert [] == list(kept.iterdir())
+
+
+@on_sqlite
+def test_no_file_stays_of_a_page_read_for_a_dropped_document(
+    docs: IndexedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    kept = tmp_path / "kept"
+    docs.app.index(docs.put("scan.pdf", scan(MILL)))
+    state = SharedState.create(tmp_path / "w1.state")
+    with docs.manual_worker(ocr=True) as worker:
+        worker.run_jobs()
+        worker.phases.page_files = PageFiles(str(kept))
+        keep = PageFiles.keep
+
+        def keep_late(files: PageFiles, source_id: str, content_hash: str, page: NewPage) -> NewPage:
+            """The document is dropped, and its files removed, just before this one is written."""
+            with worker.catalog.snapshot() as snapshot:
+                (document,) = snapshot.generations(source_id)
+            assert worker.catalog.drop(document.document_id, "cancelled")
+            written = keep(files, source_id, content_hash, page)
+            assert list(kept.rglob("*_nohf.md"))
+            return written
+
+        monkeypatch.setattr(PageFiles, "keep", keep_late)
+        lanes = Lanes(DocumentTools(worker.catalog, worker.phases), docs.app.queue, state, "w1", tuple(Phase))
+        assert lanes.run_piece(lambda _: nullcontext())
+    state.close(remove=True)
+
+    assert [] == list(kept.rglob("*"))
 
 
 @on_sqlite

@@ -209,29 +209,46 @@ DOES: dict[str, Callable[[], str]] = {
 }
 
 
+SCAN = "scan: "
+"""Beginning of a page that is a picture."""
+
+
 class FaultyPages:
     """An open document. ``who``: the process, and how many documents it has opened."""
 
     opened = 0
     title: str | None = None
     properties = Properties()
-    warnings: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
 
     def __init__(self, data: bytes) -> None:
         FaultyPages.opened += 1
+        self._data = data
         self._pages = data.decode().split("\n")[1:]
         self.page_count = len(self._pages)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return ("a warning that takes long to find",) if b"\nwarned" in self._data else ()
 
     def page(self, number: int) -> Page:
         text = self._pages[number - 1]
         if text == "who":
             return Page(number, f"{os.getpid()} {FaultyPages.opened}")
+        if text.startswith(SCAN):
+            return Page(number, "", needs_ocr=True)
         does = DOES.get(text)
         return Page(number, does() if does is not None else text)
 
     def image(self, number: int, dpi: int) -> PageImage:
-        raise NotImplementedError(f"page {number} at {dpi} dpi")
+        """The words after ``SCAN`` as a picture, unless they say what to do."""
+        import numpy as np
+
+        from tests.pipeline.scanned_documents import picture
+
+        text = self._pages[number - 1].removeprefix(SCAN)
+        does = DOES.get(text)
+        return PageImage(np.asarray(picture(does() if does is not None else text)), dpi)
 
     def close(self) -> None:
         pass

@@ -8,12 +8,14 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
+from penstock.pipeline import memory_pool
 from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
@@ -94,7 +96,8 @@ def test_a_library_may_have_errors_of_its_own_for_want_of_memory(limiter: FileLi
         limiter.run(10.0, 10, only_here(lambda _: (_ for _ in ()).throw(DocumentDamaged("really"))))
 
 
-def test_one_large_file_at_a_time(limiter: FileLimiter, tmp_path: Path):
+def test_one_large_file_at_a_time(limiter: FileLimiter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_pool, "WAIT_S", 0.0)
     work = only_here(lambda _: "here")
     with (tmp_path / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -110,6 +113,70 @@ def test_processes_together_stay_within_the_setting(tmp_path: Path):
         share = MemoryShare.of(640, processes, tmp_path)
         assert 640 * MIB == share.large_bytes + processes * share.small_bytes
         assert share.large_bytes >= 320 * MIB
+
+
+def other(tmp_path: Path) -> FileLimiter:
+    """The limiter of another process: same small share, same pool."""
+    return FileLimiter(MemoryShare(16 * MIB, 96 * MIB, str(tmp_path / "pool")))
+
+
+def test_pages_to_be_recognized_share_the_memory_with_large_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(memory_pool, "WAIT_S", 0.0)
+    first, second, third = other(tmp_path), other(tmp_path), other(tmp_path)
+    freed: list[str] = []
+    large = only_here(lambda _: None)
+
+    # 80 MiB: the small share and two of the three pieces of 32 MiB.
+    assert 80 * MIB == first.run_recognition(80 * MIB, lambda memory: memory, lambda: freed.append("first"))
+    with pytest.raises(MemoryInUse):
+        second.run_recognition(80 * MIB, lambda memory: memory, lambda: None)
+    with pytest.raises(MemoryInUse):
+        third.run_isolated(large)
+    assert 48 * MIB == second.run_recognition(48 * MIB, lambda memory: memory, lambda: None)
+
+    # The models stay loaded for the next page, and are freed before other work of the process.
+    first.run_recognition(80 * MIB, lambda memory: memory, lambda: freed.append("again"))
+    assert [] == freed
+    assert "here" == first.run(10.0, 10, only_here(lambda _: "here"))
+    assert ["first"] == freed
+    second.rest()
+    assert ("sandbox", 96 * MIB) == third.run_isolated(large)
+    for limiter in (first, second, third):
+        limiter.close()
+
+
+def test_a_page_is_given_no_more_memory_than_there_is(tmp_path: Path):
+    limiter = other(tmp_path)
+    assert 112 * MIB == limiter.most_bytes
+    assert 112 * MIB == limiter.run_recognition(999 * MIB, lambda memory: memory, lambda: None)
+    limiter.close()
+
+
+def test_pages_to_be_recognized_do_not_keep_out_a_large_file(tmp_path: Path):
+    """A process that recognizes page after page gives way to one that waits."""
+    pages, files = other(tmp_path), other(tmp_path)
+    started, answers = threading.Event(), []
+
+    def wait_for_all() -> None:
+        answers.append(files.run_isolated(only_here(lambda _: None)))
+
+    waiting = threading.Thread(target=wait_for_all)
+
+    def page(_: int) -> None:
+        if not started.is_set():
+            waiting.start()
+            started.set()
+
+    while not answers:
+        with suppress(MemoryInUse):
+            pages.run_recognition(80 * MIB, page, lambda: None)
+    waiting.join()
+
+    assert [("sandbox", 96 * MIB)] == answers
+    pages.close()
+    files.close()
 
 
 def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):

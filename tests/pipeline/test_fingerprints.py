@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+from penstock.pipeline import pipeline
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
+from penstock.pipeline.ocr.pages import OcrSetup
+from penstock.pipeline.ocr.protocol import OcrOptions
 
 
 def test_a_fingerprint_is_of_names_and_values():
@@ -23,6 +29,18 @@ def test_settings_and_model_are_part_of_the_fingerprint():
     wider = fingerprints(ChunkSizes(), HashingEmbedder(128))
     assert (plain.ocr, False) == (wider.ocr, plain.vector == wider.vector)
     assert plain.ocr != fingerprints(ChunkSizes(), HashingEmbedder(), extractor_name="pdf").ocr
+
+
+def test_a_running_process_notices_a_new_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "LOOK_AGAIN_S", -1.0)
+    made = pipeline.Pipeline(HashingEmbedder(), ocr=OcrSetup(OcrOptions(tessdata_dir=str(tmp_path))))
+    scan, text = (made.fingerprints(name, ChunkSizes()) for name in ("scan.pdf", "note.md"))
+    before = [made.failure_fingerprint(each) for each in (scan, text)]
+    (tmp_path / "xyz.traineddata").write_bytes(b"")
+    after = [made.failure_fingerprint(each) for each in (scan, text)]
+    made.close()
+
+    assert [False, True] == [old == new for old, new in zip(before, after, strict=True)]
 
 
 def test_values_and_rules_load_no_library():

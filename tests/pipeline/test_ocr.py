@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 from PIL import Image
 
 from penstock.errors import ComponentMissing
+from penstock.pipeline.extract.protocol import ExtractedText, FileType, Page, Recognition, Shape
 from penstock.pipeline.ocr import geometry, models, rapid
 from penstock.pipeline.ocr.factory import engine_versions, memory_bytes, open_engine, readable_paths
 from penstock.pipeline.ocr.local import is_narrow
+from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
+from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
 from tests.pipeline.pictures import PARAGRAPHS, TEXT, drawn, page, recall
 
@@ -191,6 +195,50 @@ def test_a_second_engine_needs_more_memory(monkeypatch):
     monkeypatch.setattr(rapid, "version", lambda: "3.10.0")
     assert memory_bytes(OPTIONS) > 2 * alone
     assert memory_bytes(OcrOptions(languages="rus")) == alone
+
+
+@pytest.mark.parametrize(
+    ("mib", "confidence", "memory_mib", "reason"),
+    [
+        (None, 72.0, 560, ""),
+        (576, 72.0, 560, ""),
+        (500, 0.0, 192, "it needs 560 MiB for this page, and PENSTOCK_FILE_MEMORY_MB leaves 500 MiB"),
+    ],
+    ids=["no limit", "default", "too little"],
+)
+def test_a_second_engine_is_used_where_its_memory_is_left(monkeypatch, mib, confidence, memory_mib, reason):
+    monkeypatch.setattr(rapid, "version", lambda: "3.10.0")
+    chosen = page_memory(OcrSetup(), None if mib is None else mib << 20, 0)
+    assert chosen.setup.options.min_confidence == confidence
+    assert chosen.memory_bytes == memory_mib << 20
+    assert reason in chosen.left_out
+    assert bool(reason) == bool(chosen.left_out)
+
+
+def test_a_page_that_lacks_a_second_engine_for_its_memory_says_so():
+    pages = (
+        Page(1, "sure", recognition=Recognition("tesseract", 90.0)),
+        Page(2, "poor", recognition=Recognition("tesseract", 50.0)),
+        Page(3, "layer"),
+    )
+    found = ExtractedText(
+        pages=pages, file_type=FileType("application/pdf", "pdf"), shape=Shape.PROSE, page_count=3
+    )
+    warned = with_warning_if_poor(found, 72.0, "not used")
+    assert [page.warnings for page in warned.pages] == [(), ("not used",), ()]
+
+
+def test_a_page_in_color_is_turned_gray_in_little_memory():
+    pixels = np.zeros((3508, 2480, 3), np.uint8)
+    pixels[:, :, 1] = 255
+    tracemalloc.start()
+    try:
+        shades = geometry.gray(pixels)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert int(shades[-1, -1]) == 150
+    assert peak < 2 * shades.nbytes
 
 
 def test_nothing_is_printed():

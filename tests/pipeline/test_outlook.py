@@ -89,3 +89,26 @@ def test_compressed_rich_text_is_unpacked():
     )
     assert "hello world" in outlook_module.rich_text(packed, ExtractLimits())
     assert "hello world" in read(compound(outlook(body="", p10090102=packed))).pages[0].text
+
+
+def unpacked(text: bytes) -> bytes:
+    """An RTF body without compression."""
+    return len(text).to_bytes(4, "little") * 2 + b"MELA" + bytes(4) + text
+
+
+def test_rich_text_keeps_its_structure_and_encodings():
+    body = (
+        rb"{\rtf1\ansi\ansicpg1251{\fonttbl{\f0\fcharset204 Arial;}}\f0 \'cc\'e5\'eb\'fc\par"
+        rb"\trowd\intbl Wheel\cell 4 m\cell\row\pard Done\par}"
+    )
+    text = outlook_module.rich_text(unpacked(body), ExtractLimits())
+    assert "Мель" in text
+    assert "| Wheel | 4 m |" in text
+    assert text.endswith("Done")
+
+
+@pytest.mark.parametrize(
+    "body", [b"{" * 20_000, b"{\\rtf1 " + b"\\u99999999999 ?" * 9, b"", b"{\\rtf1 {\\bin999999999 x"]
+)
+def test_damaged_rich_text_is_no_error(body: bytes):
+    assert isinstance(outlook_module.rich_text(unpacked(body), ExtractLimits()), str)

@@ -141,6 +141,13 @@ def test_a_page_over_a_small_share_asks_for_more_memory(faulty: Sandbox):
         faulty.extract(pages("one", "hungry", "three"), memory_bytes=32 << 20)
 
 
+def test_warnings_and_attachments_are_read_once_for_a_document(faulty: Sandbox):
+    content = pages("warned", "two", "three")
+    found = [faulty.draft(content, ChunkSizes(), pages=range(first, first + 1)) for first in (1, 2, 3)]
+
+    assert [1, 0, 0] == [len(draft.warnings) for draft in found]
+
+
 def test_a_document_stays_open_between_calls(faulty: Sandbox):
     content, other = pages(*["who"] * 9), pages("other")
     first, second = (faulty.extract(content, pages=range(n, n + 3)).pages[0].text for n in (1, 4))

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import build_draft
-from penstock.pipeline.extract.protocol import ExtractedText, FileType, Page, Recognition, Shape
+from penstock.pipeline.extract.protocol import ExtractedText, FileType, OcrReason, Page, Recognition, Shape
 from penstock.pipeline.ocr.pages import NOTHING_FOUND, combined
 from penstock.pipeline.ocr.protocol import RecognizedText
 from penstock.service.page_texts import _safe_parts, joined
@@ -19,28 +19,37 @@ def found(text: str, confidence: float | None = 95.0) -> RecognizedText:
     return RecognizedText(text=text, engine="tesseract", confidence=confidence, warnings=("turned",))
 
 
-def layered(text: str) -> Page:
-    return Page(1, text, needs_ocr=True)
+def layered(text: str, reason: OcrReason | None = None) -> Page:
+    return Page(1, text, needs_ocr=True, ocr_reason=reason)
+
+
+OTHER = "Quite another text than the layer has"
+HIDDEN, VERTICAL, SPARSE = OcrReason.HIDDEN_LAYER, OcrReason.VERTICAL, OcrReason.SPARSE
+BOTH = f"{LAYER}\n\n{OTHER}"
 
 
 @pytest.mark.parametrize(
-    ("layer", "recognized", "confidence", "text", "by_ocr"),
+    ("reason", "layer", "recognized", "confidence", "text", "by_ocr"),
     [
-        ("", "The mill", 50.0, "The mill", True),
-        (LAYER, LAYER, 99.0, LAYER, False),
-        (LAYER, "Quite another text than the layer has", 95.0, "Quite another text than the layer has", True),
-        (LAYER, "Quite another text than the layer has", 79.0, LAYER, False),
-        (LAYER, "Quite another text than the layer has", None, LAYER, False),
-        ("Page 7", "Page 7\nThe mill by the river", 90.0, "Page 7\nThe mill by the river", True),
-        ("Stamp 7", "The mill by the river", 60.0, "Stamp 7\n\nThe mill by the river", True),
-        (LAYER, "", None, LAYER, False),
+        pytest.param(OcrReason.NO_TEXT, "", "The mill", 50.0, "The mill", True, id="no layer"),
+        pytest.param(HIDDEN, LAYER, LAYER, 99.0, LAYER, False, id="same"),
+        pytest.param(HIDDEN, LAYER, OTHER, 95.0, OTHER, True, id="poor layer"),
+        pytest.param(VERTICAL, LAYER, OTHER, 95.0, OTHER, True, id="vertical"),
+        pytest.param(HIDDEN, LAYER, OTHER, 79.0, LAYER, False, id="unsure"),
+        pytest.param(HIDDEN, LAYER, OTHER, None, LAYER, False, id="unknown"),
+        pytest.param(HIDDEN, LAYER, "", None, LAYER, False, id="nothing found"),
+        # Field values, notes and few words beside a picture are no layer: OCR may not see them.
+        pytest.param(SPARSE, LAYER, OTHER, 95.0, BOTH, True, id="sparse"),
+        pytest.param(SPARSE, LAYER, OTHER, 40.0, BOTH, True, id="sparse, unsure"),
+        pytest.param(OcrReason.UNDECODABLE, LAYER, OTHER, 95.0, BOTH, True, id="notes kept"),
+        pytest.param(None, LAYER, OTHER, 95.0, BOTH, True, id="no reason"),
+        pytest.param(SPARSE, "Page 7", "Page 7\nThe mill", 90.0, "Page 7\nThe mill", True, id="found again"),
     ],
-    ids=["no layer", "same", "poor layer", "unsure", "unknown", "few, found", "few, both", "nothing found"],
 )
 def test_the_text_of_a_page_with_layer_and_picture(
-    layer: str, recognized: str, confidence: float | None, text: str, by_ocr: bool
+    reason: OcrReason | None, layer: str, recognized: str, confidence: float | None, text: str, by_ocr: bool
 ):
-    page = combined(layered(layer), found(recognized, confidence))
+    page = combined(layered(layer, reason), found(recognized, confidence))
 
     assert (text, False) == (page.text, page.needs_ocr)
     assert (Recognition("tesseract", confidence) if by_ocr else None) == page.recognition

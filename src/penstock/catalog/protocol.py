@@ -153,6 +153,9 @@ class CatalogSnapshot(Protocol):
         """Count recognized pages of the sources at or below a path that were published at this time or
         later. Those with a confidence below ``low`` are counted apart."""
 
+    def page_warnings(self, document_id: int, *, limit: int) -> dict[int, tuple[str, ...]]:
+        """Warnings of the first pages of a generation that have some, by the number of the page."""
+
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
 

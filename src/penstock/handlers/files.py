@@ -37,7 +37,6 @@ from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline
 
@@ -224,7 +223,7 @@ class _IngestCall:
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
-        left_out = members.update(draft.attachments, known)
+        draft = draft.with_warnings(members.update(draft.attachments, known))
         if members.sent:
             self._containers.add(index)
         tags, metadata = request.tags_and_metadata(known)
@@ -253,7 +252,7 @@ class _IngestCall:
         drafted = DraftedGeneration(
             generation=generation,
             tokens=draft.tokens,
-            warnings=(*draft.warnings, *left_out),
+            warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
         if request.read_from != request.path:

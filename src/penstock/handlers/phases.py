@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
@@ -76,6 +76,16 @@ class Phases:
             return [outcomes.skipped(task, PHASES[lane].unwanted) for task in tasks]
         ended = self._lanes[lane](tasks)
         return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
+
+    def remove_late_files(self, source_ids: Collection[str]) -> None:
+        """Remove page files written for generations that were dropped meanwhile."""
+        if source_ids:
+            with self._catalog.snapshot() as snapshot:
+                self.page_files.remove_unused(snapshot, source_ids)
+
+    def rest(self) -> None:
+        """Free the memory kept for pages to be recognized: there are none for now."""
+        self._pipeline.rest()
 
     def close(self) -> None:
         """End the sandbox process."""
@@ -157,6 +167,9 @@ class Phases:
             page = self._pipeline.recognize(file.content, file.sizes, task.page_number)
             if page is not None:
                 page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
+        except MemoryInUse:
+            time.sleep(WAIT_FOR_MEMORY_S)
+            return outcomes.released(task)
         except ServiceUnavailable as down:
             failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
             return outcomes.postponed(task, failure, SERVICE_PAUSE)

@@ -8,7 +8,6 @@ does not return is the supervisor's business: it reads from shared memory which 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import signal
@@ -16,13 +15,15 @@ import sys
 import threading
 import time
 from _signal import getsignal, setitimer  # type: ignore[import-not-found]  # without the enums of signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, NamedTuple, TypeVar
 
 from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
+from penstock.pipeline.memory_pool import PIECE_BYTES, MemoryPool
+from penstock.pipeline.memory_pool import MemoryInUse as MemoryInUse
 
 INTERRUPT_EVERY_S = 0.25
 """CPU time between two interrupts. They repeat because a parser may catch one."""
@@ -50,15 +51,12 @@ class FileMark(NamedTuple):
     """Fingerprint of the parser and its limits; see ``Pipeline.failure_fingerprint``."""
 
 
-class MemoryInUse(Exception):
-    """Raised while another process of this worker parses a large file; only one may at a time."""
-
-
 class MemoryShare(NamedTuple):
     """Share of one process in the worker's memory for files.
 
     Every file may use ``small_bytes`` in the process itself. A file that needs more may use ``large_bytes``
-    in a sandbox, one process at a time. So all processes together stay within the total.
+    in a sandbox, one process at a time. A page to be recognized uses a part of ``large_bytes`` besides the
+    small share of its process. So all processes together stay within the total.
     """
 
     small_bytes: int
@@ -86,7 +84,7 @@ class FileLimiter:
 
     def __init__(self, share: MemoryShare | None = None) -> None:
         self._share = share
-        self._lock_fd = -1
+        self._pool = MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
         self._own: OwnMemory | None = None
 
     def run(self, seconds: float, size: int, work: Work[_Result]) -> _Result:
@@ -95,6 +93,7 @@ class FileLimiter:
         Raises ``TimeBudgetExceeded``, ``MemoryBudgetExceeded``, or ``MemoryInUse`` while another
         process has the large share.
         """
+        self.rest()
         if threading.get_ident() != threading.main_thread().ident:
             return work.in_process(None)
         if self._share is None:
@@ -103,15 +102,52 @@ class FileLimiter:
         if size * EXPANSION <= self._share.small_bytes:
             with suppress(MemoryBudgetExceeded):
                 return self._run_limited(seconds, self._share.small_bytes, work.in_process)
-        with self._large_file_lock(self._share.lock_path):
-            return work.in_sandbox(self._share.large_bytes)
+        return self._run_large(work)
 
     def run_isolated(self, work: Work[_Result]) -> _Result:
         """Process a file of any size in the sandbox. Raises ``MemoryInUse`` as ``run`` does."""
         if self._share is None:
             raise AssertionError("a limiter without a share of memory has no limit for the sandbox")
-        with self._large_file_lock(self._share.lock_path):
+        return self._run_large(work)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Memory for one page to be recognized, at most; None if there is no limit."""
+        if self._share is None:
+            return None
+        return self._share.small_bytes + self._share.large_bytes
+
+    def run_recognition(
+        self, memory_bytes: int, work: Callable[[int], _Result], free: Callable[[], None]
+    ) -> _Result:
+        """Recognize a page in the sandbox, with this memory or all there is. Raises ``MemoryInUse``.
+
+        ``free``: ends the sandbox, which keeps its models for the next page until other work needs the
+        memory.
+        """
+        if self._share is None or self._pool is None:
+            return work(memory_bytes)
+        memory_bytes = min(memory_bytes, self._share.small_bytes + self._share.large_bytes)
+        more = memory_bytes - self._share.small_bytes
+        self._pool.take(max(-(-more // PIECE_BYTES), 1), free)
+        try:
+            return work(memory_bytes)
+        finally:
+            self._pool.pause()
+
+    def rest(self) -> None:
+        """Free the memory kept for pages to be recognized."""
+        if self._pool is not None:
+            self._pool.release()
+
+    def _run_large(self, work: Work[_Result]) -> _Result:
+        assert self._share is not None
+        assert self._pool is not None
+        self._pool.take()
+        try:
             return work.in_sandbox(self._share.large_bytes)
+        finally:
+            self._pool.release()
 
     def _run_limited(
         self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Result]
@@ -137,25 +173,12 @@ class FileLimiter:
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
-    @contextmanager
-    def _large_file_lock(self, lock_path: str) -> Iterator[None]:
-        if self._lock_fd < 0:
-            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MemoryInUse("another process of this worker is parsing a large file") from None
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
-
     def close(self) -> None:
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
+        if self._pool is not None:
+            self._pool.close()
         if self._own is not None:
             self._own.close()
-        self._lock_fd, self._own = -1, None
+        self._own = None
 
 
 class OwnMemory:

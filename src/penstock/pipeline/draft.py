@@ -54,6 +54,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             file_types.content_suffix(name, self.media_type) if self.misnamed else file_types.suffix_of(name)
         )
 
+    def with_warnings(self, more: Sequence[str]) -> Draft:
+        """The draft with further warnings."""
+        return msgspec.structs.replace(self, warnings=(*self.warnings, *more))
+
     @property
     def chunks(self) -> list[NewChunk]:
         return [chunk for page in self.pages for chunk in page.chunks or ()]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from importlib.util import find_spec
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.values import Fingerprints, NewPage
-from penstock.errors import InvalidPayload
+from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
@@ -18,9 +20,10 @@ from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
-from penstock.pipeline.extract.protocol import Content, ExtractLimits
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
+from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
@@ -28,6 +31,9 @@ PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("rapidocr",)
 """Modules of extras that extractors use: once one is installed, files that failed without it are read."""
+
+LOOK_AGAIN_S = 5.0
+"""Seconds after which a running worker looks again for languages of OCR."""
 
 
 class Pipeline:
@@ -54,7 +60,8 @@ class Pipeline:
         self._limiter = FileLimiter(memory)
         self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
-        self._failure_fingerprints: dict[str | None, str] = {}
+        self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
+        self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
         self._of_pictures: set[str] = set()
         """Fingerprints of files whose pages may be pictures."""
 
@@ -95,7 +102,13 @@ class Pipeline:
 
     def _languages(self) -> tuple[str, ...]:
         """Installed languages of OCR: pages that failed for want of one are read once it is there."""
-        return self._ocr.languages if self._ocr is not None else ()
+        if self._ocr is None:
+            return ()
+        at, languages = self._languages_seen
+        if clock.elapsed_s() - at > LOOK_AGAIN_S:
+            languages = self._ocr.languages
+            self._languages_seen = clock.elapsed_s(), languages
+        return languages
 
     def of_size(self, wanted: Fingerprints, name: str, size: int) -> Fingerprints:
         """Fingerprints of a file of this size: of a text read in part, they depend on the limit.
@@ -110,7 +123,8 @@ class Pipeline:
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
-        found = self._failure_fingerprints.get(wanted.ocr)
+        languages = self._languages() if wanted.ocr in self._of_pictures else ()
+        found = self._failure_fingerprints.get((wanted.ocr, languages))
         if found is None:
             found = fingerprint(
                 {
@@ -118,11 +132,11 @@ class Pipeline:
                     "detection": file_types.DETECTION,
                     "limits": msgspec.structs.asdict(self.limits),
                     "components": [name for name in COMPONENTS if find_spec(name) is not None],
-                    "languages": self._languages() if wanted.ocr in self._of_pictures else (),
+                    "languages": languages,
                 }
             )
             found = with_reader(found, reader_in(wanted.ocr))
-            self._failure_fingerprints[wanted.ocr] = found
+            self._failure_fingerprints[wanted.ocr, languages] = found
         return found
 
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
@@ -160,23 +174,48 @@ class Pipeline:
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
         """Recognize the text of one page and cut it into chunks; None if there is no such page.
 
-        Raises an ``UnreadableDocument`` as ``draft`` does, and other errors while an endpoint is unavailable.
+        Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
         if self._ocr is None:
             return NewPage(number=page, failure=OCR_NEEDED)
+        most = self._limiter.most_bytes
+        wanted = page_memory(self._ocr, most, 2 * len(content.data))
+
+        def recognized(memory_bytes: int) -> ExtractedText:
+            # This process holds the file as well.
+            return self._recognized(content, page, wanted.setup, memory_bytes - len(content.data))
+
+        run, free = self._limiter.run_recognition, self._sandbox.close
+        try:
+            extracted = run(wanted.memory_bytes, recognized, free)
+        except MemoryBudgetExceeded:
+            if most is None or wanted.memory_bytes >= most:
+                raise
+            extracted = run(most, recognized, free)
+        if wanted.left_out:
+            extracted = with_warning_if_poor(extracted, self._ocr.options.min_confidence, wanted.left_out)
+        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
+
+    def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
         from penstock.pipeline.ocr.factory import open_endpoint
 
-        options, endpoint = self._ocr
-        pages, memory = range(page, page + 1), self._ocr.memory_bytes + 2 * len(content.data)
+        options, endpoint = setup
         extracted = self._sandbox.extract(
-            content, pages=pages, memory_bytes=memory, ocr=options if endpoint is None else None
+            content,
+            pages=range(page, page + 1),
+            memory_bytes=memory_bytes,
+            ocr=options if endpoint is None else None,
         )
-        if endpoint is not None and extracted.needs_ocr:
-            image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory)
-            found = open_endpoint(endpoint).recognize(image)
-            read = [combined(each, found) for each in extracted.pages]
-            extracted = msgspec.structs.replace(extracted, pages=tuple(read))
-        return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
+        if endpoint is None or not extracted.needs_ocr:
+            return extracted
+        image = self._sandbox.image(content, page, options.dpi, memory_bytes=memory_bytes)
+        found = open_endpoint(endpoint).recognize(image)
+        pages = tuple(combined(each, found) for each in extracted.pages)
+        return msgspec.structs.replace(extracted, pages=pages)
+
+    def rest(self) -> None:
+        """Free the memory kept for pages to be recognized, when there are none for now."""
+        self._limiter.rest()
 
     def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:
         """Draft the lines at the beginning of a text that is too large to be indexed whole."""
@@ -191,8 +230,8 @@ class Pipeline:
         return [vector.astype("<f4", copy=False).tobytes() for vector in vectors]
 
     def close(self) -> None:
-        self._sandbox.close()
         self._limiter.close()
+        self._sandbox.close()
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:

@@ -5,7 +5,7 @@
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
-``page_texts``: texts of pages, shown and exported
+``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``diagnosis``: a check of the installation

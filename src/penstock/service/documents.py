@@ -29,6 +29,7 @@ from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, 
 from penstock.service.reasons import LOW_CONFIDENCE, Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
+from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
 
 
@@ -298,9 +299,9 @@ class Documents:
             found = _of_tenant(snapshot.get(path_or_id), place.tenant_id)
             if found is None:
                 found = snapshot.find(place, paths.real(path_or_id))
-        if found is None or not found.live:
-            raise UnknownDocument(f"no document {path_or_id[:200]!r}")
-        return found
+            if found is None or not found.live:
+                raise UnknownDocument(f"no document {path_or_id[:200]!r}")
+            return with_page_warnings(snapshot, found)
 
     def history(self, path_or_id: str, **where: Unpack[Where]) -> list[HistoryEntry]:
         """Events of a document, oldest first; of a removed document for as long as they are kept.

@@ -15,6 +15,7 @@ from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
 from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of
+from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
@@ -119,6 +120,8 @@ def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | 
 def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """The reason for exactly this path; None where the catalog does not know it."""
     known = snapshot.why(place, path)
+    if known.source is not None:
+        known = msgspec.structs.replace(known, source=with_page_warnings(snapshot, known.source))
     published = known.source is not None and known.source.published_id is not None
     recognized = snapshot.recognized(place, path, EARLIEST, LOW_CONFIDENCE) if published else None
     above = _ledger_above(snapshot, place, path) if known.ledger is None else None

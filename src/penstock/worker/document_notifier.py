@@ -106,7 +106,11 @@ def settlement_for(
             return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is GenerationState.PUBLISHED and document.settled:
-        return lifecycle.done(job, result_json=_json(_result(job, document, missing, made())))
+        result_json = _json(_result(job, document, missing, made()))
+        if job.children_failed:
+            # Files inside it failed while its pages were read: the job ends as its children did.
+            return lifecycle.waits(job, result_json=result_json)
+        return lifecycle.done(job, result_json=result_json)
     if not document.settled:
         return None
     code = "ERR_OUTAGE" if document.outage else _content_code(missing)

@@ -100,6 +100,8 @@ class Lanes:
         self._ask_at = dict.fromkeys(lines, 0.0)
         self._batch: TaskBatch | None = None
         self._unsettled: list[TaskOutcome] = []
+        self._sources: dict[int, str] = {}
+        """Ids of the sources of tasks not settled yet, by task."""
         self._seconds_a_task = {line: PIECE_S / line.piece for line in lines}
         self.refused: dict[str, str] = {}
         """Lanes not served here, with the reason: the catalog was made with another model."""
@@ -150,7 +152,7 @@ class Lanes:
 
     def drop_batch(self) -> None:
         """Forget the batch: the supervisor released all tasks in this worker's name."""
-        self._batch, self._unsettled = None, []
+        self._batch, self._unsettled, self._sources = None, [], {}
 
     def _run_piece(self, guard: ExecutionGuard) -> bool:
         if self._batch is not None:
@@ -167,6 +169,8 @@ class Lanes:
                 self._batch = TaskBatch(line, tasks)
                 self._run(self._batch, guard)
                 return True
+        if due:
+            self._phases.rest()
         return False
 
     def _with_tasks(self, lines: Sequence[Line], now: float) -> list[Line]:
@@ -200,6 +204,7 @@ class Lanes:
         size = max(int(PIECE_S / max(self._seconds_a_task[line], 1e-6)), line.piece)
         tasks, batch.left = batch.left[:size], batch.left[size:]
         number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
+        self._sources |= {task.task_id: task.source.source_id for task in tasks}
         with guard(number):
             self._unsettled += self._phases.run(lane, tasks, embedding=Line(Phase.VECTOR) in self._ask_at)
         # The tasks are done, whether the store takes the results now or later.
@@ -213,12 +218,14 @@ class Lanes:
 
     def _settle(self) -> None:
         settled = self._catalog.settle(self._unsettled)
-        self._unsettled = []
-        refused = sum(status is None for status in settled)
-        if refused:
-            self._state.count_refused(refused)
-            late = how_many(refused, "result")
-            log.warning("%s came too late: the tasks had been taken from this worker", late)
+        late = [outcome for outcome, status in zip(self._unsettled, settled, strict=True) if status is None]
+        sources, self._sources, self._unsettled = self._sources, {}, []
+        if late:
+            self._state.count_refused(len(late))
+            results = how_many(len(late), "result")
+            log.warning("%s came too late: the tasks had been taken from this worker", results)
+            written = [outcome.task_id for outcome in late if outcome.page is not None]
+            self._phases.remove_late_files({sources[task_id] for task_id in written if task_id in sources})
 
 
 def lane_name(lane: Phase) -> str:

@@ -60,7 +60,7 @@ def encode(properties: StoredProperties, title: str) -> str:
         encoding=_line(properties.encoding),
         replaced=properties.replaced,
         media_type=_line(properties.media_type),
-        warnings=_shortened(properties.warnings),
+        warnings=shortened(properties.warnings),
         author_folded=folded(properties.author),
         title_folded=folded(title),
         language_folded=language_key(properties.language),
@@ -107,7 +107,8 @@ def _line(text: str) -> str:
     return " ".join(kept.split())[:MAX_CHARS]
 
 
-def _shortened(warnings: tuple[str, ...]) -> tuple[str, ...]:
+def shortened(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The warnings in single lines, each once, and not too many."""
     kept = tuple(dict.fromkeys(map(_line, warnings)))
     if len(kept) <= MAX_WARNINGS:
         return kept

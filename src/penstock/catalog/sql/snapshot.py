@@ -229,6 +229,10 @@ class SqlSnapshot(SearchReads):
         where = (place.tenant_id, place.collection, place.branch, path, *span(path), format_time(since), low)
         return RecognizedPages(*self._rows.all("recognized", *where)[0])
 
+    def page_warnings(self, document_id: int, *, limit: int) -> dict[int, tuple[str, ...]]:
+        found = self._rows.all("page_warnings", document_id, limit)
+        return {number: msgspec.json.decode(listed, type=tuple[str, ...]) for number, listed in found}
+
     def open_tasks(self, lane: Phase) -> int:
         count: int = self._rows.value(f"open_tasks_{lane}")
         return count

@@ -46,7 +46,7 @@ def extract_pages(
     """Extract pages of a document: those with these numbers, or all; see ``Extractor.extract``."""
     with closing(extractor.open(content, limits)) as document:
         wanted = wanted_pages(document.page_count, pages)
-        head = document_head(extractor, document, file_type, with_files=1 in wanted)
+        head = document_head(extractor, document, file_type, first=1 in wanted)
         until = math.inf if pages is None else time.process_time() + limits.batch_seconds
         found: list[Page] = []
         chars = 0
@@ -64,18 +64,21 @@ def wanted_pages(count: int, pages: range | None) -> range:
 
 
 def document_head(
-    extractor: PagedExtractor, document: PagedDocument, file_type: FileType, *, with_files: bool
+    extractor: PagedExtractor, document: PagedDocument, file_type: FileType, *, first: bool
 ) -> ExtractedText:
-    """All of a document but its pages. ``with_files``: with the attachments, which may be large."""
+    """All of a document but its pages.
+
+    ``first``: with the warnings and attachments, which take long to read and are wanted once.
+    """
     return ExtractedText(
         pages=(),
         file_type=file_type,
         shape=extractor.shape,
         page_count=document.page_count,
         title=document.title,
-        warnings=document.warnings,
+        warnings=document.warnings if first else (),
         properties=document.properties,
-        attachments=document.attachments if with_files else (),
+        attachments=document.attachments if first else (),
     )
 
 

@@ -10,10 +10,12 @@ from penstock.pipeline.ocr.endpoint import VisionEndpoint
 from penstock.pipeline.ocr.local import LocalEngine
 from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions
 
-_MEMORY = 192 << 20
-"""Measured: 116 MB for a page that is turned and read twice."""
-_MEMORY_OF_SECOND = 576 << 20
-"""Measured: 480 MB more at the peak."""
+FIRST_ENGINE_BYTES = 192 << 20
+"""Measured in the sandbox: a page of A4 in color, turned, needs 144 MiB."""
+DRAWING_BYTES = 128 << 20
+"""Memory to draw a page for an endpoint."""
+_BOTH_ENGINES_BYTES = 560 << 20
+"""Measured in the sandbox: a poor page needs 500 MiB. Not more than file_memory_mb leaves by default."""
 
 
 @lru_cache(1)
@@ -38,7 +40,7 @@ def readable_paths(options: OcrOptions) -> tuple[str, ...]:
 
 def memory_bytes(options: OcrOptions) -> int:
     """Memory to recognize a page of A4 at 300 dpi, models included."""
-    return _MEMORY + (_MEMORY_OF_SECOND if rapid.usable(options.languages) else 0)
+    return _BOTH_ENGINES_BYTES if rapid.usable(options.languages) else FIRST_ENGINE_BYTES
 
 
 def engine_versions() -> dict[str, str]:

@@ -20,6 +20,7 @@ _GAIN = 1.15
 """Factor by which turning must sharpen the lines; other pictures than text have no clear best angle."""
 _SIDE = 800
 """Pixels along the longer side of the reduced picture in which the skew is measured."""
+_ROWS = 128
 _POINTS = 20_000
 """Dark points that are enough to measure the skew."""
 
@@ -27,9 +28,13 @@ _POINTS = 20_000
 def gray(pixels: Pixels) -> Pixels:
     """Shades of gray of a picture, in one contiguous block."""
     if pixels.ndim == 3:
-        # Weights of ITU-R 601, in integers.
-        red, green, blue = (pixels[:, :, band].astype(np.uint32) for band in range(3))
-        pixels = ((red * 19_595 + green * 38_470 + blue * 7_471 + 32_768) >> 16).astype(np.uint8)
+        shades = np.empty(pixels.shape[:2], np.uint8)
+        # Some rows at a time: numbers of 32 bits for a whole page take 200 MB.
+        for row in range(0, len(pixels), _ROWS):
+            red, green, blue = (pixels[row : row + _ROWS, :, band].astype(np.uint32) for band in range(3))
+            # Weights of ITU-R 601, in integers.
+            shades[row : row + _ROWS] = (red * 19_595 + green * 38_470 + blue * 7_471 + 32_768) >> 16
+        pixels = shades
     return np.ascontiguousarray(pixels)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.errors import ComponentMissing, UnreadableDocument
-from penstock.pipeline.extract.protocol import Page
+from penstock.pipeline.extract.protocol import OcrReason, Page
 from penstock.pipeline.fingerprints import fingerprint
 from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions, RecognizedText
 
@@ -20,11 +20,10 @@ SURE = 80.0
 """Mean confidence from which recognized text may replace a text layer."""
 SAME_WORDS = 0.75
 """Share of the recognized words that a text layer must have to be kept."""
-FEW_CHARS = 20
-"""Characters below which a text layer is only a page number or a stamp, kept beside the recognized text."""
-OCR_BYTES = 256 << 20
-BOTH_ENGINES_BYTES = 1024 << 20
-"""Memory for a page with rapidocr, which takes about 700 MB."""
+REPLACEABLE = frozenset([OcrReason.HIDDEN_LAYER, OcrReason.VERTICAL])
+"""Reasons for which the text of a page is a layer that recognized text may replace."""
+BYTES_PER_PIXEL = 16
+"""Memory that Tesseract needs for a picture, at least."""
 NOTHING_FOUND = "no text was recognized in the picture of this page"
 _WORD = re.compile(r"\w+")
 
@@ -47,14 +46,6 @@ class OcrSetup(NamedTuple):
         )
 
     @property
-    def memory_bytes(self) -> int:
-        """Memory to recognize the text of a page, besides that for its file."""
-        from penstock.pipeline.ocr import rapid
-
-        both = self.endpoint is None and rapid.usable(self.options.languages)
-        return BOTH_ENGINES_BYTES if both else OCR_BYTES
-
-    @property
     def languages(self) -> tuple[str, ...]:
         """Installed languages, as far as this user may see them."""
         from penstock.pipeline.ocr import models
@@ -62,33 +53,44 @@ class OcrSetup(NamedTuple):
         return models.installed(self.options.tessdata_dir)
 
 
-def recognize_page(page: Page, document: PagedDocument, engine: OcrEngine, dpi: int) -> Page:
-    """Recognize the text of one page. An error of this page alone is its ``failure``."""
+def recognize_page(
+    page: Page, document: PagedDocument, engine: OcrEngine, dpi: int, memory_bytes: int | None = None
+) -> Page:
+    """Recognize the text of one page. An error of this page alone is its ``failure``.
+
+    Raises ``MemoryError`` for a picture that is too large for ``memory_bytes``, which would crash Tesseract.
+    """
     try:
-        return combined(page, engine.recognize(document.image(page.number, dpi)))
+        image = document.image(page.number, dpi)
+        height, width = image.pixels.shape[:2]
+        if memory_bytes is not None and height * width * BYTES_PER_PIXEL > memory_bytes:
+            raise MemoryError
+        return combined(page, engine.recognize(image))
     except ComponentMissing:
         raise
     except UnreadableDocument as error:
-        return Page(page.number, "", failure=error.message)
+        return Page(page.number, "", failure=error.message, failure_code=error.code)
 
 
 def combined(page: Page, found: RecognizedText) -> Page:
     """The page with recognized text, its text layer, or both.
 
-    A text layer that OCR left behind may be poor: clearly different, confident text replaces it.
+    A layer that OCR left behind, or that lacks characters, is kept unless the recognized text is clearly
+    different and confident. Other text of the page stays beside the recognized text; see ``OcrReason``.
     """
+    warnings = (*page.warnings, *found.warnings)
     if not found.text:
-        warnings = (*page.warnings, *found.warnings) if page.text else (*found.warnings, NOTHING_FOUND)
         recognition = None if page.text else found.recognition
+        warnings = warnings if page.text else (*warnings, NOTHING_FOUND)
         return msgspec.structs.replace(page, needs_ocr=False, recognition=recognition, warnings=warnings)
-    few = sum(not char.isspace() for char in page.text) < FEW_CHARS
-    poor = (found.confidence or 0.0) >= SURE and _share_of_words(found.text, page.text) < SAME_WORDS
-    if page.text and not few and not poor:
-        return msgspec.structs.replace(page, needs_ocr=False)
     text = found.text
-    if few and page.text and _share_of_words(page.text, found.text) < 1:
-        text = f"{page.text}\n\n{found.text}"
-    return Page(page.number, text, recognition=found.recognition, warnings=(*page.warnings, *found.warnings))
+    if page.ocr_reason in REPLACEABLE:
+        poor = (found.confidence or 0.0) >= SURE and _share_of_words(found.text, page.text) < SAME_WORDS
+        if page.text and not poor:
+            return msgspec.structs.replace(page, needs_ocr=False)
+    elif _share_of_words(page.text, found.text) < 1:
+        text = f"{page.text}\n\n{found.text}" if page.text else found.text
+    return Page(page.number, text, recognition=found.recognition, warnings=warnings)
 
 
 def _share_of_words(text: str, other: str) -> float:

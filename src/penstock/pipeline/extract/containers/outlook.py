@@ -43,7 +43,7 @@ class OutlookExtractor:
     """Reads the properties of a message; the container is read by python-oxmsg."""
 
     name = "outlook"
-    version = "1"
+    version = "2"
 
     def extract(
         self,

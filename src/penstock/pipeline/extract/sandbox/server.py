@@ -210,7 +210,8 @@ class _Child:
         document, limits = self._document, request.limits
         pages = range(*request.pages) if request.pages is not None else None
         wanted = wanted_pages(document.page_count, pages)
-        head = document_head(parser, document, request.file_type, with_files=1 in wanted)
+        first = 1 in wanted and request.ocr is None and not request.image_dpi
+        head = document_head(parser, document, request.file_type, first=first)
         self._send(Opened(head))
         seconds = math.inf if request.batch_seconds is None else request.batch_seconds
         until = time.process_time() + seconds
@@ -223,7 +224,7 @@ class _Child:
                 continue
             page = read_page(document, number)
             if request.ocr is not None and page.needs_ocr:
-                page = _recognized(page, document, request.ocr)
+                page = _recognized(page, document, request.ocr, request.memory_bytes)
             chars = check_length(chars + len(page.text), limits)
             self._send(self._page_answer(request, head, page))
             if time.process_time() > until:
@@ -259,11 +260,11 @@ class _Child:
             document.close()
 
 
-def _recognized(page: Page, document: PagedDocument, options: OcrOptions) -> Page:
+def _recognized(page: Page, document: PagedDocument, options: OcrOptions, memory_bytes: int) -> Page:
     from penstock.pipeline.ocr.factory import open_engine
     from penstock.pipeline.ocr.pages import recognize_page
 
-    return recognize_page(page, document, open_engine(options), options.dpi)
+    return recognize_page(page, document, open_engine(options), options.dpi, memory_bytes)
 
 
 def _limit_time(seconds: float) -> None:

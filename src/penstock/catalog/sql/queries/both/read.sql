@@ -31,6 +31,10 @@ JOIN task_queue_page p ON p.document_id = d.id JOIN catalog_page_text x ON x.{pa
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
   AND (s.path = $4 OR (s.path >= $5 AND s.path < $6)) AND s.published_at >= $7 AND x.engine <> ''
 
+-- name: page_warnings
+SELECT p.page_number, x.warnings FROM task_queue_page p JOIN catalog_page_text x ON x.{page_key} = p.{id}
+WHERE p.document_id = (SELECT d.id FROM documents d WHERE d.{id} = $1) AND x.warnings <> '[]' ORDER BY p.page_number LIMIT $2
+
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 
