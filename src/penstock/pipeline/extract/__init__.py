@@ -3,6 +3,7 @@
 - ``protocol``: the interface of an extractor; file types, pages and limits
 - ``file_types``, ``signatures``: the type of a file, by its name and its content
 - ``formats``: the table of formats: what is read of each, and what it needs
+- ``code_names``: the languages of source files, by their names
 - ``factory``: the extractor for a type, and extraction in this process
 - ``charset``, ``charset_labels``: from bytes to text that every store can keep; names of encodings in files
 - ``stated_values``: names, titles and dates that a file states about itself

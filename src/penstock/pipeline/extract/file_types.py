@@ -8,6 +8,7 @@ from types import MappingProxyType
 from penstock.errors import UnsupportedType
 from penstock.pipeline.extract import signatures
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
+from penstock.pipeline.extract.code_names import LANGUAGES_OF_NAMES, SUFFIXES_OF_LANGUAGES
 from penstock.pipeline.extract.protocol import FileType
 from penstock.pipeline.extract.signatures import (
     IN_OLE,
@@ -133,72 +134,6 @@ CLASSES: Mapping[str, str] = MappingProxyType(
 READ_IN_PART = frozenset(["code", "markdown", "rows", "subtitles", "table", "text"])
 """Extractors that can read the beginning of a file: one line does not need the lines after it."""
 
-_LANGUAGES = {
-    "python": "py pyi pyw",
-    "javascript": "js mjs cjs jsx",
-    "typescript": "ts mts cts",
-    "tsx": "tsx",
-    "go": "go",
-    "rust": "rs",
-    "java": "java",
-    "c": "c h",
-    "cpp": "cc cpp cxx c++ hh hpp hxx h++ ipp inl cu cuh",
-    "csharp": "cs",
-    "kotlin": "kt kts",
-    "scala": "scala sc",
-    "swift": "swift",
-    "ruby": "rb rake gemspec",
-    "php": "php",
-    "perl": "pl pm t",
-    "lua": "lua",
-    "r": "r",
-    "julia": "jl",
-    "haskell": "hs lhs",
-    "ocaml": "ml mli",
-    "elixir": "ex exs",
-    "erlang": "erl hrl",
-    "clojure": "clj cljs cljc edn",
-    "lisp": "lisp cl el scm rkt",
-    "shell": "sh bash zsh fish ksh",
-    "powershell": "ps1 psm1",
-    "batch": "bat cmd",
-    "sql": "sql",
-    "css": "css scss sass less",
-    "vue": "vue svelte astro",
-    "dart": "dart",
-    "zig": "zig",
-    "nim": "nim",
-    "objc": "m mm",
-    "solidity": "sol",
-    "d": "d",
-    "fortran": "f f90 f95 for",
-    "pascal": "pas pp",
-    "ada": "adb ads",
-    "assembly": "s asm",
-    "verilog": "v sv svh vhd vhdl",
-    "protobuf": "proto",
-    "graphql": "graphql gql",
-    "thrift": "thrift",
-    "terraform": "tf tfvars hcl",
-    "nix": "nix",
-    "cmake": "cmake",
-    "make": "mk mak",
-    "gradle": "gradle groovy",
-    "jinja": "j2 jinja jinja2 tmpl",
-}
-
-_NAMES = {
-    "makefile": "make",
-    "gnumakefile": "make",
-    "dockerfile": "docker",
-    "containerfile": "docker",
-    "cmakelists.txt": "cmake",
-    "rakefile": "ruby",
-    "gemfile": "ruby",
-    "jenkinsfile": "gradle",
-    "build.bazel": "python",
-    "sconstruct": "python",
-}
 
 _BINARY_SUFFIXES = frozenset(
     "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
@@ -219,7 +154,11 @@ def _code(language: str) -> FileType:
 
 BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
-    | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
+    | {
+        suffix: _code(language)
+        for language, suffixes in SUFFIXES_OF_LANGUAGES.items()
+        for suffix in suffixes.split()
+    }
 )
 
 _BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.values()}
@@ -252,7 +191,7 @@ def suffix_of(name: str) -> str:
 
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
-    language = _NAMES.get(name.rpartition("/")[2].lower())
+    language = LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
     found = BY_SUFFIX.get(suffix_of(name))
@@ -275,7 +214,7 @@ def is_archive_name(name: str) -> bool:
 
 def known_by_whole_name(name: str) -> bool:
     """Check whether the whole name decides the type: ``CMakeLists.txt`` is code in spite of the suffix."""
-    return name.lower() in _NAMES
+    return name.lower() in LANGUAGES_OF_NAMES
 
 
 _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
