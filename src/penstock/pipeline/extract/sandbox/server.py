@@ -208,7 +208,8 @@ class _Child:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
-        wanted = wanted_pages(document.page_count, range(*request.pages) if request.pages is not None else None)
+        asked = range(*request.pages) if request.pages is not None else None
+        wanted = wanted_pages(document.page_count, asked)
         head = document_head(parser, document, request.file_type, with_files=1 in wanted)
         self._send(Opened(head))
         seconds = math.inf if request.batch_seconds is None else request.batch_seconds
