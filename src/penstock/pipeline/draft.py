@@ -49,10 +49,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def suffix(self, name: str) -> str:
-        """The suffix of the name, or that of the content where the name is wrong."""
-        return (
-            file_types.content_suffix(name, self.media_type) if self.misnamed else file_types.suffix_of(name)
-        )
+        """The suffix of the name, or the first one of the content's type where the name is wrong."""
+        types = file_types.BY_SUFFIX.items() if self.misnamed else ()
+        found = (suffix for suffix, file_type in types if file_type.media_type == self.media_type)
+        return next(found, file_types.suffix_of(name))
 
     def with_warnings(self, more: Sequence[str]) -> Draft:
         """The draft with further warnings."""

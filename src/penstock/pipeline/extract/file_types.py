@@ -282,17 +282,10 @@ def misnaming(name: str, found: FileType) -> str | None:
     """Warning about a name that stands for another type than the one found."""
     expected, suffix = by_name(name), suffix_of(name)
     known = expected is not None or suffix in _OFFICE_SUFFIXES
-    if not known or expected == found:
-        return None
-    if expected is not None and expected.extractor == found.extractor and found.extractor != "image":
+    alike = expected is not None and expected.extractor == found.extractor != "image"
+    if not known or alike or expected == found:
         return None
     return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {_label(found)}"
-
-
-def content_suffix(name: str, media_type: str) -> str:
-    """Suffix for the type of a content whose name stands for another one."""
-    found = _BY_MEDIA_TYPE.get(media_type)
-    return _DOCUMENTS[found].split()[0] if found in _DOCUMENTS else suffix_of(name)
 
 
 def _label(file_type: FileType) -> str:
