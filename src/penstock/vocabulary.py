@@ -78,6 +78,11 @@ def how_many(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def none_read(pages: int) -> str:
+    """Phrase for a document without a readable page."""
+    return "its page could not be read" if pages == 1 else f"none of {how_many(pages, 'page')} could be read"
+
+
 def shown_size(count: int) -> str:
     """A number of bytes for people, such as ``64 MB`` or ``2.1 GB``; a MB has 2^20 bytes."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):

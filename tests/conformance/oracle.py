@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 from unittest.mock import patch
 
+import hypothesis
 import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -356,29 +357,26 @@ class Oracle(RuleBasedStateMachine):
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))
 
 
-def explore(opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True) -> None:
-    """Run the machine over one engine; raises the error of the shortest failing sequence."""
+def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | None = None) -> None:
+    """Run the machine over one engine, with new calls or those of a seed; raises the shortest difference."""
     machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
-    with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
-        # A resume takes several calls, so that others come in between.
-        _run(machine, examples=examples, steps=steps, shrink=shrink)
-
-
-def _run(machine: type[Oracle], *, examples: int, steps: int, shrink: bool) -> None:
+    machine = machine if seed is None else hypothesis.seed(seed)(machine)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            phases=phases,
-            database=None,
-            deadline=None,
-            report_multiple_bugs=False,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    # A resume takes several calls, so that others come in between.
+    with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=50,
+                phases=phases,
+                database=None,
+                deadline=None,
+                report_multiple_bugs=False,
+                print_blob=True,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
 
 
 def _outcome(queue: Queue, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

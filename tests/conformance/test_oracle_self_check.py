@@ -17,10 +17,14 @@ WRONG_WORDS = {
 }
 
 
+SEED = 2
+"""Each mistake is found within a few examples. Other seeds find it too, some only after hundreds."""
+
+
 @pytest.mark.parametrize("mistake", WRONG_WORDS)
 def test_the_oracle_finds(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, right, wrong = WRONG_WORDS[mistake]
     assert 1 == SQL[name].count(right)
     monkeypatch.setitem(SQL, name, SQL[name].replace(right, wrong))
     with pytest.raises(Difference):
-        explore(DURABLE["sqlite"], examples=1_000, shrink=False)
+        explore(DURABLE["sqlite"], examples=1_000, shrink=False, seed=SEED)

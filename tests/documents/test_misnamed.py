@@ -98,3 +98,14 @@ def test_a_long_misnamed_pdf_is_read_page_by_page(misnamed: IndexedFolder, worke
 
     assert "done" == misnamed.app.job(job.job_id).status
     assert 40 == misnamed.app.documents.source(str(path)).page_count
+
+
+def test_the_content_decides_about_the_filter_by_type(misnamed: IndexedFolder, worker: ManualWorker):
+    misnamed.put("honest.pdf", pdf("Water is clear."))
+    indexed(misnamed, worker)
+
+    def found(suffix: str) -> list[str]:
+        hits = misnamed.app.search("water", mode="keyword", file_type=suffix)
+        return sorted(Path(hit.path).name for hit in hits)
+
+    assert (["honest.pdf", "report.txt"], ["notes.txt"]) == (found("pdf"), found("txt"))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from tests.pipeline.hostile_mail import MAIL_FILES
 from tests.pipeline.hostile_office import OFFICE_FILES
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
@@ -284,7 +285,7 @@ _OFFICE = {
 }
 
 FILES: Mapping[str, Callable[[int], Hostile]] = MappingProxyType(
-    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE, **OFFICE_FILES}
+    {**_TEXT, **_MARKDOWN, **_HTML, **_STRUCTURED, **_CODE, **_OFFICE, **OFFICE_FILES, **MAIL_FILES}
 )
 
 LARGE: Mapping[str, int] = MappingProxyType(

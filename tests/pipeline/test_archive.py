@@ -213,3 +213,12 @@ def test_compressed_bombs_and_damage_are_refused():
     assert "text/plain" == extract(Content("a.txt.gz", b"plain text")).file_type.media_type
     with pytest.raises(UnsupportedType):
         extract(Content("a.gz.gz", gzip.compress(gzip.compress(b"x"))))
+
+
+def test_a_broken_map_of_a_sparse_file_is_damage():
+    header = bytearray(tarfile.TarInfo("a").tobuf())
+    header[156:157], header[482:483], header[148:156] = b"S", b"\1", b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+
+    with pytest.raises(DocumentDamaged):
+        extract(Content("a.tar", bytes(header)))

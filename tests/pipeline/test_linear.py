@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import as_terms, phrases
+from penstock.catalog.rules.query_terms import as_terms, keyword_text, phrases
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
@@ -26,7 +26,23 @@ NOISE = 0.004
 NOISE_OF_PARSERS = 0.04
 """The same for pages and code, where native parsers allocate memory."""
 OFFICE = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".rtf", ".epub", ".doc", ".ppt")
-PARSED = (".html", ".pdf", ".c", ".cpp", ".h", ".go", ".java", ".js", ".lua", ".py", ".rs", ".ts", *OFFICE)
+PACKED = (".eml", ".mbox", ".zip", ".tar", ".gz", ".tif")
+PARSED = (
+    ".html",
+    ".pdf",
+    ".c",
+    ".cpp",
+    ".h",
+    ".go",
+    ".java",
+    ".js",
+    ".lua",
+    ".py",
+    ".rs",
+    ".ts",
+    *OFFICE,
+    *PACKED,
+)
 ROUNDS = 12
 """Measurements before a failure: on a busy machine a single one may take twice as long."""
 N = 2_000
@@ -120,6 +136,11 @@ def test_asking_grows_with_the_query(name: str):
         )
 
     check_growth(asked(QUERIES[name](4 * N)), asked(QUERIES[name](STEP * 4 * N)))
+
+
+@pytest.mark.parametrize("part", ["a", "A", "Aa", "aA", "AAa", "1A", "a ", "水"])
+def test_words_for_a_keyword_index_grow_with_the_text(part: str):
+    check_growth(lambda: keyword_text(part * N), lambda: keyword_text(part * STEP * N))
 
 
 @pytest.mark.parametrize("glob", ["*a*a*a*a*a*a*b", "*[a]*[a]*[a]*[a]*b*", "*?a*?a*?a*?b*", "*aaaa*aaab*"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import struct
 import zipfile
@@ -128,6 +129,7 @@ def test_a_directory_that_points_to_itself_ends():
         ("letter.doc", b"Dear reader, this is text.\n", "text", "named .doc, but is plain text"),
         ("letter.doc", docx(paragraph("words")), DOCX, "named .doc, but is a Word document"),
         ("feed.pdf", b"<?xml version='1.0'?><a/>", "xml", "named .pdf, but is XML"),
+        ("photo.jpg", b"\x89PNG\r\n\x1a\n" + bytes(40), "image", "named .jpg, but is a PNG image"),
         ("report.pdf", b"\r\n\r\n" + pdf("words"), "pdf", None),
         ("page.txt", b"<html><p>kept as text", "text", None),
         ("README", pdf("words"), "pdf", None),
@@ -146,7 +148,7 @@ def test_the_content_wins_and_the_lie_is_noticed(name: str, data: bytes, extract
         ("a.txt", archive("a.bin"), "a ZIP archive"),
         ("a.md", b"\x7fELF" + bytes(40), "an ELF program"),
         ("a.pdf", bytes(range(256)), "not a PDF, in spite of its name"),
-        ("a.pdf", b"", "not a PDF, in spite of its name"),
+        ("a.pdf", b"", "'a.pdf' is empty"),
         ("a.py", ole("Unknown"), "an OLE document"),
     ],
 )
@@ -168,3 +170,16 @@ def test_the_draft_of_a_misnamed_file_says_so():
     assert ("named .txt, but is a PDF",) == draft.stored_properties.warnings
     assert "application/pdf" == draft.stored_properties.media_type
     assert ("", ()) == (honest.stored_properties.media_type, honest.stored_properties.warnings)
+
+
+def test_a_compressed_file_is_not_misnamed():
+    pipeline = Pipeline(HashingEmbedder())
+    text = gzip.compress(b"words of the mill")
+    drafts = [pipeline.draft(Content(name, text), ChunkSizes()) for name in ("a.txt.gz", "a.gz", "a.pdf.gz")]
+    pipeline.close()
+
+    # The type of the file inside gives the units of positions.
+    assert ["text/plain"] * 3 == [draft.stored_properties.media_type for draft in drafts]
+    warnings = [draft.stored_properties.warnings for draft in drafts]
+    assert [(), (), ("named .pdf, but is plain text",)] == warnings
+    assert ["gz"] * 3 == [draft.suffix("a.txt.gz") for draft in drafts]

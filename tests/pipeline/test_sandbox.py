@@ -28,8 +28,11 @@ from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.sample_documents import LOCKED, docx, paragraph, pdf
 
 WORDS = Content("a.pdf", pdf("words", "more"))
-ENDLESS = Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 7_000_000))
-"""Every stroke becomes an object: seconds of work and much memory from one page."""
+
+
+def endless() -> Content:
+    """Every stroke becomes an object: seconds of work and much memory from one page."""
+    return Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 7_000_000))
 
 
 @pytest.fixture
@@ -116,8 +119,9 @@ def test_too_much_cpu_time():
     with Sandbox(
         ExtractLimits(parser_seconds=0.1, parser_memory_bytes=8 << 30, file_bytes=1 << 30)
     ) as sandbox:
+        document = endless()
         with pytest.raises(TimeBudgetExceeded, match="more than"):
-            sandbox.extract(ENDLESS)
+            sandbox.extract(document)
         assert "words" == sandbox.extract(WORDS).pages[0].text
 
 
@@ -141,9 +145,10 @@ def test_a_zygote_that_never_starts_is_no_fault_of_the_file(monkeypatch: pytest.
 
 
 def test_too_much_memory():
+    document = endless()
     with Sandbox(ExtractLimits(parser_memory_bytes=300 * 1024 * 1024, file_bytes=1 << 30)) as sandbox:
         with pytest.raises(MemoryBudgetExceeded, match="300 MiB"):
-            sandbox.extract(ENDLESS)
+            sandbox.extract(document)
         assert "words" == sandbox.extract(WORDS).pages[0].text
 
 

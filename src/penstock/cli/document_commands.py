@@ -179,7 +179,7 @@ def _facts(source: Source) -> list[tuple[str, object]]:
 
 
 def _properties(source: Source) -> list[tuple[str, object]]:
-    """What the document states about itself, and what was noticed while it was read."""
+    """Properties that the document states, and warnings about its reading."""
     found = source.properties
     encoding = found.encoding
     if found.replaced:

@@ -18,7 +18,10 @@ def filter_options(verb: str) -> Callable[[F], F]:
         click.option("--branch", metavar="NAME", help=f"{verb} only this branch."),
         click.option("--path", metavar="GLOB", help=f"{verb} only matching paths, such as '*/guides/*'."),
         click.option(
-            "--type", "file_type", metavar="SUFFIX", help=f"{verb} only files with this suffix, such as pdf."
+            "--type",
+            "file_type",
+            metavar="SUFFIX",
+            help=f"{verb} only files with this suffix, such as pdf; a wrong suffix does not count.",
         ),
         click.option("--tag", metavar="TAG", help=f"{verb} only this tag and tags below it."),
         click.option("--author", metavar="TEXT", help=f"{verb} only documents by an author with this text."),

@@ -4,7 +4,7 @@
 - ``context``: ``Context``, the job, progress, children and cancellation for a handler
 - ``functions``: jobs that run functions of an application
 - ``documents``: registers all handlers below
-- ``files``, ``file_request``, ``file_reader``: jobs for one file
+- ``files``, ``file_request``, ``file_reader``, ``file_draft``: jobs for one file
 - ``members``, ``container_paths``, ``container_members``: files inside mail and archives, as documents
 - ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk

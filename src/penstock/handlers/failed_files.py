@@ -53,44 +53,46 @@ class FailedFiles:
             return
         if classified.kind == "cancelled":
             return
-        code, message = classified.code, str(error)[:MAX_MESSAGE] or type(error).__name__
-        self._ledger_entries.append(
-            LedgerEntry(
-                place=context.place,
-                path=normal_path(context.payload["file_path"]),
-                kind=LedgerKind.FAILED,
-                rule=code,
-                cause=message,
-                remedy=error.remedy if isinstance(error, PenstockError) else "",
-                job_id=context.job_id,
-            )
+        entry = LedgerEntry(
+            place=context.place,
+            path=normal_path(context.payload["file_path"]),
+            kind=LedgerKind.FAILED,
+            rule=classified.code,
+            cause=str(error)[:MAX_MESSAGE] or type(error).__name__,
+            remedy=error.remedy if isinstance(error, PenstockError) else "",
+            job_id=context.job_id,
         )
-        if stored or isinstance(request, Exception) or not becomes_document(code, known=known is not None):
+        self._ledger_entries.append(entry)
+        if stored or isinstance(request, Exception):
             return
         file = read or _file_at(request)
-        if file is not None:
-            self._generations.append(
-                failed_generation(
-                    FailedReading(
-                        place=request.place,
-                        path=request.path,
-                        code=code,
-                        message=message,
-                        file=file,
-                        asked_at=context.asked_at,
-                        read_at=clock.now(),
-                        job_id=context.job_id,
-                        fingerprints=request.fingerprints,
-                        file_type=file_types.suffix_of(request.name),
-                    )
-                )
-            )
+        if file is not None and becomes_document(entry.rule, known=known is not None):
+            self._generations.append(_failed_generation(context, request, entry, file))
 
     def write(self) -> None:
         if self._generations:
             self._catalog.store(self._generations)
         if self._ledger_entries:
             self._catalog.note(self._ledger_entries)
+
+
+def _failed_generation(
+    context: Context, request: FileRequest, entry: LedgerEntry, file: ReadFile
+) -> NewGeneration:
+    return failed_generation(
+        FailedReading(
+            place=request.place,
+            path=request.path,
+            code=entry.rule,
+            message=entry.cause,
+            file=file,
+            asked_at=context.asked_at,
+            read_at=clock.now(),
+            job_id=context.job_id,
+            fingerprints=request.fingerprints,
+            file_type=file_types.suffix_of(request.name),
+        )
+    )
 
 
 def _file_at(request: FileRequest) -> ReadFile | None:

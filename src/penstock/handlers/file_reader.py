@@ -39,16 +39,24 @@ def read_file(
     limits: ExtractLimits,
     skip: Callable[[os.stat_result], bool],
     *,
-    links: bool = True,
+    delivered: bool = False,
     name: str | None = None,
 ) -> FileContent | None:
     """Read a file; None if ``skip`` returns True for the status of the open file.
 
-    The file itself must not be a link, since a walk follows none. ``links``: folders above may be links.
+    Neither the file nor a folder above it may be a link by now: a walk follows none, and the paths of
+    documents have none. ``delivered``: a link is refused as one out of the folders that a sender may use.
     ``name``: the name that decides the type, if it is not the path. Raises DocumentTooLarge for a file that
     is larger than the limit and cannot be read in part.
     """
-    fd = _open(path) if links else _open_without_links(path)
+    try:
+        fd = _open(path)
+    except _BehindLink:
+        if delivered:
+            raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
+        raise UnsupportedType(
+            f"{path} is a link, or behind one", remedy="Index the target of the link."
+        ) from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -104,30 +112,34 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
         return digest.hexdigest()
 
 
+class _BehindLink(Exception):
+    """A file is a link, or a folder on the way to it is one."""
+
+
 def _open(path: str) -> int:
-    try:
-        return os.open(path, _READ | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise UnsupportedType(
-            f"{path} is a link, or behind a loop of links", remedy="Index the target of the link."
-        ) from None
-
-
-def _open_without_links(path: str) -> int:
     """Open a path folder by folder, and refuse a link put in the way at any moment."""
-    *folders, name = path.strip("/").split("/")
-    folder_fd = os.open("/", _TRAVERSE)
+    *folders, name = filter(None, path.split("/"))
+    folder_fd = os.open("/" if path.startswith("/") else ".", _TRAVERSE)
     try:
         for folder in folders:
-            next_fd = os.open(folder, _TRAVERSE, dir_fd=folder_fd)
+            next_fd = _open_folder(folder, folder_fd)
             os.close(folder_fd)
             folder_fd = next_fd
         return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder_fd)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
+        raise _BehindLink from None
     finally:
         os.close(folder_fd)
+
+
+def _open_folder(name: str, above: int) -> int:
+    try:
+        return os.open(name, _TRAVERSE, dir_fd=above)
+    except NotADirectoryError:
+        # Linux has the same error for a link.
+        with suppress(OSError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+                raise _BehindLink from None
+        raise

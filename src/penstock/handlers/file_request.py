@@ -137,11 +137,11 @@ class FileRequest(NamedTuple):
             return reader.read(self.path, unchanged, name=self.name)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return reader.read(self.read_from, unchanged, known_as=self.path, links=False, name=self.name)
+            return reader.read(self.read_from, unchanged, known_as=self.path, delivered=True, name=self.name)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return reader.read(self.path, unchanged, links=False, name=self.name)
+        return reader.read(self.path, unchanged, delivered=True, name=self.name)
 
     def _moved_since(self, known: Source) -> bool:
         """Check whether another message, processed first, moved the file to the final path."""
@@ -155,7 +155,7 @@ class FileRequest(NamedTuple):
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
 
     def refuse_archive(self, known: Source | None) -> None:
-        """Refuse an archive that nobody asked to open. Not remembered: it is no fault of the file."""
+        """Refuse an archive unless the request opens archives. Not remembered: it is no fault of the file."""
         if self.archives or not file_types.is_archive_name(self.name):
             return
         if known is None or known.published_id is None:

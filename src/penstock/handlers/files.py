@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import ReadFile
-from penstock.catalog.values import Adoption, NewGeneration, Phase, Place, Touch
+from penstock.catalog.values import Adoption, NewGeneration, Place, Touch
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
@@ -24,6 +24,7 @@ from penstock.handlers.container_paths import container_of, on_disk
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.failed_files import FailedFiles, failed_before
+from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, needs_tasks, too_many_tasks
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
@@ -36,16 +37,9 @@ from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.draft import Draft, with_all_pages
-from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline
 
-PAGES_PER_CALL = 32
-"""Pages of a document that are read in its job; the others become tasks."""
-MAX_OPEN_TASKS = 5_000
-"""While more tasks are open, files that would add tasks wait. Small files continue."""
 RETRY_DELAY = timedelta(seconds=2)
 UNCHANGED = {"outcome": "unchanged"}
 
@@ -223,8 +217,8 @@ class _IngestCall:
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
         seconds = self._pipeline.limits.seconds_for(len(read.data))
         with context.file(seconds, read.size, read.mtime_ns, request.read_with):
-            draft = self._draft(request, read)
-        if _needs_tasks(draft) and self._too_many_tasks():
+            draft = draft_file(self._pipeline, request, read)
+        if needs_tasks(draft) and too_many_tasks(self._catalog):
             return Later(
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
@@ -245,7 +239,7 @@ class _IngestCall:
             fingerprints=request.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=file_types.suffix_of(request.name),
+            file_type=draft.suffix(request.name),
             title=draft.title,
             tags=tags,
             metadata=metadata,
@@ -285,25 +279,12 @@ class _IngestCall:
         if adopted is not None:
             return adopted
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
-        if drafted is None or (drafted.texts > MAX_TEXTS and self._too_many_tasks()):
+        if drafted is None or (drafted.texts > MAX_TEXTS and too_many_tasks(self._catalog)):
             return Later(
                 f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
                 RETRY_DELAY,
             )
         return self._add_to_batch(index, drafted)
-
-    def _draft(self, request: FileRequest, read: FileContent) -> Draft:
-        """Draft a file. Of a long document only the first pages; the others become tasks."""
-        content = Content(request.name, read.data, read.size)
-        paged = file_types.detect(request.name, read.data) == file_types.PDF
-        draft = self._pipeline.draft(
-            content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
-        )
-        failed = not draft.chunks and not draft.unread
-        if paged and failed and len(draft.pages) >= draft.page_count:
-            # Once more without a range: only a complete document can be refused for having no text.
-            return self._pipeline.draft(content, request.sizes)
-        return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
 
     def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
         """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
@@ -323,10 +304,6 @@ class _IngestCall:
             if self._catalog.adopt(adoption):
                 return Wait(waiting_for=str(document_id))
         return None
-
-    def _too_many_tasks(self) -> bool:
-        with self._catalog.snapshot() as snapshot:
-            return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MAX_OPEN_TASKS
 
     def _missing(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         if request.delivered is not None:
@@ -394,7 +371,3 @@ class _IngestCall:
             stored = index in self._stored
             failed.add(context, request, answer, known=source, read=self._read.get(index), stored=stored)
         failed.write()
-
-
-def _needs_tasks(draft: Draft) -> bool:
-    return draft.unread or len(draft.chunks) > MAX_TEXTS

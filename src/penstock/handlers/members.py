@@ -46,7 +46,7 @@ class MemberReader:
         skip: Callable[[os.stat_result], bool] = lambda _: False,
         *,
         known_as: str | None = None,
-        links: bool = True,
+        delivered: bool = False,
         name: str | None = None,
     ) -> FileContent | None:
         """Read a file or a member; None if ``skip`` returns True for its size and time.
@@ -55,7 +55,7 @@ class MemberReader:
         FileNotFoundError or NotADirectoryError if there is neither.
         """
         try:
-            return read_file(path, self._pipeline.limits, skip, links=links, name=name)
+            return read_file(path, self._pipeline.limits, skip, delivered=delivered, name=name)
         except NotADirectoryError:
             container = container_of(path, any_name=True)
             if container is None:
@@ -66,7 +66,7 @@ class MemberReader:
         key = (container, outer_name)
         if not self._open or self._open[0][0] != key:
             outer = read_file(
-                container.path, self._pipeline.limits, lambda _: False, links=links, name=outer_name
+                container.path, self._pipeline.limits, lambda _: False, delivered=delivered, name=outer_name
             )
             assert outer is not None
             self._open = [(key, Container(self._pipeline, Content(outer_name, outer.data)))]

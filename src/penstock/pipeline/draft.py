@@ -14,8 +14,9 @@ from penstock.catalog.values import Failure, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
+from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
-from penstock.vocabulary import how_many
+from penstock.vocabulary import how_many, none_read
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text, OCR needed")
 """Failure of a page that is a picture, while OCR is switched off."""
@@ -35,19 +36,27 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     misnamed: bool = False
     """The name stands for another type than ``media_type``."""
+    other_type: bool = False
+    """The suffix is not the one of ``media_type``: the file is misnamed, or compressed."""
 
     @property
     def stored_properties(self) -> StoredProperties:
         """The properties and warnings for the catalog."""
         return StoredProperties(
             **msgspec.structs.asdict(self.properties),
-            media_type=self.media_type if self.misnamed else "",
+            media_type=self.media_type if self.other_type else "",
             warnings=self.warnings,
         )
 
     def with_warnings(self, more: Sequence[str]) -> Draft:
         """The draft with further warnings."""
         return msgspec.structs.replace(self, warnings=(*self.warnings, *more))
+
+    def suffix(self, name: str) -> str:
+        """The suffix of the name, or that of the content where the name is wrong."""
+        return (
+            file_types.content_suffix(name, self.media_type) if self.misnamed else file_types.suffix_of(name)
+        )
 
     @property
     def chunks(self) -> list[NewChunk]:
@@ -135,7 +144,8 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
         for page in draft.pages
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
-        raise NoText(f"no text on any of {how_many(len(pages), 'page')}, OCR needed", remedy=OCR_OFF)
+        where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
+        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF)
     return msgspec.structs.replace(draft, pages=tuple(pages))
 
 
@@ -190,4 +200,4 @@ def refuse_textless(pages: Sequence[NewPage]) -> None:
     """Raise ``NoText`` if no page of a document could be read. Blank pages, and those that need OCR, can."""
     failures = [page.failure.message for page in pages if page.failure is not None]
     if failures and not any(page.chunks or page.needs_ocr for page in pages):
-        raise NoText(f"none of {how_many(len(pages), 'page')} could be read: {failures[0]}")
+        raise NoText(f"{none_read(len(pages))}: {failures[0]}")

@@ -169,7 +169,7 @@ class Pipeline:
             draft = self._limiter.run_isolated(work)
         else:
             draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
-        return _with_misnaming(content.name, finished(draft))
+        return _with_misnaming(content, finished(draft))
 
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
         """Recognize the text of one page and cut it into chunks; None if there is no such page.
@@ -234,12 +234,19 @@ class Pipeline:
         self._sandbox.close()
 
 
-def _with_misnaming(name: str, draft: Draft) -> Draft:
+def _with_misnaming(content: Content, draft: Draft) -> Draft:
     """The draft with a warning, if the name stands for another type than the content has."""
-    warning = file_types.misnaming(name, file_types.stored_type("", draft.media_type))
+    name, found = content.name, file_types.stored_type("", draft.media_type)
+    if file_types.detect(name, content.data) == file_types.COMPRESSED:
+        # The draft is of the file inside, which the suffix before the last one names.
+        warning = file_types.misnaming(file_types.uncompressed_name(name), found)
+        return msgspec.structs.replace(
+            draft, other_type=True, warnings=(*filter(None, [warning]), *draft.warnings)
+        )
+    warning = file_types.misnaming(name, found)
     if warning is None:
         return draft
-    return msgspec.structs.replace(draft, misnamed=True, warnings=(warning, *draft.warnings))
+    return msgspec.structs.replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
 
 
 @lru_cache(64)

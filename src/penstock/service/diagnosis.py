@@ -138,7 +138,8 @@ def _ocr(settings: Settings) -> Check:
         return Check(subject="ocr", status="note", detail="switched off (PENSTOCK_OCR)")
     if settings.ocr_endpoint_url:
         return Check(subject="ocr", detail=f"by the endpoint with model {settings.ocr_endpoint_model}")
-    engines = ", ".join(f"{name} {version}" for name, version in engine_versions().items())
+    packages = {"tesseract": "tesserocr"}
+    engines = ", ".join(f"{packages.get(name, name)} {found}" for name, found in engine_versions().items())
     folder = str(settings.ocr_tessdata_dir or "")
     try:
         models.find_models(settings.ocr_languages.replace("+", " ").split(), folder)
@@ -176,12 +177,12 @@ def _formats() -> Iterator[Check]:
 
 def _extras() -> Iterator[Check]:
     for extra in EXTRAS:
-        detail = f"{extra.name}: {extra.purpose}"
+        detail = extra.purpose
         if extra.installed:
-            yield Check(subject="extra", detail=f"{detail}, installed")
+            yield Check(subject=f"extra {extra.name}", detail=f"{detail}, installed")
         else:
             yield Check(
-                subject="extra",
+                subject=f"extra {extra.name}",
                 status="note",
                 detail=f"{detail}, not installed ({extra.size_mb} MB)",
                 remedy=install_command(extra.name),

@@ -56,7 +56,7 @@ class Rankings(NamedTuple):
         return self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
 
     def matches(self, words: Mapping[int, tuple[str, ...]], asked: int) -> Callable[[int], Match]:
-        """Return a function that tells how a chunk matches. ``words``: those found, of ``asked``."""
+        """Return a function that describes the match of a chunk. ``words``: those found, of ``asked``."""
         places = {hit.content_id: place for place, hit in enumerate(self.keyword, 1)}
         near = {
             hit.content_id: (place, Similarity(space.embedder, hit.score))

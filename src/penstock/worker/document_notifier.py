@@ -23,7 +23,7 @@ from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
-from penstock.vocabulary import how_many
+from penstock.vocabulary import how_many, none_read
 from penstock.worker.orphans import JobPages
 
 FAILURE_CODES = {
@@ -159,8 +159,8 @@ def _failures(document: Document, missing: list[MissingPart]) -> str:
     kept = " The former version stays." if document.outage else ""
     if missing and not document.outage and document.failed_count == document.page_count:
         # Mostly a scan: all pages have the same error.
-        pages = how_many(document.page_count, "page")
-        return f"none of {pages} could be read: {missing[0].error.partition(': ')[2] or missing[0].error}"
+        cause = missing[0].error.partition(": ")[2] or missing[0].error
+        return f"{none_read(document.page_count)}: {cause}"
     failed = how_many(document.failed_count, "part")
     return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
 

@@ -15,7 +15,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The places where a name such as ``parseHTTPHeader`` is split into words."""
-_HUMPED_WORD = re.compile(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff"
@@ -42,7 +42,10 @@ def keyword_text(text: str) -> str:
     The indexes know words between spaces and signs. So ``maxHeaderSize`` adds its three words, and a run of a
     script without spaces adds its overlapping pairs of characters. Nothing else is added.
     """
-    added = [part for word in _HUMPED_WORD.findall(text) for part in HUMP.split(word)]
+    # Each word is looked at once: a pattern of words with humps in them would try every part of a long word.
+    added = [
+        part for word in _ASCII_WORD.findall(text) if len(parts := HUMP.split(word)) > 1 for part in parts
+    ]
     if not text.isascii():
         added += [pair for run in _UNSPACED.findall(text) for pair in _pairs(run)]
     return f"{text}\n{' '.join(added)}" if added else text

@@ -343,9 +343,17 @@ def misnaming(name: str, found: FileType) -> str | None:
     """Warning about a name that stands for another type than the one found."""
     expected, suffix = by_name(name), suffix_of(name)
     known = expected is not None or suffix in _OFFICE_SUFFIXES
-    if not known or (expected is not None and expected.extractor == found.extractor):
+    if not known or expected == found:
+        return None
+    if expected is not None and expected.extractor == found.extractor and found.extractor != "image":
         return None
     return f"named {f'.{suffix}' if suffix else _shown(name)}, but is {_label(found)}"
+
+
+def content_suffix(name: str, media_type: str) -> str:
+    """Suffix for the type of a content whose name stands for another one."""
+    found = _BY_MEDIA_TYPE.get(media_type)
+    return _DOCUMENTS[found].split()[0] if found in _DOCUMENTS else suffix_of(name)
 
 
 def _label(file_type: FileType) -> str:
@@ -374,6 +382,8 @@ def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
     wide = b"\x00" in data[:SNIFFED] and not data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if data and signature(data) is None and not wide and not looks_binary(data):
         return MAIL if BY_SUFFIX.get(suffix) is OUTLOOK else BY_SUFFIX[text_suffix(data)]
+    if not data:
+        raise UnsupportedType(f"{_shown(name)} is empty: there is nothing to read in it")
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
     raise UnsupportedType(f"{_shown(name)} is not {_label(BY_SUFFIX[suffix])}, in spite of its name")

@@ -13,7 +13,7 @@ from penstock.pipeline.extract.protocol import FileType
 
 
 class Reader(NamedTuple):
-    """What an extractor reads. ``positions``: its chunks have lines, or what ``position_unit`` names."""
+    """Facts about an extractor. ``positions``: its chunks have lines, or what ``position_unit`` names."""
 
     read: str
     positions: bool = True
@@ -61,7 +61,7 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "rows": Reader("unchanged, one record per line"),
         "rtf": Reader("paragraphs and tables"),
         "sheets": Reader("the cells of each sheet, as rows"),
-        "subtitles": Reader("what is said, with its time"),
+        "subtitles": Reader("what is said, without times and styles"),
         "table": Reader("one line for each row, cells joined by a vertical bar"),
         "text": Reader("unchanged"),
         "xml": Reader("`element: text`, one line for each value; no entities"),

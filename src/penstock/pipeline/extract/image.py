@@ -250,7 +250,7 @@ def _properties(picture: Image) -> Properties:
 
 
 def _created(exif: Exif) -> str:
-    """When the picture was taken, in ISO 8601."""
+    """Time at which the picture was taken, in ISO 8601."""
     stated = _text(exif.get_ifd(_EXIF_PART).get(_ORIGINAL_DATE)) or _text(exif.get(_DATE))
     found = _EXIF_DATE.fullmatch(stated)
     if found is None:

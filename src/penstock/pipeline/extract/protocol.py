@@ -57,7 +57,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class Recognition(msgspec.Struct, frozen=True):
-    """How the text of a page was recognized by OCR: the engine, and its mean confidence from 0 to 100."""
+    """Source of a page's text recognized by OCR: the engine, and its mean confidence from 0 to 100."""
 
     engine: str
     confidence: float | None = None

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.errors import ComponentMissing, UnreadableDocument
-from penstock.pipeline.extract.protocol import (
-    Content,
-    ExtractedText,
-    ExtractLimits,
-    OcrReason,
-    Page,
-    PagedExtractor,
-)
+from penstock.pipeline.extract.protocol import OcrReason, Page
 from penstock.pipeline.fingerprints import fingerprint
 from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions, RecognizedText
 
@@ -37,7 +29,7 @@ _WORD = re.compile(r"\w+")
 
 
 class OcrSetup(NamedTuple):
-    """How pictures are read: by engines of this machine, or by an endpoint."""
+    """Choice of the reader of pictures: engines on this machine, or an endpoint."""
 
     options: OcrOptions = OcrOptions()
     endpoint: EndpointOptions | None = None
@@ -59,25 +51,6 @@ class OcrSetup(NamedTuple):
         from penstock.pipeline.ocr import models
 
         return models.installed(self.options.tessdata_dir)
-
-
-def recognize_pages(
-    extracted: ExtractedText,
-    extractor: PagedExtractor,
-    content: Content,
-    limits: ExtractLimits,
-    engine: OcrEngine,
-    dpi: int,
-) -> ExtractedText:
-    """Recognize those of the extracted pages that need it."""
-    if not extracted.needs_ocr:
-        return extracted
-    with closing(extractor.open(content, limits)) as document:
-        pages = [
-            recognize_page(page, document, engine, dpi) if page.needs_ocr else page
-            for page in extracted.pages
-        ]
-    return msgspec.structs.replace(extracted, pages=tuple(pages))
 
 
 def recognize_page(

@@ -10,7 +10,7 @@ from penstock.pipeline.extract.protocol import PageImage, Recognition
 
 
 class OcrOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How pages are recognized on this machine. Holds no secret: it is handed to the sandbox."""
+    """Options of recognition on this machine. Holds no secret: it is handed to the sandbox."""
 
     languages: str = "eng"
     """Tesseract's names of the languages, joined by ``+``: ``eng+deu``. The first one weighs most."""

@@ -51,6 +51,7 @@ BROKEN = (
     EOFError,
     OSError,
     ValueError,
+    LookupError,
     NotImplementedError,
     RuntimeError,
     OverflowError,
@@ -160,6 +161,8 @@ class _Reader:
         with tarfile.open(fileobj=_unpacked(self._data, self._total), mode="r|") as archive:
             special = 0
             for count, info in enumerate(archive, 1):
+                # Each would be kept, with a copy of all global headers.
+                archive.members.clear()  # type: ignore[attr-defined]
                 if count > MAX_ENTRIES:
                     self._cut(None)
                     break

@@ -26,7 +26,7 @@ _BODY = 9
 
 
 class Style(NamedTuple):
-    """What a style says about a paragraph. None: the style it is based on decides."""
+    """Format that a style gives to a paragraph. None: the style it is based on decides."""
 
     level: int | None = None
     """Level of a heading from 1; 0 for other text."""
@@ -92,7 +92,7 @@ class Styles:
         self._own[self._id] = self._own[self._id]._replace(**facts)  # type: ignore[arg-type]
 
     def get(self, style_id: str) -> Style:
-        """What a style and those it is based on say. Each is looked up once, however long the chain."""
+        """Format by a style and those it is based on. Each is looked up once, however long the chain."""
         if style_id not in self._own:
             return Style(**_by_name(style_id))  # type: ignore[arg-type]
         chain: list[str] = []

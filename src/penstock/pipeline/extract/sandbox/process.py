@@ -7,13 +7,13 @@ import math
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock import clock
 from penstock.interpreter import isolated_command, isolated_environment
 from penstock.pipeline import budget
 from penstock.pipeline.extract.sandbox.messages import (
@@ -145,7 +145,7 @@ class _AnswerStream(io.RawIOBase):
 
     def limit(self, seconds: float, cpu_seconds: float) -> None:
         """Limit the time from now on, whether bytes come or not."""
-        self._deadline = time.monotonic() + seconds
+        self._deadline = clock.elapsed_s() + seconds
         used = budget.cpu_seconds(self._pid) if cpu_seconds < math.inf else None
         self._cpu_limit = math.inf if used is None else used + cpu_seconds
 
@@ -154,7 +154,7 @@ class _AnswerStream(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         while True:
-            left = self._deadline - time.monotonic()
+            left = self._deadline - clock.elapsed_s()
             if left <= 0:
                 raise TimeoutError
             self._channel.settimeout(min(left, CHECK_S))

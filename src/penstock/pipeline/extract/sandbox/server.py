@@ -208,9 +208,8 @@ class _Child:
         if self._document is None:
             self._document = parser.open(Content(request.name, data), request.limits)
         document, limits = self._document, request.limits
-        wanted = wanted_pages(
-            document.page_count, range(*request.pages) if request.pages is not None else None
-        )
+        pages = range(*request.pages) if request.pages is not None else None
+        wanted = wanted_pages(document.page_count, pages)
         first = 1 in wanted and request.ocr is None and not request.image_dpi
         head = document_head(parser, document, request.file_type, first=first)
         self._send(Opened(head))

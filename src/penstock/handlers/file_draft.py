@@ -1,0 +1,40 @@
+"""Draft of a file: as many of its pages as its job reads, and when the others have to wait."""
+
+from __future__ import annotations
+
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase
+from penstock.handlers.chunk_vectors import MAX_TEXTS
+from penstock.handlers.file_reader import FileContent
+from penstock.handlers.file_request import FileRequest
+from penstock.pipeline.draft import Draft, with_all_pages
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.pipeline import Pipeline
+
+PAGES_PER_CALL = 32
+"""Pages of a document that are read in its job; the others become tasks."""
+MAX_OPEN_TASKS = 5_000
+"""While more tasks are open, files that would add tasks wait. Small files continue."""
+
+
+def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> Draft:
+    """Draft a file. Of a long document only the first pages; the others become tasks."""
+    content = Content(request.name, read.data, read.size)
+    paged = file_types.detect(request.name, read.data) == file_types.PDF
+    draft = pipeline.draft(content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None)
+    failed = not draft.chunks and not draft.unread
+    if paged and failed and len(draft.pages) >= draft.page_count:
+        # Once more without a range: only a complete document can be refused for having no text.
+        return pipeline.draft(content, request.sizes)
+    return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
+
+
+def needs_tasks(draft: Draft) -> bool:
+    return draft.unread or len(draft.chunks) > MAX_TEXTS
+
+
+def too_many_tasks(catalog: Catalog) -> bool:
+    """Check whether files that would add tasks have to wait."""
+    with catalog.snapshot() as snapshot:
+        return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MAX_OPEN_TASKS
