@@ -174,6 +174,20 @@ def test_files_that_would_add_tasks_wait_while_there_are_many(
     assert Status.DONE is docs.finish(second.job_id).status
 
 
+def test_pages_do_not_wait_for_the_chunks_of_others(docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(file_draft, "MAX_OPEN_TASKS", 100)
+    docs.app.index(docs.put("one.md", book(300)))
+    with docs.manual_worker() as worker:
+        worker.run_jobs()
+        scan = docs.app.index(docs.put("long.pdf", pdf(*(f"Page {number}." for number in range(36)))))
+        worker.run_jobs()
+
+        waiting = docs.app.job(scan.job_id)
+        assert (Status.IN_PROGRESS, None) == (waiting.status, waiting.error_code)
+        worker.run_tasks()
+    assert Status.DONE is docs.finish(scan.job_id).status
+
+
 def test_a_note_that_cannot_be_kept_is_nobody_elses_trouble(docs: IndexedFolder):
     # This size is refused today, but an older version may have queued it.
     payloads = [{"content": "Good."}, {"content": "Bad.", "chunk_size": 8}, {"content": "Fine."}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.handlers.chunk_vectors import MAX_TEXTS
@@ -15,7 +17,7 @@ from penstock.pipeline.pipeline import Pipeline
 PAGES_PER_CALL = 32
 """Pages of a document that are read in its job; the others become tasks."""
 MAX_OPEN_TASKS = 5_000
-"""While more tasks are open, files that would add tasks wait. Small files continue."""
+"""While more tasks of a lane are open, files that would add to them wait. Small files continue."""
 
 
 def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> Draft:
@@ -30,11 +32,18 @@ def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> D
     return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
 
 
-def needs_tasks(draft: Draft) -> bool:
-    return draft.unread or len(draft.chunks) > MAX_TEXTS
+def lanes_of(draft: Draft) -> list[Phase]:
+    """The lanes that get tasks from a draft: for unread pages, and for more chunks than a job embeds."""
+    wanted = {Phase.OCR: draft.unread, Phase.VECTOR: len(draft.chunks) > MAX_TEXTS}
+    return [lane for lane, adds in wanted.items() if adds]
 
 
-def too_many_tasks(catalog: Catalog) -> bool:
-    """Check whether files that would add tasks have to wait."""
+def too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
+    """Check whether a file that adds tasks to these lanes has to wait.
+
+    Each lane counts alone: a scan does not wait for the chunks of a large log.
+    """
+    if not lanes:
+        return False
     with catalog.snapshot() as snapshot:
-        return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MAX_OPEN_TASKS
+        return any(snapshot.open_tasks(lane) > MAX_OPEN_TASKS for lane in lanes)

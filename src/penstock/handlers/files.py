@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import ReadFile
-from penstock.catalog.values import Adoption, NewGeneration, Place, Touch
+from penstock.catalog.values import Adoption, NewGeneration, Phase, Place, Touch
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
@@ -24,7 +24,7 @@ from penstock.handlers.container_paths import container_of, on_disk
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.failed_files import FailedFiles, failed_before
-from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, needs_tasks, too_many_tasks
+from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, lanes_of, too_many_tasks
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
@@ -218,7 +218,7 @@ class _IngestCall:
         seconds = self._pipeline.limits.seconds_for(len(read.data))
         with context.file(seconds, read.size, read.mtime_ns, request.read_with):
             draft = draft_file(self._pipeline, request, read)
-        if needs_tasks(draft) and too_many_tasks(self._catalog):
+        if too_many_tasks(self._catalog, lanes_of(draft)):
             return Later(
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
@@ -279,7 +279,7 @@ class _IngestCall:
         if adopted is not None:
             return adopted
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
-        if drafted is None or (drafted.texts > MAX_TEXTS and too_many_tasks(self._catalog)):
+        if drafted is None or (drafted.texts > MAX_TEXTS and too_many_tasks(self._catalog, [Phase.VECTOR])):
             return Later(
                 f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
                 RETRY_DELAY,
