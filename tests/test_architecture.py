@@ -47,6 +47,8 @@ GROUPS = {
     "catalog.protocol": "protocols",
     "catalog.pagination": "protocols",
     "catalog.values": "rules",
+    "catalog.entities": "rules",
+    "catalog.graph": "protocols",
     "catalog.rules": "rules",
     "catalog.views": "rules",
     "pipeline": "pipeline",

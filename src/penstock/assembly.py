@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.redis_contract.gateway import Gateway
     from penstock.service.diagnosis import Diagnosis
     from penstock.service.documents import Documents
+    from penstock.service.graph import Graph
     from penstock.service.jobs import Jobs
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
@@ -155,6 +156,13 @@ class Assembly:
         return Search(self.catalog, self.settings, open_space, VectorCache(self.vector_files))
 
     @_MadeOnce
+    def graph(self) -> Graph:
+        """Entities and relations of the documents."""
+        from penstock.service.graph import Graph
+
+        return Graph(self.catalog, self.settings)
+
+    @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
@@ -219,6 +227,13 @@ class Assembly:
         options = small_job_options(self)
         return options is not None and run_small_job(job_id, options)
 
+    def has_later_tasks(self) -> bool:
+        """Check whether published documents wait for a phase, such as the extraction of entities."""
+        from penstock.catalog.rules.phases import LATER_PHASES
+
+        with self.catalog.snapshot() as snapshot:
+            return any(snapshot.open_tasks(lane) for lane in LATER_PHASES)
+
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
         pipeline = self._pipeline(memory, isolated=True)
@@ -253,6 +268,7 @@ class Assembly:
             memory=memory,
             isolated=isolated,
             ocr=_ocr_setup(chosen),
+            graph=chosen.graph,
         )
 
     def _limits(self) -> ExtractLimits:

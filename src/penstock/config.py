@@ -157,6 +157,12 @@ class Settings:
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them forever."
     )
     embedder: str = _setting(types.lower_word("static", "hashing"), "static", "Embedding model.")
+    graph: bool = _setting(
+        types.SWITCH,
+        False,
+        "Extract entities and relations of documents, as `penstock index --graph` does.",
+        project="any",
+    )
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,

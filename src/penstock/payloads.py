@@ -53,9 +53,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def _option_defaults(model: type[Payload]) -> dict[str, object]:
     # Cached: msgspec evaluates the annotations at each call, fifty times the cost of the key itself.
-    return {
-        field.name: field.default for field in msgspec.structs.fields(model) if field.name in model.OPTIONS
-    }
+    fields = msgspec.structs.fields(model)
+    return {field.name: field.default for field in fields if field.name in model.OPTIONS}
 
 
 SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
@@ -63,11 +62,12 @@ SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
 
 
 class Chunked(Payload, frozen=True, kw_only=True):
-    """Chunk size and overlap; None means the pipeline's defaults."""
+    """Chunk size and overlap, and whether entities are extracted; None means the pipeline's defaults."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap")
+    OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap", "graph")
     chunk_size: Annotated[int, Meta(ge=SMALLEST_CHUNK, le=LARGEST_CHUNK)] | None = None
     chunk_overlap: Count | None = None
+    graph: bool | None = None
     gate: Literal["page", "document"] = "page"  # no option: it changes the order of the work, not its result
 
     def __post_init__(self) -> None:

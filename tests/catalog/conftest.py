@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
+from penstock.catalog.entities import Entity, Extraction, Relation
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.identity import text_hash
@@ -44,9 +44,11 @@ TASK_LEASE = timedelta(seconds=120)
 
 
 def completed_graph(task: Task, entities: int, relationships: int) -> TaskOutcome:
-    """The end of a graph task. Penstock itself ends none before it has a graph phase."""
-    done = outcomes.completed_vector(task, None)
-    return msgspec.structs.replace(done, entities=entities, relationships=relationships)
+    """The end of a graph task with so many entities, and relations of the first to others."""
+    found = [Entity(f"Entity {number}", "name") for number in range(entities)]
+    pairs = [(kind, other) for kind in ("a", "b", "c", "d", "e") for other in found[1:] or found]
+    relations = [Relation(found[0], kind, other) for kind, other in pairs[:relationships]]
+    return outcomes.completed_graph(task, Extraction(dict.fromkeys(found, 1), relations))
 
 
 def _sqlite(place: Path) -> Catalog:

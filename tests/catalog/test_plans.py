@@ -29,6 +29,13 @@ READ_IN_FULL = {
     *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
+    # The whole graph of a tenant.
+    *(
+        "graph_nodes_graphrag",
+        "graph_edges_graphrag",
+        "entities_by_kind_graphrag",
+        "relations_by_kind_graphrag",
+    ),
 }
 """Statements that may read all of a table once."""
 NEVER_LARGE = {"forget_events": "catalog_history", "unnote": "catalog_ledger", "old_walks": "catalog_walk"}
@@ -91,6 +98,21 @@ GROWN: list[LiteralString] = [
            4 * d.source_key + c, 4 * d.source_key + c, 'completed', 'skipped'
     FROM documents d JOIN task_queue_page p ON p.document_id = d.id, generate_series(0, 3) c
     WHERE d.source_key BETWEEN %(first)s AND %(last)s
+    """,
+    """
+    INSERT INTO catalog_entity
+    SELECT 40000000 + n, 'acme', 'name', 'entity ' || n, 'entity ' || n, 'Entity ' || n
+    FROM generate_series(%(first)s::int, %(last)s::int) n
+    """,
+    """
+    INSERT INTO catalog_mention
+    SELECT 4 * n + c, 40000000 + n, 1
+    FROM generate_series(%(first)s::int, %(last)s::int) n, generate_series(0, 3) c
+    """,
+    """
+    INSERT INTO catalog_relation
+    SELECT 4 * n, 40000000 + n, 40000000 + n, 'related', 1
+    FROM generate_series(%(first)s::int, %(last)s::int) n
     """,
 ]
 Plan = dict[str, Any]

@@ -14,8 +14,20 @@ import pytest
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, Place, Removal, Walk
-from tests.catalog.conftest import VECTOR, at, embed, found, page, put, sweep, vectors
+from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, Removal, Walk
+from tests.catalog.conftest import (
+    VECTOR,
+    at,
+    completed_graph,
+    embed,
+    found,
+    page,
+    put,
+    settle,
+    sweep,
+    take,
+    vectors,
+)
 from tests.servers import postgres
 
 OTHER = Place("other", "docs")
@@ -73,6 +85,8 @@ def live_a_life(catalog: Catalog, place: Place) -> None:
         place=place, path="/x.bin", kind=LedgerKind.SKIPPED, rule="binary", cause="NUL", at=at(1)
     )
     catalog.note([note], now=at(1))
+    put(catalog, "/graph.md", page("with entities"), place=place, graph=True)
+    settle(catalog, [completed_graph(task, 2, 1) for task in take(catalog, Phase.GRAPHRAG)])
     catalog.expect([(place, "/0.md", "/incoming/0.md")], now=at(1))
     catalog.announce(Walk(place=place, root="/", rules="{}", asked_at=at(1)))
     catalog.remove(Removal(tenant_id=place.tenant_id, path="/1.md", asked_at=at(2)), now=at(2))

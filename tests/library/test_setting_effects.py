@@ -20,6 +20,7 @@ from penstock.errors import PenstockError, QueueFull
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import ClaimRequest
+from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.queue.postgres.queue import PostgresQueue
 
 Effect: TypeAlias = Callable[[Settings, Path], object]
@@ -96,6 +97,14 @@ def limits(settings: Settings, _: Path) -> object:
     pipeline = Assembly(settings)._pipeline()
     try:
         return pipeline.space, pipeline.limits
+    finally:
+        pipeline.close()
+
+
+def wanted_phases(settings: Settings, _: Path) -> object:
+    pipeline = Assembly(settings)._pipeline()
+    try:
+        return pipeline.fingerprints("a.md", ChunkSizes())
     finally:
         pipeline.close()
 
@@ -208,6 +217,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "retention_days": (0, option("retention"), {}),
     "failed_retention_days": (7, option("retention"), {}),
     "embedder": ("static", limits, {}),
+    "graph": (True, wanted_phases, {}),
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
     "text_limit_mb": (8, limits, {}),

@@ -3,6 +3,8 @@
 ``protocol``   ``Catalog`` and ``Snapshot``, the contract of every store
 ``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals
 ``views``      what callers get: sources, documents, progress, hits
+``entities``   what extractors find in chunks: entities and relations
+``graph``      ``GraphStore``, the contract of every store of entities and relations
 ``factory``    from a store URL to an open catalog, and the one host of a catalog in a file
 ``pagination`` long listings, a page at a time, and the cursor of a walk
 ``path_glob``  globs over paths, the same in every store

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from penstock.catalog.graph import GraphStore
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -232,6 +233,10 @@ class CatalogSnapshot(Protocol):
 
 
 class Catalog(Protocol):
+    @property
+    def graph(self) -> GraphStore:
+        """The entities and relations found in the texts of this catalog."""
+
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 
     def store(

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from penstock.catalog.entities import Extraction
 from penstock.catalog.rules.phases import Fingerprints as Fingerprints
 from penstock.catalog.rules.phases import Phase as Phase
 from penstock.catalog.rules.properties import StoredProperties as StoredProperties
@@ -265,8 +266,7 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     page: NewPage | None = None
     needs_ocr: bool = False
     vector: bytes | None = None
-    entities: int = 0
-    relationships: int = 0
+    graph: Extraction | None = None
 
 
 class OutboxEntryKind(enum.StrEnum):

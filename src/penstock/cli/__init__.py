@@ -10,6 +10,7 @@
 ``page_progress``: pages read of the documents that jobs wait for
 ``index_summary``, ``index_failures``: report of an index job, and its failed files
 ``document_commands``, ``note_commands``, ``change_commands``, ``rebuild``, ``search``: documents
+``graph_commands``: entities and relations
 ``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
 ``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract

@@ -15,6 +15,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "search": "search",
         "note": "note_commands",
         "documents": "document_commands",
+        "graph": "graph_commands",
         "why": "document_commands",
         "rename": "change_commands",
         "delete": "change_commands",

@@ -59,6 +59,11 @@ CLAIMED_WITHIN_S = 3.0
     metavar="TOKENS",
     help="Tokens repeated at the start of a chunk: at most half of --chunk-size.",
 )
+@click.option(
+    "--graph/--no-graph",
+    default=None,
+    help="Extract entities and relations, or remove them. Default: PENSTOCK_GRAPH, or as they are.",
+)
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
 @click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
@@ -156,8 +161,10 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap force checksum"
-    options = {name: given[name] for name in [*plain.split(), "retry_failed", "allow_empty", "project"]}
+    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph force"
+    options = {
+        name: given[name] for name in [*plain.split(), "checksum", "retry_failed", "allow_empty", "project"]
+    }
     return options | {
         "tenant_id": given["tenant"],
         "include": all_words(given["include"]),

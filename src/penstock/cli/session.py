@@ -63,7 +63,7 @@ class Session:
         A note or a small file runs in this process, any other job in a worker with child processes.
         """
         log_to_stderr(logging.ERROR)
-        if self.assembly.run_small_job(job_id):
+        if self.assembly.run_small_job(job_id) and not self.assembly.has_later_tasks():
             return
         self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()
 

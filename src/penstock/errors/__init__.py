@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
@@ -76,6 +76,7 @@ from penstock.errors.requests import (
     LiveTwin,
     NoHandler,
     NoResult,
+    NotInGraph,
     OutsideRag,
     PathNotFound,
     PayloadTooLarge,
@@ -162,6 +163,7 @@ __all__ = [
     "StateDamaged",
     "JobError",
     "PermanentFailure",
+    "NotInGraph",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",

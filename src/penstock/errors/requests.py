@@ -145,6 +145,13 @@ class UnknownDocument(InvalidRequest, LookupError):
     default_remedy = "Find the document by its path; it may have been removed or replaced."
 
 
+class NotInGraph(InvalidRequest, LookupError):
+    """The graph has no entity with this name."""
+
+    code = "ERR_NOT_IN_GRAPH"
+    default_remedy = "Look for other names in `penstock graph export`, or index more with `--graph`."
+
+
 class InvalidVector(InvalidRequest):
     """A vector is not float32, or has another length than its space."""
 

@@ -15,7 +15,8 @@
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
+- ``chunk_graphs``: entities and relations of chunks
 - ``child_jobs``: children of a job
 - ``page_files``: files with the Markdown of recognized pages
-- ``phases``: tasks that read pages and embed chunks of long documents
+- ``phases``: tasks that read pages, embed chunks and extract their entities
 """

@@ -153,7 +153,9 @@ class ContainerMembers:
         # With a failure, the content of the source is not the newest.
         if known.content_hash != member.content_hash or known.building_id is not None:
             return False
-        fingerprints = self._pipeline.fingerprints(member.path, self._request.sizes)
+        fingerprints = self._pipeline.fingerprints(
+            member.path, self._request.sizes, graph=self._request.graph
+        )
         return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
 
     def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:
@@ -195,6 +197,7 @@ class ContainerMembers:
             size_bytes=member.size,
             chunk_size=context.payload.get("chunk_size"),
             chunk_overlap=context.payload.get("chunk_overlap"),
+            graph=request.graph,
             gate=request.gate.value,
             archives=request.archives,
         )

@@ -19,9 +19,12 @@ from penstock.pipeline.walk.protocol import FoundFile
 class FileComparison:
     """The comparison of one walk. ``metadata``: of the job, with its requests for a closer look."""
 
-    def __init__(self, pipeline: Pipeline, sizes: ChunkSizes, metadata: Mapping[str, Any]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, sizes: ChunkSizes, metadata: Mapping[str, Any], graph: bool | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._sizes = sizes
+        self._graph = graph
         self._rebuild = bool(metadata.get("rebuild"))
         self._checksum = bool(metadata.get("checksum"))
         self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
@@ -38,6 +41,8 @@ class FileComparison:
             return False
         reader = reader_in(known.fingerprints.ocr)
         wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
+        if self._graph is None:
+            wanted = self._pipeline.keep_graph(wanted, known.fingerprints, found.path)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False
@@ -61,12 +66,14 @@ class FileComparison:
     def _wanted(self, path: str, reader: str | None) -> Fingerprints:
         """Fingerprints for a path, computed once per suffix. ``reader``: the extractor of a misnamed file."""
         if reader is not None:
-            return self._pipeline.fingerprints(path, self._sizes, reader)
+            return self._pipeline.fingerprints(path, self._sizes, reader, graph=self._graph)
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
         if file_types.known_by_whole_name(name) or file_types.is_compressed_name(name):
             suffix = name
         found = self._fingerprints.get(suffix)
         if found is None:
-            found = self._fingerprints[suffix] = self._pipeline.fingerprints(path, self._sizes)
+            found = self._fingerprints[suffix] = self._pipeline.fingerprints(
+                path, self._sizes, graph=self._graph
+            )
         return found

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
@@ -43,6 +44,8 @@ class FileRequest(NamedTuple):
     """Name that decides the type: the path, unless another type was announced."""
     sizes: ChunkSizes
     gate: Gate
+    graph: bool | None
+    """Whether entities are wanted; None: as the setting says, and those of the known source stay."""
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
@@ -62,13 +65,14 @@ class FileRequest(NamedTuple):
         path, delivered = payload.identifier, delivered_file_of(metadata)
         source_type = delivered.source_type if delivered is not None else None
         name = file_types.named_as(path, source_type) if source_type is not None else path
-        fingerprints = pipeline.fingerprints(name, sizes)
+        fingerprints = pipeline.fingerprints(name, sizes, graph=payload.graph)
         return cls(
             place=context.place,
             path=path,
             name=name,
             sizes=sizes,
             gate=Gate(payload.gate),
+            graph=payload.graph,
             fingerprints=fingerprints,
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),
@@ -85,10 +89,21 @@ class FileRequest(NamedTuple):
         made, failed = known.fingerprints, known.failure.read_with
         if reader_in(made.ocr) is None and reader_in(failed) is None:
             return self.of_size(known.size, pipeline)
-        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr))
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr), graph=self.graph)
         failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
         read_with = pipeline.failure_fingerprint(failing)
         return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(known.size, pipeline)
+
+    def checked_before(self, known: Source | None, pipeline: Pipeline) -> FileRequest:
+        """The request, which keeps the entities of a known source unless it says something about them.
+
+        Refuses an archive as ``refuse_archive`` does.
+        """
+        self.refuse_archive(known)
+        if known is None or self.graph is not None or not getattr(known.fingerprints, EXTRACTING):
+            return self
+        wanted = pipeline.fingerprints(self.name, self.sizes, graph=True)
+        return self._replace(graph=True, fingerprints=wanted)
 
     def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints of the extractor that reads this content.
@@ -101,7 +116,7 @@ class FileRequest(NamedTuple):
             reader = file_types.detect(self.name, read.data).extractor
         except UnsupportedType:
             return self
-        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader)
+        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader, graph=self.graph)
         read_with = pipeline.failure_fingerprint(fingerprints)
         return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
 

@@ -169,7 +169,7 @@ class _IngestCall:
         return moved
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
-        request.refuse_archive(known)
+        request = request.checked_before(known, self._pipeline)
         as_known = request.as_known(known, self._pipeline) if known is not None else request
         try:
             read = as_known.read(known, self._reader)

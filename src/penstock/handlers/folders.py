@@ -106,7 +106,7 @@ class _FolderWalk:
         self._root = payload.identifier
         self._metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata)
+        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata, payload.graph)
         self._children: list[_ChildFile] = []
         self._added: list[FoundFile] = []
         self._root_is_known = False
@@ -359,6 +359,7 @@ class _FolderWalk:
             size_bytes=child.size,
             chunk_size=self._payload.chunk_size,
             chunk_overlap=self._payload.chunk_overlap,
+            graph=self._payload.graph,
             gate=self._payload.gate,
             archives=self._payload.archives,
         )

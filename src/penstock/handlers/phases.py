@@ -1,4 +1,4 @@
-"""Tasks of the lanes: pages become chunks, chunks become vectors. A bad task fails alone."""
+"""Tasks of the lanes: pages become chunks, chunks become vectors and entities. A bad task fails alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ import msgspec
 from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.phases import PHASES
+from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import ComponentMissing, PermanentFailure, ServiceUnavailable, UnsupportedType
+from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
@@ -62,9 +63,11 @@ class Phases:
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
         self._open_file: _OpenFile | None = None
+        self._graphs = ChunkGraphs(catalog)
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
+            EXTRACTING: self._extract,
         }
 
     def fingerprint(self, lane: Phase) -> str | None:
@@ -230,6 +233,24 @@ class Phases:
                 return [_failed(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+
+    # Entities and relations.
+
+    def _extract(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
+        by_document: dict[int, list[Task]] = {}
+        for task in tasks:
+            by_document.setdefault(task.source.document_id, []).append(task)
+        return [outcome for some in by_document.values() for outcome in _extract_some(self._graphs, some)]
+
+
+def _extract_some(graphs: ChunkGraphs, tasks: Sequence[Task]) -> list[TaskOutcome]:
+    try:
+        found = graphs.extract(tasks)
+    except Exception as error:  # noqa: BLE001 - as above
+        if len(tasks) == 1:
+            return [_failed(tasks[0], error)]
+        return [outcome for task in tasks for outcome in _extract_some(graphs, [task])]
+    return [outcomes.completed_graph(task, graph) for task, graph in zip(tasks, found, strict=True)]
 
 
 def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:

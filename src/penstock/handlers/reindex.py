@@ -68,7 +68,8 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
     wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr))
-    return outdated(made, pipeline.of_size(wanted, name, known.size))
+    wanted = pipeline.keep_graph(pipeline.of_size(wanted, name, known.size), made, name)
+    return outdated(made, wanted)
 
 
 class Reindex:

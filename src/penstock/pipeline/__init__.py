@@ -10,5 +10,6 @@
 - ``ocr/``: the text in pictures of pages
 - ``chunk/``: chunks with boundaries that survive edits elsewhere in the text
 - ``embed/``: the vector of a text
+- ``graph/``: the entities and relations of a text
 - ``vectors/``: the nearest vectors, from memory or from cache files
 """

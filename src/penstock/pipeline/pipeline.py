@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import msgspec
 
 from penstock import clock
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
@@ -47,18 +48,21 @@ class Pipeline:
         memory: MemoryShare | None = None,
         isolated: bool = False,
         ocr: OcrSetup | None = None,
+        graph: bool = False,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
-        ``ocr``: how pictures are read; None: OCR is switched off.
+        ``ocr``: how pictures are read; None: OCR is switched off. ``graph``: entities and relations are
+        extracted, unless a request says otherwise.
         """
+        self._graph = graph
         self.embedder = embedder
         self._isolated = isolated
         self._ocr = ocr
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
@@ -70,18 +74,22 @@ class Pipeline:
         """Vector space of the embedder. Vectors compare only within one space."""
         return space_of(self.embedder)
 
-    def fingerprints(self, name: str, sizes: ChunkSizes, reader: str | None = None) -> Fingerprints:
+    def fingerprints(
+        self, name: str, sizes: ChunkSizes, reader: str | None = None, *, graph: bool | None = None
+    ) -> Fingerprints:
         """Fingerprints for a file of this name. Nothing is read.
 
         ``reader``: the extractor of the content, where it is known; by default the one of the name.
+        ``graph``: whether entities are wanted; None: as the setting says.
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
         grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
-        key = (reader or by_name, sizes, reader in (None, by_name), grammar)
+        extracted = _graph_of(name) if (self._graph if graph is None else graph) else ""
+        key = (reader or by_name, sizes, reader in (None, by_name), grammar, extracted)
         found = self._fingerprints.get(key)
         if found is None:
-            extractor_name, _, named, _ = key
+            extractor_name, _, named, _, _ = key
             ocr = self._ocr_fingerprint if extractor_name in PICTURES else None
             found = fingerprints(
                 sizes,
@@ -91,10 +99,17 @@ class Pipeline:
                 grammar=grammar,
                 ocr=ocr,
             )
+            found = msgspec.structs.replace(found, **{EXTRACTING.value: extracted})
             if ocr is not None:
                 self._of_pictures.add(found.ocr)
             self._fingerprints[key] = found
         return found
+
+    def keep_graph(self, wanted: Fingerprints, made: Fingerprints, name: str) -> Fingerprints:
+        """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
+        if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
+            return wanted
+        return msgspec.structs.replace(wanted, **{EXTRACTING.value: _graph_of(name)})
 
     @property
     def _ocr_fingerprint(self) -> str:
@@ -232,6 +247,13 @@ class Pipeline:
     def close(self) -> None:
         self._limiter.close()
         self._sandbox.close()
+
+
+def _graph_of(name: str) -> str:
+    # Imported here: most processes extract no entities.
+    from penstock.pipeline.graph.factory import graph_fingerprint
+
+    return graph_fingerprint(name)
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:

@@ -48,6 +48,7 @@ class IndexOptions(TypedDict, total=False):
     depth: int | None
     chunk_size: int | None
     chunk_overlap: int | None
+    graph: bool | None
     gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
@@ -96,7 +97,8 @@ class Documents:
         repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
         failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
         ``checksum`` compares contents even where size and time are equal. ``archives`` opens zip and tar
-        archives as folders; by default the setting of the same name decides.
+        archives as folders; by default the setting of the same name decides. ``graph``
+        extracts entities and relations, or removes them; without it, those of a document stay.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -112,7 +114,7 @@ class Documents:
             raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
         payload: dict[str, Any] = {
             name: options[name]
-            for name in ("chunk_size", "chunk_overlap", "gate")
+            for name in ("chunk_size", "chunk_overlap", "graph", "gate")
             if options.get(name) is not None
         }
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}

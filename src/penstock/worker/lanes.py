@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.phases import PHASES, RECOGNITION_BATCH
+from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATCH
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
@@ -257,6 +257,12 @@ def settle_dead_tasks(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
     if held:
         catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
     return len(held)
+
+
+def open_later_tasks(catalog: Catalog, lanes: Collection[Phase]) -> bool:
+    """Check whether phases that publication does not wait for have tasks in these lanes."""
+    with catalog.snapshot() as snapshot:
+        return any(snapshot.open_tasks(lane) for lane in LATER_PHASES if lane in lanes)
 
 
 def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], *, takes_jobs: bool) -> bool:

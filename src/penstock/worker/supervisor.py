@@ -26,7 +26,7 @@ from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.lanes import lane_name, lanes_idle
+from penstock.worker.lanes import lane_name, lanes_idle, open_later_tasks
 from penstock.worker.liveness_lock import release_dead
 from penstock.worker.outbox import settle_all
 from penstock.worker.pool import ProcessPool, WorkerOptions
@@ -234,7 +234,10 @@ class Supervisor:
 
         def ended() -> bool:
             job = self._queue.get(job_id)
-            return job is None or job.ended
+            if job is not None and not job.ended:
+                return False
+            # A document is published before its later phases are done, and no other worker may be there.
+            return self._catalog is None or not open_later_tasks(self._catalog, self._options.lanes)
 
         return bool(skip_on_outage(ended))
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.catalog.entities import Extraction
 from penstock.catalog.values import Failure, FailureKind, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.retry import JOB_BACKOFF, Classification, delay
 
@@ -41,6 +42,11 @@ def needs_ocr(task: TaskClaim) -> TaskOutcome:
 def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
     """None: the vector was written to an outside store."""
     return _ended(task, TaskStatus.COMPLETED, vector=vector)
+
+
+def completed_graph(task: TaskClaim, graph: Extraction) -> TaskOutcome:
+    """Complete the extraction of a chunk. The entities and relations become those of its text."""
+    return _ended(task, TaskStatus.COMPLETED, graph=graph)
 
 
 def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:

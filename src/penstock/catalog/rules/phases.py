@@ -85,6 +85,9 @@ CHUNK_PHASES = tuple(phase for phase, rule in PHASES.items() if rule.unit is Uni
 LATER_PHASES = tuple(phase for phase in CHUNK_PHASES if phase is not Phase.VECTOR)
 """Chunk phases that publication does not wait for. Each comes after vector, or after another of them."""
 
+EXTRACTING = next(phase for phase, rule in PHASES.items() if rule.extracts)
+"""The phase that finds entities and relations."""
+
 
 def _comes_after(phase: Phase, other: Phase) -> bool:
     before = PHASES[phase].after

@@ -16,5 +16,6 @@ the schemas in ``migrations``.
 ``generations``       adopting, dropping and publishing generations; the history of sources
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
 ``removals``, ``tombstones``   deletes, renames and announced walks
+``graph``, ``graph_rows``   entities and relations found in texts
 ``outbox``, ``repair``, ``ledger``   clean-up, repair, and records beside the documents
 """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.catalog.sql import (
         generation_store,
         generations,
+        graph,
         large_generations,
         ledger,
         outbox,
@@ -58,6 +59,7 @@ else:
     # All that writes. A search or a status only reads.
     generation_store = LazyModule("generation_store")
     generations = LazyModule("generations")
+    graph = LazyModule("graph")
     large_generations = LazyModule("large_generations")
     ledger = LazyModule("ledger")
     outbox = LazyModule("outbox")
@@ -85,6 +87,14 @@ class SqlCatalog(ABC):
 
     @abstractmethod
     def _now(self) -> datetime: ...
+
+    @property
+    def graph(self) -> graph.CatalogGraph:
+        return graph.CatalogGraph(self)
+
+    def write(self, work: Callable[[Statements], T]) -> T:
+        """One transaction of other rows than those of documents."""
+        return self._write(lambda rows, _: work(rows))
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[SqlSnapshot]: ...

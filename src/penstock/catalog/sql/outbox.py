@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.catalog.sql import graph_rows
 from penstock.catalog.sql.chunks import forget_words
 from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, OUTBOX_ENTRY, LeftoverChunk
 from penstock.catalog.sql.removals import forget_source
@@ -18,6 +19,7 @@ def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: in
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
     """Clear entries; returns whether nothing of them is left."""
     room = limit
+    gone: dict[str, list[int]] = {}
     # What two generations share goes with the later of them.
     rows.hold("entries", listed(entry_ids))
     rows.hold("sources_of_entries", listed(entry_ids))
@@ -27,23 +29,32 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
             continue
         kind, document_id, source_key, space_id = entry
         if kind == OutboxEntryKind.LEFTOVER:
-            room -= _clear_parts(rows, document_id, source_key, space_id, room, at)
+            texts = gone.setdefault(rows.value("tenant_of", source_key) or "", [])
+            room -= _clear_parts(rows, document_id, source_key, space_id, room, at, texts)
             if room > 0 and not rows.value("other_leftover", source_key, entry_id):
                 # What waited for these deletes; the entry goes with the last of them.
                 room -= rows.run("release_outbox", source_key, room)
                 rows.notify()
             if room <= 0:
-                return False
+                break
         rows.send("delete_entry", entry_id)
         if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
             forget_source(rows, source_key, at)
-    return True
+    for tenant_id, texts in sorted(gone.items()):
+        graph_rows.remove(rows, tenant_id, texts)
+    return room > 0
 
 
 def _clear_parts(
-    rows: Statements, document_id: int, source_key: int, space_id: int | None, limit: int, at: str
+    rows: Statements,
+    document_id: int,
+    source_key: int,
+    space_id: int | None,
+    limit: int,
+    at: str,
+    gone: list[int],
 ) -> int:
-    """Rows removed; fewer than the limit when the generation is gone."""
+    """Rows removed; fewer than the limit when the generation is gone. ``gone``: gets the texts removed."""
     siblings = rows.all("siblings", source_key, document_id)
     others = listed(number for number, _ in siblings)
     parts = LEFTOVER_CHUNK.decode_all(rows.all("parts", document_id, others, limit))
@@ -53,6 +64,7 @@ def _clear_parts(
         if all(space != space_id for _, space in siblings):
             rows.many("delete_vector", [(part.content_id, space_id) for part in parts if part.shared])
     contents = [(part.content_id,) for part in orphans]
+    gone += [part.content_id for part in orphans]
     rows.many("delete_vectors", contents)
     forget_words(rows, [number for (number,) in contents])
     rows.many("delete_content", contents)

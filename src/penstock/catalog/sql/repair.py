@@ -41,7 +41,24 @@ def repair(rows: Statements, limit: int, at: str) -> int:
     sources = [key for (key,) in _found(rows, "idle_sources", limit) if forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
     recounted = recount(rows, limit, at)
-    return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
+    strays = _forget_strays(rows, limit)
+    return (
+        strays + len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
+    )
+
+
+def _forget_strays(rows: Statements, limit: int) -> int:
+    """Delete parts of the graph that belong to no text."""
+    texts = {
+        number for name in ("stray_mentions", "stray_relations") for (number,) in _found(rows, name, limit)
+    }
+    rows.send("delete_relations", listed(texts))
+    rows.send("delete_mentions", listed(texts))
+    entities = _found(rows, "stray_entities", limit)
+    for tenant_id in sorted({tenant_id for _, tenant_id in entities}):
+        rows.hold("graph", tenant_id)
+    rows.send("delete_idle_entities", listed(number for number, _ in entities))
+    return len(texts) + len(entities)
 
 
 def _found(rows: Statements, name: str, limit: int) -> list[Row]:

@@ -30,7 +30,7 @@ from penstock.catalog.sql.read_records import (
 from penstock.catalog.sql.removals import PARKED
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
-from penstock.catalog.sql.statements import listed
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import (
     HeldTask,
     LedgerEntry,
@@ -66,6 +66,11 @@ _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
 class SqlSnapshot(SearchReads):
+    @property
+    def rows(self) -> Statements:
+        """The statements of this snapshot, for other reads of the same moment."""
+        return self._rows
+
     def claims(self, name: str, *values: object) -> list[HeldTask]:
         """Claimed tasks of all lanes."""
         return [HeldTask(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]

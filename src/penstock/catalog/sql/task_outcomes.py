@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from penstock.catalog.entities import Extraction
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
+from penstock.catalog.sql import graph_rows
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
     ChunkRows,
@@ -58,12 +60,15 @@ class TaskSettlement:
         self._standings: list[tuple[object, ...]] = []
         self._texts: list[PageText] = []
         self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
+        self._graphs: dict[str, dict[int, Extraction]] = {}
 
     def finish(self) -> None:
         self._rows.many("read_page", self._standings)
         self._rows.many("add_page_text", self._texts)
         self._chunks.flush()
         self._rollup.apply()
+        for tenant_id, graphs in sorted(self._graphs.items()):
+            graph_rows.put(self._rows, tenant_id, graphs)
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
@@ -199,7 +204,7 @@ class TaskSettlement:
 
     def _chunks_ended(self, lane: Phase, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
         about: dict[int, tuple[int, list[str]]] = {}
-        if lane is Phase.VECTOR or FOLLOWERS[lane]:
+        if lane is Phase.VECTOR or FOLLOWERS[lane] or PHASES[lane].extracts:
             found = self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
             about = {task_id: (content_id, later) for task_id, content_id, *later in found}
         vectors: list[tuple[int, int, bytes]] = []
@@ -215,7 +220,9 @@ class TaskSettlement:
                 if outcome.vector and document.space_id is not None:
                     vectors.append((content_id, document.space_id, outcome.vector))
                 if PHASES[lane].extracts:
-                    extracted.append((outcome.entities, outcome.relationships, outcome.task_id))
+                    graph = outcome.graph or Extraction({}, ())
+                    self._graphs.setdefault(document.place.tenant_id, {})[content_id] = graph
+                    extracted.append((len(graph.entities), len(graph.relations), outcome.task_id))
             elif after in (FAILED, SKIPPED):
                 if after == FAILED and lane is Phase.VECTOR:
                     self._count_failure(document, outcome)

@@ -42,3 +42,6 @@ SELECT 1 FROM catalog_space WHERE name = $1 FOR NO KEY UPDATE
 
 -- name: hold_fingerprints
 LOCK TABLE catalog_fingerprint IN SHARE ROW EXCLUSIVE MODE
+
+-- name: hold_graph
+SELECT pg_advisory_xact_lock('catalog_entity'::regclass::oid::int, hashtext($1::text))

@@ -1,0 +1,155 @@
+"""``penstock graph``: entities found in documents, and relations between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.command_group import CommandGroup
+from penstock.cli.hit_page import relative
+from penstock.cli.output import emit, emit_json, printable, table
+from penstock.cli.session import Session
+from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.catalog.graph import Mention, Node
+
+_TENANT = click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+_KIND = click.option("--kind", metavar="KIND", help="Only entities of this kind, such as person or class.")
+
+
+@click.group(cls=CommandGroup)
+def graph() -> None:
+    """Show entities of documents and their relations.
+
+    They are extracted by `penstock index --graph`, or for all documents with PENSTOCK_GRAPH=true. A name is
+    whole, or the last part of it: `Command` finds `click.core.Command`.
+    """
+
+
+@graph.command()
+@click.argument("name")
+@_KIND
+@_TENANT
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Mentions.",
+)
+@click.pass_obj
+def entity(session: Session, name: str, kind: str | None, tenant: str | None, limit: int) -> None:
+    """Show the entities with a name, and where they are mentioned."""
+    found = session.assembly.graph.entity(name, kind=kind, tenant_id=tenant, mentions=limit)
+    if session.as_json:
+        emit_json({"entities": [one.as_dict() for one in found]})
+        return
+    for number, one in enumerate(found):
+        emit(("\n" if number else "") + _shown(one.node))
+        emit(table(["path", "page", "line"], [_place(mention) for mention in one.mentions], paths=0))
+
+
+@graph.command()
+@click.argument("name")
+@click.option(
+    "--hops",
+    type=click.IntRange(1, 5),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Relations to follow.",
+)
+@_KIND
+@_TENANT
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Entities.",
+)
+@click.pass_obj
+def neighbours(
+    session: Session, name: str, hops: int, kind: str | None, tenant: str | None, limit: int
+) -> None:
+    """Show the entities around those with a name."""
+    found = session.assembly.graph.neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
+    if session.as_json:
+        nodes = [node._asdict() | {"hops": far} for node, far in found.nodes]
+        emit_json({"nodes": nodes, "edges": [edge._asdict() for edge in found.edges]})
+        return
+    named = {node.id: _shown(node) for node, _ in found.nodes}
+    rows = [(named[edge.source], edge.kind, named[edge.target], f"{edge.weight:g}") for edge in found.edges]
+    emit(table(["from", "relation", "to", "weight"], rows) if rows else "No relations.")
+
+
+@graph.command()
+@click.argument("source")
+@click.argument("target")
+@_TENANT
+@click.pass_obj
+def path(session: Session, source: str, target: str, tenant: str | None) -> None:
+    """Show a shortest way between two names. Exit code 1: there is none."""
+    found = session.assembly.graph.path(source, target, tenant_id=tenant)
+    if session.as_json:
+        nodes, edges = found or ([], [])
+        emit_json({"nodes": [one._asdict() for one in nodes], "edges": [one._asdict() for one in edges]})
+    elif found is None:
+        emit("No relations lead from one to the other.")
+    else:
+        nodes, edges = found
+        emit(_shown(nodes[0]))
+        for node, edge in zip(nodes[1:], edges, strict=True):
+            arrow = f"-- {edge.kind} -->" if edge.target == node.id else f"<-- {edge.kind} --"
+            emit(f"  {arrow} {_shown(node)}")
+    if found is None:
+        raise SystemExit(1)
+
+
+@graph.command()
+@_TENANT
+@click.pass_obj
+def stats(session: Session, tenant: str | None) -> None:
+    """Count entities and relations by kind."""
+    counts = session.assembly.graph.counts(tenant)
+    if session.as_json:
+        emit_json(counts._asdict())
+        return
+    if not counts.chunks:
+        emit("No entities. Extract them with: penstock index --graph PATH")
+        return
+    rows: list[tuple[object, ...]] = [("entity", kind, count) for kind, count in counts.entities.items()]
+    rows += [("relation", kind, count) for kind, count in counts.relations.items()]
+    emit(table(["", "kind", "count"], rows))
+    emit(f"From {how_many(counts.chunks, 'chunk')}.")
+
+
+@graph.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "graphml"]),
+    default="json",
+    show_default=True,
+    help="Form of the export.",
+)
+@_TENANT
+@click.pass_obj
+def export(session: Session, form: str, tenant: str | None) -> None:
+    """Print all entities and relations with their mentions."""
+    for part in session.assembly.graph.export(form, tenant):
+        emit(part.removesuffix("\n")) if part.endswith("\n") else click.echo(part, nl=False)
+
+
+def _shown(node: Node) -> str:
+    return f"{printable(node.name)} ({node.kind})"
+
+
+def _place(mention: Mention) -> tuple[object, ...]:
+    return relative(mention.path), mention.page, mention.first_line or ""

@@ -1,0 +1,15 @@
+"""Graph extraction: entities and relations of chunks, without a model and without a network.
+
+- ``protocol``: the interface of an extractor
+- ``factory``: the extractor for a type of file, and its fingerprint
+- ``prose``: names and recurring noun phrases, related by co-occurrence
+- ``names``: names, dates and quantities in a sentence, with their kinds
+- ``tokens``: sentences and words
+- ``words``: word lists of English
+- ``markdown``: sections and links of marked-up text, beside its prose
+- ``code``: definitions, imports, calls and base classes of source code
+- ``code_symbols``: the symbols of one file
+- ``imports``: import statements as full names of modules
+- ``modules``: the name of a source file among its imports
+- ``syntax``: node types of each language
+"""

@@ -1,0 +1,161 @@
+"""Prose extractor: names and recurring noun phrases, related by where they stand together."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.catalog.entities import Entity, Extraction, Relation
+from penstock.pipeline.graph.names import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, spans
+from penstock.pipeline.graph.protocol import GraphDocument
+from penstock.pipeline.graph.tokens import Token, sentences
+from penstock.pipeline.graph.words import FUNCTION_WORDS
+
+RELATED = "related"
+TERM = "term"
+
+PAIR_WEIGHTS = {
+    frozenset((PERSON, ORGANISATION)): 1.0,
+    frozenset((PERSON, PLACE)): 1.0,
+    frozenset((ORGANISATION, PLACE)): 1.0,
+    frozenset((PLACE,)): 1.0,
+    frozenset((NAME, PLACE)): 0.7,
+    frozenset((NAME, PERSON)): 0.7,
+    frozenset((NAME, ORGANISATION)): 0.7,
+    frozenset((NAME,)): 0.7,
+}
+"""Weight of two neighbouring names in a sentence, by their kinds."""
+OTHER_PAIR = 0.6
+MIN_WEIGHT = 0.5
+"""Least sum of weights of a relation in a chunk. Chosen on the development part of CoNLL04."""
+MAX_DISTANCE = 6
+"""Farthest names of a sentence that are related, counted in names."""
+_TERM_WORDS = (3, 2)
+_MAX_TERMS = 20
+"""Noun phrases of a chunk, the most frequent ones."""
+
+
+class ProseExtractor:
+    """Names by capital letters, noun phrases that recur in a chunk, and weighted co-occurrence."""
+
+    name = "prose"
+    version = 1
+
+    def extract(self, document: GraphDocument, wanted: Sequence[int]) -> list[Extraction]:
+        return [extract_text(document.chunks[at].text) for at in wanted]
+
+
+class _Placed(NamedTuple):
+    """An entity in a sentence. ``likely``: its kind, or the guess of it."""
+
+    at: int
+    entity: Entity
+    likely: str
+
+
+def extract_text(text: str) -> Extraction:
+    """Entities and relations of one chunk of prose."""
+    split = sentences(text)
+    is_common = _common_words(split)
+    terms = _terms(split)
+    placed = [sorted([*_names_in(text, tokens, is_common), *_terms_in(tokens, terms)]) for tokens in split]
+    kinds = _one_kind_each(placed)
+    entities: Counter[Entity] = Counter()
+    weights: dict[tuple[Entity, Entity], float] = defaultdict(float)
+    for found in placed:
+        same = [one._replace(entity=kinds[one.entity.name.casefold()]) for one in found]
+        entities.update(one.entity for one in same)
+        _relate(same, weights)
+    relations = [
+        Relation(source, RELATED, target, round(weight, 3))
+        for (source, target), weight in weights.items()
+        if weight >= MIN_WEIGHT
+    ]
+    return Extraction(entities, relations)
+
+
+def _names_in(text: str, tokens: Sequence[Token], is_common: Callable[[str], bool]) -> Iterator[_Placed]:
+    for span in spans(tokens, is_common):
+        name = " ".join(text[tokens[span.first].start : tokens[span.last].end].split())
+        yield _Placed(span.first, Entity(name, span.kind), span.likely)
+
+
+def _one_kind_each(placed: Sequence[Sequence[_Placed]]) -> dict[str, Entity]:
+    """One entity for each name of the chunk: the kind found first that is more than a name."""
+    kinds: dict[str, Entity] = {}
+    for found in placed:
+        for one in found:
+            key = one.entity.name.casefold()
+            if key not in kinds or kinds[key].kind == NAME:
+                kinds[key] = one.entity
+    return kinds
+
+
+def _common_words(split: Sequence[Sequence[Token]]) -> Callable[[str], bool]:
+    lower = {token.text for tokens in split for token in tokens if token.text.islower()}
+    return lower.__contains__
+
+
+def _relate(placed: Sequence[_Placed], weights: dict[tuple[Entity, Entity], float]) -> None:
+    """Add to the weight of each pair in a sentence: more for kinds that are often related, less far apart."""
+    names = [one for one in placed if one.likely not in (DATE, QUANTITY)]
+    for at, source in enumerate(names):
+        for distance, target in enumerate(names[at + 1 : at + 1 + MAX_DISTANCE], 1):
+            if source.entity != target.entity:
+                weight = PAIR_WEIGHTS.get(frozenset((source.likely, target.likely)), OTHER_PAIR)
+                pair = (source.entity, target.entity)
+                weights[pair if pair[::-1] not in weights else pair[::-1]] += weight / distance
+
+
+# Noun phrases.
+
+
+def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
+    """Phrases of two or three plain words that stand in the chunk at least twice.
+
+    A phrase inside a longer one counts only where it stands alone as well.
+    """
+    counts: Counter[tuple[str, ...]] = Counter()
+    for tokens in split:
+        for size in _TERM_WORDS:
+            counts.update(_phrases(tokens, size))
+    for phrase, count in list(counts.items()):
+        if len(phrase) == max(_TERM_WORDS) and count > 1:
+            for part in (phrase[1:], phrase[:-1]):
+                counts[part] -= count
+    recurring = [(phrase, count) for phrase, count in counts.most_common() if count > 1]
+    return frozenset(phrase for phrase, _ in recurring[:_MAX_TERMS])
+
+
+def _phrases(tokens: Sequence[Token], size: int) -> list[tuple[str, ...]]:
+    found = []
+    for at in range(len(tokens) - size + 1):
+        inside = tokens[at : at + size]
+        if all(map(_is_term_word, inside)) and all(b.start - a.end == 1 for a, b in pairwise(inside)):
+            last = inside[-1].text
+            if not last.endswith(("ly", "ed", "ing")) and not inside[0].text.endswith("ly"):
+                found.append(tuple(token.text for token in inside))
+    return found
+
+
+def _is_term_word(token: Token) -> bool:
+    text = token.text
+    return len(text) > 2 and text.islower() and text.isalpha() and text not in FUNCTION_WORDS
+
+
+def _terms_in(tokens: Sequence[Token], terms: frozenset[tuple[str, ...]]) -> list[_Placed]:
+    found: list[_Placed] = []
+    if not terms:
+        return found
+    at = 0
+    while at < len(tokens):
+        for size in _TERM_WORDS:
+            phrase = tuple(token.text for token in tokens[at : at + size])
+            if phrase in terms:
+                found.append(_Placed(at, Entity(" ".join(phrase), TERM), TERM))
+                at += size - 1
+                break
+        at += 1
+    return found

@@ -1,0 +1,44 @@
+"""Interface of a graph extractor: the chunks of a document in, entities and relations of each out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.catalog.entities import Extraction
+
+
+class GraphChunk(NamedTuple):
+    """A chunk of a document, with its place in the text of the page."""
+
+    text: str
+    page_number: int = 1
+    start: int = 0
+    first_line: int | None = None
+    last_line: int | None = None
+    heading_path: str = ""
+
+
+class GraphDocument(NamedTuple):
+    """All chunks of a document in order. ``module``: name of a source file among its imports."""
+
+    path: str
+    chunks: Sequence[GraphChunk]
+    language: str = ""
+    """Of source code, else empty."""
+    module: str = ""
+
+
+class GraphExtractor(Protocol):
+    """Finds entities and relations. Pure: the same document gives the same answer."""
+
+    name: str
+    version: int
+    """Part of the fingerprint of the phase. Raised when the same text may give another answer."""
+
+    def extract(self, document: GraphDocument, wanted: Sequence[int]) -> list[Extraction]:
+        """The extractions of the chunks at these positions of the document, in their order."""
+        ...
+
+
+NOTHING = Extraction({}, [])

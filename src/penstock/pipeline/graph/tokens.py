@@ -1,0 +1,80 @@
+"""Sentences of a text as tokens with offsets: words, numbers and marks."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from penstock.pipeline.graph.words import ABBREVIATIONS
+
+_TOKEN = re.compile(
+    r"(?:[^\W\d_]\.){2,}"  # U.S.
+    r"|\$?\d++(?:[.,:]\d++)*+(?:st|nd|rd|th|s)?(?![^\W_])"  # 1,200 and 1950s
+    r"|[^\W_]++(?:['’\-&./][^\W_]++)*+"  # O'Neill, Knight-Ridder, AT&T
+    r"|\n\s*\n|\S"
+)
+_POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
+_ENDS = frozenset(".!?")
+_INITIAL = re.compile(r"[^\W\d_]$")
+_MORE = re.compile(r"\s*+\S")
+
+
+class Token(NamedTuple):
+    start: int
+    end: int
+    text: str
+    possessive: bool = False
+    """An ``'s`` stands right after it."""
+
+    @property
+    def lower(self) -> str:
+        return self.text.lower()
+
+    @property
+    def is_capitalised(self) -> bool:
+        return self.text[0].isupper()
+
+    @property
+    def is_word(self) -> bool:
+        return self.text[0].isalnum()
+
+
+def sentences(text: str) -> list[list[Token]]:
+    """The tokens of each sentence. A blank line ends a sentence, a stop after an abbreviation does not."""
+    found: list[list[Token]] = []
+    current: list[Token] = []
+    for token in _tokens(text):
+        blank = token.text.isspace()
+        if not blank:
+            current.append(token)
+        if current and (blank or token.text in _ENDS):
+            found.append(current)
+            current = []
+    if current:
+        found.append(current)
+    return found
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    position = 0
+    while match := _TOKEN.search(text, position):
+        start, end = match.span()
+        word = match[0]
+        position = end
+        possessive = _POSSESSIVE.search(word)
+        if possessive and len(word) > 2:
+            tokens.append(Token(start, start + possessive.start(), word[: possessive.start()], True))
+            continue
+        if word[0].isalpha() and text[end : end + 1] == "." and _keeps_stop(word, text, end):
+            end = position = end + 1
+            word += "."
+        tokens.append(Token(start, end, word))
+    return tokens
+
+
+def _keeps_stop(word: str, text: str, end: int) -> bool:
+    """Check whether the stop after a word belongs to it: an abbreviation, or the initial of a name."""
+    if f"{word.lower()}." in ABBREVIATIONS:
+        return True
+    return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))

@@ -1,0 +1,157 @@
+"""Use cases about the graph: entities by name, their neighbours, the way between two, counts and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
+
+import msgspec
+
+from penstock.catalog.graph import Edge, GraphCounts, GraphStore, Mention, Neighbourhood, Node
+from penstock.catalog.protocol import Catalog
+from penstock.config import Settings
+from penstock.errors import NotInGraph
+
+NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
+
+
+class EntityReport(NamedTuple):
+    """An entity with some chunks that mention it."""
+
+    node: Node
+    mentions: list[Mention]
+
+    def as_dict(self) -> dict[str, object]:
+        return self.node._asdict() | {"mentions": _places(self.mentions)}
+
+
+class Graph:
+    """The graph of one catalog."""
+
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        self._store: GraphStore = catalog.graph
+        self._settings = settings
+
+    def entity(
+        self, name: str, *, kind: str | None = None, tenant_id: str | None = None, mentions: int = 20
+    ) -> list[EntityReport]:
+        """The entities with a name, each with some of its mentions. Raises ``NotInGraph``."""
+        tenant = tenant_id or self._settings.tenant_id
+        return [
+            EntityReport(node, self._store.mentions(tenant, node.id, limit=mentions))
+            for node in self._find(name, tenant, kind)
+        ]
+
+    def neighbours(
+        self,
+        name: str,
+        *,
+        hops: int = 1,
+        kind: str | None = None,
+        limit: int = 50,
+        tenant_id: str | None = None,
+    ) -> Neighbourhood:
+        """The entities around those with a name, nearest and heaviest first."""
+        tenant = tenant_id or self._settings.tenant_id
+        start = [node.id for node in self._find(name, tenant, kind)]
+        return self._store.neighbours(tenant, start, hops=hops, limit=limit)
+
+    def path(
+        self, source: str, target: str, *, tenant_id: str | None = None
+    ) -> tuple[list[Node], list[Edge]] | None:
+        """The nodes and edges of a shortest way between two names; None: there is none."""
+        tenant = tenant_id or self._settings.tenant_id
+        starts = self._find(source, tenant, None)
+        ends = self._find(target, tenant, None)
+        edges = self._store.path(tenant, [one.id for one in starts], [one.id for one in ends])
+        if edges is None:
+            return None
+        if not edges:
+            same = {one.id for one in ends}
+            return [next(one for one in starts if one.id in same)], []
+        known = self._store.named(tenant, {end for edge in edges for end in (edge.source, edge.target)})
+        at = next(one.id for one in starts if one.id in (edges[0].source, edges[0].target))
+        nodes = [known[at]]
+        for edge in edges:
+            at = edge.target if edge.source == at else edge.source
+            nodes.append(known[at])
+        return nodes, edges
+
+    def counts(self, tenant_id: str | None = None) -> GraphCounts:
+        return self._store.counts(tenant_id or self._settings.tenant_id)
+
+    def export(self, form: str, tenant_id: str | None = None) -> Iterator[str]:
+        """The whole graph as parts of a text, ``json`` or ``graphml``."""
+        tenant = tenant_id or self._settings.tenant_id
+        nodes, edges = self._store.nodes(tenant), self._store.edges(tenant)
+        return _graphml(nodes, edges) if form == "graphml" else _json(nodes, edges)
+
+    def _find(self, name: str, tenant: str, kind: str | None) -> Sequence[Node]:
+        found = self._store.find(tenant, name, kind=kind)
+        if not found:
+            nothing = not self._store.counts(tenant).entities
+            what = f"no {kind} is named {name!r}" if kind else f"no entity is named {name!r}"
+            raise NotInGraph(what, remedy=NO_GRAPH if nothing else None)
+        return found
+
+
+Nodes = Iterator[tuple[Node, list[Mention]]]
+Edges = Iterator[tuple[Edge, list[Mention]]]
+_encode = msgspec.json.Encoder().encode
+
+
+def _json(nodes: Nodes, edges: Edges) -> Iterator[str]:
+    yield '{"nodes": ['
+    for number, (node, mentions) in enumerate(nodes):
+        row = {"id": node.id, "name": node.name, "kind": node.kind, "mentions": _places(mentions)}
+        yield ("," if number else "") + "\n" + _encode(row).decode()
+    yield '\n], "edges": ['
+    for number, (edge, mentions) in enumerate(edges):
+        row = edge._asdict() | {"mentions": _places(mentions)}
+        yield ("," if number else "") + "\n" + _encode(row).decode()
+    yield "\n]}\n"
+
+
+def _places(mentions: Sequence[Mention]) -> list[dict[str, object]]:
+    return [mention._asdict() for mention in mentions]
+
+
+def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+    for key, whose, kind in (
+        ("name", "node", "string"),
+        ("kind", "all", "string"),
+        ("weight", "edge", "double"),
+        ("mentions", "all", "string"),
+    ):
+        yield f'  <key id="{key}" for="{whose}" attr.name="{key}" attr.type="{kind}"/>\n'
+    yield '  <graph edgedefault="directed">\n'
+    for node, mentions in nodes:
+        data = {"name": node.name, "kind": node.kind, "mentions": _encode(_places(mentions)).decode()}
+        yield f'    <node id="n{node.id}">{_data(data)}</node>\n'
+    for edge, mentions in edges:
+        data = {
+            "kind": edge.kind,
+            "weight": str(edge.weight),
+            "mentions": _encode(_places(mentions)).decode(),
+        }
+        yield f'    <edge source="n{edge.source}" target="n{edge.target}">{_data(data)}</edge>\n'
+    yield "  </graph>\n</graphml>\n"
+
+
+def _data(values: dict[str, str]) -> str:
+    return "".join(
+        f"<data key={quoteattr(key)}>{escape(_allowed(text))}</data>" for key, text in values.items()
+    )
+
+
+def _allowed(text: str) -> str:
+    """A text without characters that XML cannot hold."""
+    return "".join(
+        char
+        if char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"
+        else "\ufffd"
+        for char in text
+    )
