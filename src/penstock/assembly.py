@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.graph import Graph
     from penstock.service.jobs import Jobs
+    from penstock.service.models import Models
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verification import Verifier
@@ -149,11 +152,23 @@ class Assembly:
     @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
+        from functools import partial
+
         from penstock.pipeline.embed import open_space
         from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
-        return Search(self.catalog, self.settings, open_space, VectorCache(self.vector_files))
+        open_here = partial(
+            open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
+        )
+        return Search(self.catalog, self.settings, open_here, VectorCache(self.vector_files))
+
+    @_MadeOnce
+    def models(self) -> Models:
+        """Embedding models: which there are, their installation, and tokens used."""
+        from penstock.service.models import Models
+
+        return Models(self.settings, lambda: self.catalog)
 
     @_MadeOnce
     def graph(self) -> Graph:
@@ -194,6 +209,9 @@ class Assembly:
         """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
         from penstock.worker.launch import Worker
 
+        if self.settings.embedder in ("minilm", "endpoint"):
+            # What is not installed or set is one error here, with its remedy, instead of one in each process.
+            self._embedder()
         return Worker(self, **options)
 
     def worker_alive(self) -> bool:
@@ -258,18 +276,23 @@ class Assembly:
         )
 
     def _pipeline(self, memory: MemoryShare | None = None, *, isolated: bool = False) -> Pipeline:
-        from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.pipeline import Pipeline
 
         chosen = self.settings
         return Pipeline(
-            open_embedder(chosen.embedder),
+            self._embedder(),
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
             ocr=_ocr_setup(chosen),
             graph=chosen.graph,
         )
+
+    def _embedder(self) -> Embedder:
+        from penstock.pipeline.embed import open_embedder
+
+        chosen = self.settings
+        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
@@ -307,8 +330,9 @@ class Assembly:
 def _ocr_setup(settings: Settings) -> OcrSetup | None:
     if not settings.ocr:
         return None
+    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
-    from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
+    from penstock.pipeline.ocr.protocol import OcrOptions
 
     options = OcrOptions(
         languages=settings.ocr_languages,
@@ -325,6 +349,30 @@ def _ocr_setup(settings: Settings) -> OcrSetup | None:
         timeout_s=settings.ocr_endpoint_timeout_s,
     )
     return OcrSetup(options, endpoint)
+
+
+def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
+    if settings.embed_endpoint_url is None:
+        return None
+    from penstock.pipeline.call_limits import CallLimits
+    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.worker.breaker import Breakers
+
+    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
+    return EmbedEndpointOptions(
+        address=EndpointOptions(
+            url=settings.embed_endpoint_url,
+            model=settings.embed_endpoint_model,
+            key=settings.embed_endpoint_key or "",
+            timeout_s=settings.embed_endpoint_timeout_s,
+        ),
+        dimension=settings.embed_endpoint_dimension,
+        batch=settings.embed_endpoint_batch,
+        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
+        guard=Breakers(),
+        token_limit=settings.embed_endpoint_tokens,
+    )
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -22,7 +22,7 @@ from penstock.setting_fields import setting as _setting
 from penstock.setting_sources import ARGUMENT as ARGUMENT
 from penstock.setting_sources import DEFAULT, SettingSources, refuse_unknown
 from penstock.setting_types import Setting
-from penstock.state_directory import absolute, default_state
+from penstock.state_directory import absolute, default_models, default_state
 from penstock.store_url import StoreUrl
 
 _DAY_S = 86_400
@@ -156,7 +156,19 @@ class Settings:
     failed_retention_days: int = _setting(
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them forever."
     )
-    embedder: str = _setting(types.lower_word("static", "hashing"), "static", "Embedding model.")
+    embedder: str = _setting(
+        types.lower_word("static", "minilm", "endpoint", "hashing"), "static", "Embedding model."
+    )
+    models_dir: Path = setting_fields.MODELS_DIR
+    embed_endpoint_url: str | None = setting_fields.EMBED_ENDPOINT_URL
+    embed_endpoint_model: str = setting_fields.EMBED_ENDPOINT_MODEL
+    embed_endpoint_key: str | None = setting_fields.EMBED_ENDPOINT_KEY
+    embed_endpoint_dimension: int = setting_fields.EMBED_ENDPOINT_DIMENSION
+    embed_endpoint_batch: int = setting_fields.EMBED_ENDPOINT_BATCH
+    embed_endpoint_timeout_s: float = setting_fields.EMBED_ENDPOINT_TIMEOUT_S
+    embed_endpoint_calls: int = setting_fields.EMBED_ENDPOINT_CALLS
+    embed_endpoint_per_minute: int | None = setting_fields.EMBED_ENDPOINT_PER_MINUTE
+    embed_endpoint_tokens: int | None = setting_fields.EMBED_ENDPOINT_TOKENS
     graph: bool = _setting(
         types.SWITCH,
         False,
@@ -302,6 +314,7 @@ def combine(
     for name in ("ocr_tessdata_dir", "pages_dir"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
+    values["models_dir"] = absolute(values.get("models_dir") or default_models(environ), environ)
     values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
     values.setdefault("catalog_url", _default_catalog(values["url"], values["state_dir"]))

@@ -1,4 +1,4 @@
-"""Fields of the settings: declaration of a setting, and the settings of OCR."""
+"""Fields of the settings: declaration of a setting, and the settings of OCR and of embedding endpoints."""
 
 from __future__ import annotations
 
@@ -85,4 +85,36 @@ PAGES_DIR = setting(
     types.DIRECTORY,
     None,
     "Directory to which the Markdown of each page with recognized text is written, besides the catalog.",
+)
+
+MODELS_DIR = setting(
+    types.DIRECTORY,
+    DERIVED,
+    "Directory of installed models.",
+    shown="$XDG_DATA_HOME/penstock/models, else ~/.local/share/penstock/models",
+)
+EMBED_ENDPOINT_URL = setting(
+    types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
+)
+EMBED_ENDPOINT_MODEL = setting(types.TEXT, "text-embedding-3-small", "Model of the embedding endpoint.")
+EMBED_ENDPOINT_KEY = setting(types.SECRET, None, "Key of the embedding endpoint.")
+EMBED_ENDPOINT_DIMENSION = setting(types.whole(1, 16_384), 1536, "Length of the vectors of that model.")
+EMBED_ENDPOINT_BATCH = setting(types.whole(1, 2048), 64, "Texts in one call to the embedding endpoint.")
+EMBED_ENDPOINT_TIMEOUT_S = setting(
+    types.seconds(0.1, 3600), 30.0, "Maximum wait for the answer of the embedding endpoint."
+)
+EMBED_ENDPOINT_CALLS = setting(
+    types.whole(1, 256),
+    4,
+    "Calls to the embedding endpoint at the same time, by all processes on this machine.",
+)
+EMBED_ENDPOINT_PER_MINUTE = setting(
+    types.whole_or_none(1, 1_000_000),
+    None,
+    "Calls to the embedding endpoint in a minute, by all processes on this machine.",
+)
+EMBED_ENDPOINT_TOKENS = setting(
+    types.whole_or_none(1, 10**15),
+    None,
+    "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then its chunks fail.",
 )

@@ -22,6 +22,12 @@ def default_state(environ: Mapping[str, str]) -> str:
     return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
 
 
+def default_models(environ: Mapping[str, str]) -> str:
+    """The directory of models, shared by all projects of a user: they are large and never change."""
+    xdg = environ.get("XDG_DATA_HOME", "")
+    return f"{xdg}/penstock/models" if xdg.startswith("/") else "~/.local/share/penstock/models"
+
+
 def _project_state() -> Path | None:
     """The nearest ``.penstock`` upwards owned by this user; another user's, as in /tmp, is not trusted."""
     try:

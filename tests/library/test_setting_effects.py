@@ -21,6 +21,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.queue.postgres.queue import PostgresQueue
 
 Effect: TypeAlias = Callable[[Settings, Path], object]
@@ -117,6 +118,21 @@ def recognition(settings: Settings, _: Path) -> object:
     return setup.options, msgspec.structs.asdict(setup.endpoint)
 
 
+def embedding(settings: Settings, _: Path) -> object:
+    """The embedding endpoint and its limits, as the embedder got them."""
+    embedder = Assembly(settings)._pipeline().embedder
+    assert isinstance(embedder, EndpointEmbedder)
+    options = embedder._options
+    return msgspec.structs.asdict(options.address), msgspec.structs.replace(options, guard=None)
+
+
+def embedding_or_error(settings: Settings, place: Path) -> object:
+    try:
+        return embedding(settings, place)
+    except PenstockError as error:
+        return error.code
+
+
 def written_pages(settings: Settings, place: Path) -> object:
     """Files written for a recognized page."""
     tools = Assembly(settings).open_document_tools(Registry())
@@ -190,6 +206,7 @@ def contract(settings: Settings, place: Path) -> object:
         return error.code
 
 
+_ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
 EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "url": ("jsonl://{place}/queue", engines, {"catalog_url": "sqlite:///{place}/catalog.db"}),
@@ -228,6 +245,16 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "ocr_workers": (2, ocr_workers, {}),
     "ocr_languages": ("deu+eng", recognition, {}),
     "ocr_tessdata_dir": ("{place}/tessdata", recognition, {}),
+    "models_dir": ("{place}/models", lambda settings, _: Assembly(settings).models.directory, {}),
+    "embed_endpoint_url": ("http://127.0.0.1:9/v1", embedding_or_error, {"embedder": "endpoint"}),
+    "embed_endpoint_model": ("other", embedding, _ENDPOINT),
+    "embed_endpoint_key": ("secret", embedding, _ENDPOINT),
+    "embed_endpoint_dimension": (8, embedding, _ENDPOINT),
+    "embed_endpoint_batch": (8, embedding, _ENDPOINT),
+    "embed_endpoint_timeout_s": (5.0, embedding, _ENDPOINT),
+    "embed_endpoint_calls": (1, embedding, _ENDPOINT),
+    "embed_endpoint_per_minute": (60, embedding, _ENDPOINT),
+    "embed_endpoint_tokens": (1000, embedding, _ENDPOINT),
     "ocr_dpi": (200, recognition, {}),
     "ocr_min_confidence": (50.0, recognition, {}),
     "ocr_endpoint_url": ("http://127.0.0.1:9/v1", recognition, {}),

@@ -12,13 +12,14 @@ import pytest
 from PIL import Image
 
 from penstock.errors import ComponentMissing
+from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, FileType, Page, Recognition, Shape
 from penstock.pipeline.ocr import geometry, models, rapid
 from penstock.pipeline.ocr.factory import engine_versions, memory_bytes, open_engine, readable_paths
 from penstock.pipeline.ocr.local import is_narrow
 from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup
-from penstock.pipeline.ocr.protocol import EndpointOptions, OcrOptions
+from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline.pictures import PARAGRAPHS, TEXT, drawn, page, recall
 
 OPTIONS = OcrOptions(min_confidence=0)

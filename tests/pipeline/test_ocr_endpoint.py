@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from penstock.errors import ParserFailed, ServiceUnavailable, TransientFailure
+from penstock.pipeline.endpoint import EndpointOptions, wait_asked_for
 from penstock.pipeline.ocr import endpoint
 from penstock.pipeline.ocr.factory import open_endpoint
-from penstock.pipeline.ocr.protocol import EndpointOptions
 from tests.pipeline.pictures import drawn, page
 
 PICTURE = page(drawn("The mill", width=200, height=100, size=20))
@@ -188,11 +188,11 @@ def test_the_wait_that_the_endpoint_asks_for_is_kept(server, status):
 )
 def test_odd_waits_are_bounded(value, seconds):
     expected = None if seconds is None else timedelta(seconds=seconds)
-    assert endpoint._wait(value) == expected
+    assert wait_asked_for(value) == expected
 
 
 def test_a_wait_may_be_a_date():
-    found = endpoint._wait(format_datetime(datetime.now(UTC) + timedelta(minutes=10), usegmt=True))
+    found = wait_asked_for(format_datetime(datetime.now(UTC) + timedelta(minutes=10), usegmt=True))
     assert found is not None
     assert timedelta(minutes=9) < found <= timedelta(minutes=10)
 

@@ -43,7 +43,7 @@ EMPTIED = [
     "catalog_keyword",
     *("catalog_vector", "catalog_vector_cache", "catalog_space", "catalog_outbox", "catalog_tombstone"),
     *("catalog_gone", "catalog_ledger", "catalog_fingerprint", "catalog_history", "catalog_walk"),
-    *("catalog_arrival", "catalog_entity", "catalog_mention", "catalog_relation"),
+    *("catalog_arrival", "catalog_entity", "catalog_mention", "catalog_relation", "catalog_token_use"),
 ]
 """What belongs to these goes with them."""
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

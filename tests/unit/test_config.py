@@ -44,6 +44,16 @@ TURNED = {
     "embedder": ("Hashing", "hashing"),
     "graph": ("true", True),
     "usearch_from": ("1000", 1_000),
+    "models_dir": ("/srv/models", Path("/srv/models")),
+    "embed_endpoint_url": ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
+    "embed_endpoint_model": ("other", "other"),
+    "embed_endpoint_key": ("secret", "secret"),
+    "embed_endpoint_dimension": ("8", 8),
+    "embed_endpoint_batch": ("8", 8),
+    "embed_endpoint_timeout_s": ("5", 5.0),
+    "embed_endpoint_calls": ("1", 1),
+    "embed_endpoint_per_minute": ("60", 60),
+    "embed_endpoint_tokens": ("1000", 1000),
     "max_file_mb": ("8", 8),
     "text_limit_mb": ("8", 8),
     "archives": ("yes", True),
@@ -150,6 +160,16 @@ def test_defaults_are_those_of_the_design():
         "failed_retention_days": 30,
         "embedder": "static",
         "graph": False,
+        "models_dir": "/users/ada/.local/share/penstock/models",
+        "embed_endpoint_url": None,
+        "embed_endpoint_model": "text-embedding-3-small",
+        "embed_endpoint_key": None,
+        "embed_endpoint_dimension": 1536,
+        "embed_endpoint_batch": 64,
+        "embed_endpoint_timeout_s": 30.0,
+        "embed_endpoint_calls": 4,
+        "embed_endpoint_per_minute": None,
+        "embed_endpoint_tokens": None,
         "usearch_from": 200_000,
         "max_file_mb": 64,
         "text_limit_mb": 64,
@@ -305,31 +325,6 @@ def test_a_heartbeat_that_comes_too_late_is_refused(environ, named):
 
 
 @pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, "/users/ada/.local/state/penstock"),
-        ({"XDG_STATE_HOME": "/var/xdg"}, "/var/xdg/penstock"),
-        ({"XDG_STATE_HOME": "relative/is/ignored"}, "/users/ada/.local/state/penstock"),
-        ({"PENSTOCK_STATE": "/srv/a/../b/"}, "/srv/b"),
-        ({"PENSTOCK_STATE": "~"}, "/users/ada"),
-        ({"PENSTOCK_STATE": "~/queue"}, "/users/ada/queue"),
-        ({"PENSTOCK_STATE": "/srv/~/x"}, "/srv/~/x"),
-    ],
-)
-def test_where_the_state_is(environ, expected):
-    settings = load(environ)
-
-    assert Path(expected) == settings.state_dir
-    assert f"sqlite:///{expected}/penstock.db" == settings.url
-
-
-def test_a_relative_state_directory_is_fixed_when_loaded(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    assert tmp_path / "state" == load(state_dir="state").state_dir
-
-
-@pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("sqlite:////srv/queue.db", "sqlite:////srv/queue.db"),
@@ -378,21 +373,3 @@ def test_each_setting_says_what_it_is_for(setting):
     assert setting.allowed
     assert setting.default
     assert setting.env.startswith("PENSTOCK_")
-
-
-def test_a_project_has_its_state_in_the_nearest_directory_of_that_name(tmp_path, monkeypatch):
-    below = tmp_path / "project" / "src" / "deep"
-    below.mkdir(parents=True)
-    (tmp_path / "project" / ".penstock").mkdir()
-    monkeypatch.chdir(below)
-
-    assert tmp_path / "project" / ".penstock" == load().state_dir
-    assert "/srv" == str(load(state_dir="/srv").state_dir)
-
-
-def test_somebody_elses_state_is_not_taken(tmp_path, monkeypatch):
-    (tmp_path / ".penstock").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.geteuid", lambda: 54321)
-
-    assert "/users/ada/.local/state/penstock" == str(load().state_dir)

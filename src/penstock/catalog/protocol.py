@@ -38,6 +38,7 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskRequest,
     TaskStatus,
+    TokenUse,
     Touch,
     Walk,
 )
@@ -179,6 +180,11 @@ class CatalogSnapshot(Protocol):
         """Failed paths at or below a folder, by path; paths left out by a rule are not read."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
+
+    def tokens_used(self, tenant_id: str, service: str, month: str) -> int: ...
+
+    def token_uses(self, tenant_id: str | None, month: str) -> list[TokenUse]:
+        """Tokens of a month by tenant (None: all), service and job; of a tenant the largest first."""
 
     def vectors(
         self, tenant_id: str, space: str, hashes: Collection[str], *, source_id: str | None = None
@@ -346,18 +352,23 @@ class Catalog(Protocol):
     ) -> None:
         """Put vectors into the cache by text hash. A crash before the store then costs nothing."""
 
+    def add_tokens(self, uses: Sequence[TokenUse]) -> None:
+        """Add tokens to those counted already."""
+
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
         """Set the fingerprint of phases. Without ``replace``, raises ``FingerprintMismatch`` for a phase with
         another fingerprint."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
         """Delete tombstones, cached vectors and traces of removals older than ``before``, the history of
-        sources removed before then, and empty spaces. Return the number of deleted rows."""
+        sources removed before then, empty spaces, and tokens counted a year before. Return the number of
+        deleted rows."""
 
     def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
         """Delete the rows of a tenant that outlive the documents, up to ``limit`` of each table: cached
-        vectors, the history of removed sources, and ledger, walks, arrivals and tombstones not later than
-        ``asked_before`` (None: now), except the tombstone of the whole tenant. True: nothing is left."""
+        vectors, counted tokens, the history of removed sources, and ledger, walks, arrivals and tombstones
+        not later than ``asked_before`` (None: now), except the tombstone of the whole tenant. True: nothing
+        is left."""
 
     def scrub(self) -> None:
         """Remove traces of deleted rows from the store's files, such as words in the keyword index."""

@@ -375,6 +375,17 @@ class LedgerKind(enum.StrEnum):
     FAILED = "failed"
 
 
+class TokenUse(msgspec.Struct, frozen=True):
+    """Tokens of a tenant sent to a service in a month, such as ``2026-11``, for a job."""
+
+    tenant_id: str
+    service: str
+    month: str
+    job_id: str
+    """Empty: without a job."""
+    tokens: int
+
+
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The reason a path is not indexed: a skip rule, or the code of a failure."""
 

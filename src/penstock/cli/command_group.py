@@ -32,6 +32,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "verify": "change_commands",
         "rebuild": "rebuild",
         "delete-tenant": "change_commands",
+        "models": "model_commands",
         "config": "config_commands",
         "doctor": "doctor",
         "completion": "completion",

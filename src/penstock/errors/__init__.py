@@ -19,7 +19,7 @@ PenstockError
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to end its attempt
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
-│   │   ├── NothingToIndex
+│   │   ├── NothingToIndex · TokenLimitReached
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
@@ -28,7 +28,7 @@ PenstockError
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
-    ├── InvalidSettingsFile · UntrustedSetting
+    ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable
 
 Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
@@ -50,6 +50,7 @@ from penstock.errors.jobs import (
     PermanentFailure,
     ServiceUnavailable,
     TimeBudgetExceeded,
+    TokenLimitReached,
     TransientFailure,
     UnreadableDocument,
     UnsupportedType,
@@ -103,6 +104,8 @@ from penstock.errors.stores import (
     InvalidRags,
     InvalidSetting,
     InvalidSettingsFile,
+    ModelDamaged,
+    ModelUnavailable,
     SchemaMismatch,
     StateDamaged,
     StoreDenied,
@@ -176,6 +179,7 @@ __all__ = [
     "TimeBudgetExceeded",
     "MemoryBudgetExceeded",
     "ComponentMissing",
+    "TokenLimitReached",
     "TransientFailure",
     "ServiceUnavailable",
     "Cancelled",
@@ -187,6 +191,8 @@ __all__ = [
     "UntrustedSetting",
     "UnknownScheme",
     "DriverMissing",
+    "ModelDamaged",
+    "ModelUnavailable",
     "AppNotFound",
     "InvalidRags",
 ]

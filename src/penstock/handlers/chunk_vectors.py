@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage
+from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
@@ -20,10 +21,11 @@ log = logging.getLogger("penstock.worker")
 
 
 class PageOwner(NamedTuple):
-    """Tenant and source of some pages; ``source_id`` is None for a new source."""
+    """Tenant, source and job of some pages; ``source_id`` is None for a new source."""
 
     tenant_id: str
     source_id: str | None
+    job_id: str | None = None
 
 
 class EmbeddedTexts(NamedTuple):
@@ -38,12 +40,16 @@ class EmbeddedTexts(NamedTuple):
 def embed(
     catalog: Catalog, pipeline: Pipeline, wanted: Sequence[tuple[PageOwner, Sequence[NewPage]]]
 ) -> EmbeddedTexts:
-    by_tenant: dict[str, dict[str, str]] = {}
+    by_tenant: dict[str, dict[str, OwnedText]] = {}
     found: dict[str, bytes] = {}
     with catalog.snapshot() as snapshot:
         for owner, pages in wanted:
             texts = by_tenant.setdefault(owner.tenant_id, {})
-            texts_of_owner = [(chunk.text_hash, chunk.text) for page in pages for chunk in page.chunks or ()]
+            texts_of_owner = [
+                (chunk.text_hash, OwnedText(owner.tenant_id, owner.job_id, chunk.text))
+                for page in pages
+                for chunk in page.chunks or ()
+            ]
             texts.update(texts_of_owner)
             if owner.source_id is not None:
                 # Vectors of its last generation. The cache is read below, for all owners at once.
@@ -58,13 +64,13 @@ def embed(
         for text_hash, text in texts.items()
         if text_hash not in found
     }
-    embedded = _embed_new(pipeline, unknown) if unknown else {}
+    embedded = _embed_new(catalog, pipeline, unknown) if unknown else {}
     return EmbeddedTexts(found | embedded, set(embedded))
 
 
-def _embed_new(pipeline: Pipeline, unknown: dict[str, str]) -> dict[str, bytes]:
+def _embed_new(catalog: Catalog, pipeline: Pipeline, unknown: dict[str, OwnedText]) -> dict[str, bytes]:
     try:
-        return dict(zip(unknown, pipeline.embed(list(unknown.values())), strict=True))
+        return dict(zip(unknown, embed_texts(catalog, pipeline, list(unknown.values())), strict=True))
     except Exception as error:  # noqa: BLE001 - one bad text, or a passing failure: the tasks find out
         log.warning(
             "embedding failed, %s left to tasks: %s: %s",

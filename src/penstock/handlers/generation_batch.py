@@ -35,7 +35,7 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> PageOwner:
-        return PageOwner(self.generation.place.tenant_id, self.known_id)
+        return PageOwner(self.generation.place.tenant_id, self.known_id, self.generation.job_id)
 
     @property
     def chunks(self) -> Iterator[NewChunk]:

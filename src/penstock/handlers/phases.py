@@ -18,14 +18,24 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import ComponentMissing, PermanentFailure, ServiceUnavailable, UnsupportedType
+from penstock.errors import (
+    ComponentMissing,
+    PermanentFailure,
+    ServiceUnavailable,
+    TokenLimitReached,
+    UnsupportedType,
+)
 from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
 from penstock.handlers.page_files import PageFiles
+from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.budget import MemoryInUse
+from penstock.pipeline.call_limits import CallLimitReached
 from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.embed.protocol import MeteredEmbedder
+from penstock.pipeline.endpoint import BadAnswer
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import reader_in, sizes_of
@@ -38,7 +48,7 @@ RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 
 WAIT_FOR_MEMORY_S = 0.2
 SERVICE_PAUSE = timedelta(seconds=10)
-"""Wait before a page is sent again to an endpoint that is down."""
+"""Wait before a page is sent again to an endpoint that is down and names no time."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -72,6 +82,11 @@ class Phases:
 
     def fingerprint(self, lane: Phase) -> str | None:
         return self._pipeline.space if lane is Phase.VECTOR else None
+
+    def one_call(self, lane: Phase) -> int:
+        """Tasks of a lane that one call to a service takes; 0 without a service."""
+        embedder = self._pipeline.embedder
+        return embedder.batch if lane is Phase.VECTOR and isinstance(embedder, MeteredEmbedder) else 0
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -174,8 +189,7 @@ class Phases:
             time.sleep(WAIT_FOR_MEMORY_S)
             return outcomes.released(task)
         except ServiceUnavailable as down:
-            failure = Failure(down.code, retry.error_summary(down)[:1000], FailureKind.OUTAGE)
-            return outcomes.postponed(task, failure, SERVICE_PAUSE)
+            return _postponed(task, down)
         except ComponentMissing as missing:
             # Its remedy names the package. A failure of a page has only a message.
             return outcomes.failed(task, Failure(missing.code, f"{missing.message}. {missing.remedy}"))
@@ -203,7 +217,8 @@ class Phases:
             if task.suspect or source.gate is Gate.DOCUMENT:
                 continue
             room -= texts
-            wanted.append((PageOwner(source.place.tenant_id, source.source_id), [outcome.page]))
+            owner = PageOwner(source.place.tenant_id, source.source_id, source.job_id)
+            wanted.append((owner, [outcome.page]))
             chosen.add(outcome.task_id)
         vectors = embed(self._catalog, self._pipeline, wanted)
         return [
@@ -227,10 +242,14 @@ class Phases:
 
     def _embed_matching(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:
-            vectors = self._pipeline.embed([task.text for task in tasks])
+            texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in tasks]
+            vectors = embed_texts(self._catalog, self._pipeline, texts)
+        except (ServiceUnavailable, CallLimitReached) as error:
+            # Each text alone would meet the same.
+            return [_postponed(task, error) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             if len(tasks) == 1:
-                return [_failed(tasks[0], error)]
+                return [_embedding_failed(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
 
@@ -275,6 +294,24 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
     if page.unread:
         return outcomes.needs_ocr(task)
     return outcomes.completed_page(task, page)
+
+
+def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
+    """Wait as long as the service asks for, without spending a retry."""
+    message = f"{retry.error_summary(error)}. {error.remedy}"[:1000]
+    failure = Failure(error.code, message, FailureKind.OUTAGE)
+    return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
+
+
+def _embedding_failed(task: Task, error: Exception) -> TaskOutcome:
+    if isinstance(error, TokenLimitReached):
+        # Not the fault of the text: a former version of the document stays.
+        message = f"{error.message}. {error.remedy}"[:1000]
+        return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
+    if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
+        # The service works and does not take this text; the other texts of the document do not wait for it.
+        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:1000]))
+    return _failed(task, error)
 
 
 def _failed(task: Task, error: Exception) -> TaskOutcome:

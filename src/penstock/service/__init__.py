@@ -9,6 +9,7 @@
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``diagnosis``: a check of the installation
+``models``: embedding models, their installation, and tokens used
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``, ``renames``: paths and files named by users, and their moves

@@ -10,8 +10,10 @@ from penstock.pipeline.vectors.protocol import NearVector
 from penstock.service.hits import Match
 from penstock.service.relevance import Similarity, is_weak
 
-VECTOR_WEIGHT = 0.7
-"""Weight of the best cosine beside the best keyword score, measured by ``bench/retrieval.py``."""
+VECTOR_WEIGHTS = {"static": 0.7, "hashing": 0.7, "minilm": 1.5}
+"""Weight of the best cosine beside the best keyword score, by embedder; see ``bench/retrieval.py``."""
+UNMEASURED_WEIGHT = 1.0
+"""Weight for models that were not measured."""
 
 
 class SpaceRanking(NamedTuple):
@@ -47,7 +49,12 @@ class Rankings(NamedTuple):
         """Merge both rankings; see ``fused``."""
         keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
         spaces = [
-            Scores({hit.content_id: hit.score for hit in space.near}, space.least()) for space in self.spaces
+            Scores(
+                {hit.content_id: hit.score for hit in space.near},
+                space.least(),
+                VECTOR_WEIGHTS.get(space.embedder, UNMEASURED_WEIGHT),
+            )
+            for space in self.spaces
         ]
         return fused(keyword, spaces)
 
@@ -79,18 +86,19 @@ class Rankings(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores of one ranking by chunk, and what a chunk outside of it is given."""
+    """Scores of one ranking by chunk, and what a chunk outside of it is given; the weight of the best."""
 
     by_chunk: Mapping[int, float]
     outside: float
+    weight: float = 1.0
 
     def scaled(self) -> Callable[[int], float]:
-        """Return a function that gives a chunk's score as a share of the best, 0 if there is none."""
+        """Return a function that gives a chunk's score as a share of the best, times the weight."""
         best = max(self.by_chunk.values(), default=0.0)
         if best <= 0:
             return lambda _: 0.0
-        by_chunk, outside = self.by_chunk, self.outside
-        return lambda chunk: max(by_chunk.get(chunk, outside), 0.0) / best
+        by_chunk, outside, factor = self.by_chunk, self.outside, self.weight / best
+        return lambda chunk: max(by_chunk.get(chunk, outside), 0.0) * factor
 
 
 def fused(keyword: Scores, spaces: Sequence[Scores]) -> list[tuple[int, float]]:
@@ -100,11 +108,10 @@ def fused(keyword: Scores, spaces: Sequence[Scores]) -> list[tuple[int, float]]:
     so the best of its scaled cosines counts. The result is between 0 and 1.
     """
     by_words, by_vectors = keyword.scaled(), [space.scaled() for space in spaces]
-    whole = (1.0 if keyword.by_chunk else 0.0) + (VECTOR_WEIGHT if spaces else 0.0)
+    whole = (keyword.weight if keyword.by_chunk else 0.0) + max((one.weight for one in spaces), default=0.0)
     chunks = dict.fromkeys(chunk for scores in (keyword, *spaces) for chunk in scores.by_chunk)
     scores = {
-        chunk: (by_words(chunk) + VECTOR_WEIGHT * max((cosine(chunk) for cosine in by_vectors), default=0.0))
-        / whole
+        chunk: (by_words(chunk) + max((cosine(chunk) for cosine in by_vectors), default=0.0)) / whole
         for chunk in chunks
     }
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))

@@ -11,7 +11,7 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, JobError
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.document_filters import DocumentFilters, catalog_filters
@@ -165,7 +165,12 @@ class Search:
                     f"{space.name}, which is not available here"
                 )
                 continue
-            vector = embedder.embed([query])[0]
+            try:
+                vector = embedder.embed([query])[0]
+            except JobError as error:
+                unsearched = f"{how_many(space.chunks, 'chunk')} searched by words only"
+                notes.append(f"{unsearched}: {error.message}. {error.remedy}")
+                continue
             near = self._vectors.nearest(
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )

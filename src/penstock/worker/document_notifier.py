@@ -17,7 +17,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import CONTENT_CODES, MAX_MESSAGE, remedy_for
 from penstock.catalog.values import GenerationState, LedgerEntry, LedgerKind, OutboxEntryKind
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
-from penstock.errors import NoText
+from penstock.errors import NoText, TokenLimitReached
 from penstock.handlers.generation_batch import EMBEDDED
 from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
@@ -113,14 +113,24 @@ def settlement_for(
         return lifecycle.done(job, result_json=result_json)
     if not document.settled:
         return None
-    code = "ERR_OUTAGE" if document.outage else _content_code(missing)
+    code = _outage_code(missing) if document.outage else _content_code(missing)
     return lifecycle.failed(job, code, _failures(document, missing))
 
 
 def _content_code(missing: list[MissingPart]) -> str:
     """The code of the first failed part."""
-    code = missing[0].error.partition(":")[0] if missing else ""
-    return code if code in CONTENT_CODES else NoText.code
+    code = _code(missing)
+    embedded = bool(missing) and missing[0].chunk_index is not None
+    return code if embedded or code in CONTENT_CODES else NoText.code
+
+
+def _outage_code(missing: list[MissingPart]) -> str:
+    """The code for parts that failed for reasons outside the document; a limit has a code of its own."""
+    return TokenLimitReached.code if _code(missing) == TokenLimitReached.code else "ERR_OUTAGE"
+
+
+def _code(missing: list[MissingPart]) -> str:
+    return missing[0].error.partition(":")[0] if missing else ""
 
 
 def _ledger_entry(job: Job, document: Document, settlement: Settlement) -> LedgerEntry:
@@ -157,7 +167,8 @@ def _failures(document: Document, missing: list[MissingPart]) -> str:
     named = "; ".join(_part_text(one) for one in missing)
     more = document.failed_count - len(missing)
     kept = " The former version stays." if document.outage else ""
-    if missing and not document.outage and document.failed_count == document.page_count:
+    read = not missing or missing[0].chunk_index is not None
+    if not read and not document.outage and document.failed_count == document.page_count:
         # Mostly a scan: all pages have the same error.
         cause = missing[0].error.partition(": ")[2] or missing[0].error
         return f"{none_read(document.page_count)}: {cause}"

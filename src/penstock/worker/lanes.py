@@ -201,7 +201,8 @@ class Lanes:
     def _run(self, batch: TaskBatch, guard: ExecutionGuard) -> None:
         line, started = batch.line, time.monotonic()
         lane = line.lane
-        size = max(int(PIECE_S / max(self._seconds_a_task[line], 1e-6)), line.piece)
+        least = max(line.piece, self._phases.one_call(lane))
+        size = max(int(PIECE_S / max(self._seconds_a_task[line], 1e-6)), least)
         tasks, batch.left = batch.left[:size], batch.left[size:]
         number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         self._sources |= {task.task_id: task.source.source_id for task in tasks}

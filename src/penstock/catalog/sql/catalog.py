@@ -34,6 +34,7 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskRequest,
     TaskStatus,
+    TokenUse,
     Touch,
     Walk,
 )
@@ -233,6 +234,9 @@ class SqlCatalog(ABC):
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
     ) -> None:
         self._write(lambda rows, at: ledger.remember(rows, tenant_id, space, vectors, format_time(at)), now)
+
+    def add_tokens(self, uses: Sequence[TokenUse]) -> None:
+        self._write(lambda rows, _: ledger.add_tokens(rows, uses))
 
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
         self._write(lambda rows, _: ledger.set_fingerprints(rows, fingerprints, replace=replace))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.entities import Extraction
 from penstock.catalog.graph import Edge, GraphCounts, Mention, Neighbourhood, Node
@@ -93,18 +93,16 @@ class CatalogGraph:
             for (number, name, kind), rows in groupby(
                 _batches(snapshot.rows, "graph_nodes", tenant_id), key=lambda row: row[:3]
             ):
-                listed_rows = list(rows)
-                count = sum(row[3] for row in listed_rows)
-                yield Node(number, name, kind, count), [Mention(*row[4:]) for row in listed_rows]
+                counts, mentions = _weighted(rows)
+                yield Node(number, name, kind, sum(counts)), mentions
 
     def edges(self, tenant_id: str) -> Iterator[tuple[Edge, list[Mention]]]:
         with self._catalog.snapshot() as snapshot:
             for (source, target, kind), rows in groupby(
                 _batches(snapshot.rows, "graph_edges", tenant_id), key=lambda row: row[:3]
             ):
-                listed_rows = list(rows)
-                weight = round(sum(row[3] for row in listed_rows), 3)
-                yield Edge(source, target, kind, weight), [Mention(*row[4:]) for row in listed_rows]
+                weights, mentions = _weighted(rows)
+                yield Edge(source, target, kind, round(sum(weights), 3)), mentions
 
     def counts(self, tenant_id: str) -> GraphCounts:
         with self._catalog.snapshot() as snapshot:
@@ -145,3 +143,12 @@ def _way(came_by: Mapping[int, tuple[int, Edge] | None], end: int) -> list[Edge]
         edges.append(edge)
         step = came_by[before]
     return edges[::-1]
+
+
+def _weighted(rows: Iterable[Row]) -> tuple[list[Any], list[Mention]]:
+    """Weights and mentions of the rows of one entity or relation, which begin with three columns of it."""
+    weights, mentions = [], []
+    for _, _, _, weight, *mention in rows:
+        weights.append(weight)
+        mentions.append(Mention(*mention))
+    return weights, mentions

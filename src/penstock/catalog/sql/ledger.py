@@ -1,4 +1,4 @@
-"""The ledger of unindexed paths, the vector cache, and the fingerprints."""
+"""The ledger of unindexed paths, the vector cache, counted tokens, and the fingerprints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from penstock.catalog.sql.chunks import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.sql.written_records import LEDGER_ROW, LedgerRow
-from penstock.catalog.values import LedgerEntry, Phase, Place, Touch
+from penstock.catalog.values import LedgerEntry, Phase, Place, TokenUse, Touch
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
@@ -63,6 +63,11 @@ def expect(rows: Statements, arrivals: Sequence[tuple[Place, str, str]], at: str
 def remember(rows: Statements, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
     space_id = Spaces(rows).number(space, vectors.values())
     rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
+
+
+def add_tokens(rows: Statements, uses: Sequence[TokenUse]) -> None:
+    values = [(use.tenant_id, use.service, use.month, use.job_id, use.tokens) for use in uses]
+    rows.many("add_tokens", values)
 
 
 def set_fingerprints(rows: Statements, fingerprints: Mapping[Phase, str], *, replace: bool) -> None:

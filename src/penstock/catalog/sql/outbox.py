@@ -94,6 +94,7 @@ def forget_old(rows: Statements, before: str, limit: int) -> int:
     rows.send("old_events", before, limit)
     rows.send("old_walks", before)
     rows.send("old_arrivals", before)
+    rows.send("old_tokens", f"{int(before[:4]) - 1}{before[4:7]}")
     rows.send("idle_spaces")
     last = rows.value("old_gone", before)
     if last is not None:

@@ -90,7 +90,9 @@ def _embed_again(rows: Statements, limit: int, at: str) -> int:
 
 def forget(rows: Statements, tenant_id: str, asked_before: str, limit: int) -> bool:
     """Remove the traces of a tenant, a batch at a time; returns whether none is left."""
-    removed = [rows.run(name, tenant_id, limit) for name in ("forget_cached", "forget_events")]
+    removed = [
+        rows.run(name, tenant_id, limit) for name in ("forget_cached", "forget_events", "forget_tokens")
+    ]
     for name in ("forget_notes", "forget_walks", "forget_arrivals", "forget_tombstones"):
         removed.append(rows.run(name, tenant_id, asked_before, limit))
     rows.send("idle_spaces")

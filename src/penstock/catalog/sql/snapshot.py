@@ -41,6 +41,7 @@ from penstock.catalog.values import (
     Phase,
     Place,
     TaskStatus,
+    TokenUse,
     Walk,
 )
 from penstock.catalog.views import (
@@ -217,6 +218,12 @@ class SqlSnapshot(SearchReads):
             counts[name, TaskStatus.FAILED] = failed
             counts[name, TaskStatus.SKIPPED] = total - pending - processing - completed - failed
         return {key: number for key, number in counts.items() if number}
+
+    def tokens_used(self, tenant_id: str, service: str, month: str) -> int:
+        return int(self._rows.value("tokens_used", tenant_id, service, month))
+
+    def token_uses(self, tenant_id: str | None, month: str) -> list[TokenUse]:
+        return [TokenUse(*row) for row in self._rows.all("token_uses", tenant_id, month)]
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
         return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))

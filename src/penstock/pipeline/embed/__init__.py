@@ -6,6 +6,8 @@
 - ``static_embedder``: the default, a table of word pieces; needs no network and no GPU
 - ``table_files``: the files of that table, part of the installed package
 - ``word_pieces``: words split into the pieces of the table
+- ``minilm/``: a small language model, as an extra
+- ``endpoint_embedder``: an HTTP endpoint compatible with OpenAI's
 - ``hash_embedder``: words hashed to dimensions, without a model; for tests
 """
 
@@ -16,13 +18,21 @@ from typing import TYPE_CHECKING
 from penstock.errors import InvalidSetting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
 
-EMBEDDERS = ("static", "hashing")
+EMBEDDERS = ("static", "minilm", "endpoint", "hashing")
 
 
-def open_embedder(name: str = "static") -> Embedder:
-    """Open the embedder of this name. Weights are loaded at the first text, once in a process."""
+def open_embedder(
+    name: str = "static", endpoint: EmbedEndpointOptions | None = None, models_dir: Path | None = None
+) -> Embedder:
+    """Open the embedder of this name. Weights are loaded at the first text, once in a process.
+
+    ``endpoint``: where the embedder ``endpoint`` sends its texts; ``models_dir``: where models are installed.
+    """
     # Imported here: a process loads only the embedder in use.
     if name == "hashing":
         from penstock.pipeline.embed.hash_embedder import HashingEmbedder
@@ -32,10 +42,25 @@ def open_embedder(name: str = "static") -> Embedder:
         from penstock.pipeline.embed.static_embedder import StaticEmbedder
 
         return StaticEmbedder()
+    if name == "minilm" and models_dir is not None:
+        from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder
+
+        return MiniLmEmbedder(models_dir)
+    if name == "endpoint":
+        from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
+
+        if endpoint is None:
+            raise InvalidSetting(
+                "embedder = 'endpoint': the URL of the endpoint is not set",
+                remedy="Set PENSTOCK_EMBED_ENDPOINT_URL to a URL such as http://127.0.0.1:8000/v1.",
+            )
+        return EndpointEmbedder(endpoint)
     raise InvalidSetting(f"embedder = {name!r}: expected one of {', '.join(EMBEDDERS)}")
 
 
-def open_space(space: str) -> Embedder | None:
+def open_space(
+    space: str, endpoint: EmbedEndpointOptions | None = None, models_dir: Path | None = None
+) -> Embedder | None:
     """Open the embedder of a vector space, to embed queries.
 
     None if the name is unknown here, or if the weights installed here are different ones.
@@ -48,7 +73,11 @@ def open_space(space: str) -> Embedder | None:
     if name not in EMBEDDERS or not dimension.isdecimal():
         return None
     try:
-        embedder = HashingEmbedder(int(dimension)) if name == "hashing" else open_embedder(name)
+        embedder = (
+            HashingEmbedder(int(dimension))
+            if name == "hashing"
+            else open_embedder(name, endpoint, models_dir)
+        )
         return embedder if space_of(embedder) == space else None
     except (InvalidSetting, ValueError):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +33,25 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Embed texts: an array of shape (len(texts), dimension), one row per text, in order."""
+        ...
+
+
+@runtime_checkable
+class MeteredEmbedder(Protocol):
+    """An embedder whose texts are paid for by the token."""
+
+    @property
+    def service(self) -> str:
+        """Name of the service that counts the tokens."""
+        ...
+
+    batch: int
+    """Texts of one call."""
+    token_limit: int | None
+    """Tokens of a tenant in a calendar month; None: no limit."""
+
+    def take_tokens(self) -> int:
+        """Tokens used since the last call of this method."""
         ...
 
 

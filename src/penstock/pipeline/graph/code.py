@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from penstock.catalog.entities import CLASS, FUNCTION, METHOD, MODULE, Entity, Extraction, Relation
-from penstock.pipeline.graph.code_symbols import Definition, Symbols, read_symbols
+from penstock.pipeline.graph.code_symbols import NamedDefinition, Symbols, read_symbols
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
 from penstock.pipeline.graph.syntax import SYNTAX
 
@@ -76,7 +76,7 @@ class Names:
     def __init__(self, symbols: Symbols, document: GraphDocument) -> None:
         self._module = document.module
         self._syntax = SYNTAX[document.language]
-        self._defined: dict[str, Definition] = {one.name: one for one in symbols.definitions}
+        self._defined: dict[str, NamedDefinition] = {one.name: one for one in symbols.definitions}
         self._imported = {one.alias: one.target for one in symbols.imports}
         self._modules = {one.target for one in symbols.imports if one.target == one.module}
         self._bases: dict[str, list[str]] = {}

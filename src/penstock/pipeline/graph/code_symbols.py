@@ -15,7 +15,7 @@ _MAX_DEPTH = 200
 """Nesting that is looked into. Deeper code is generated, or made to hurt."""
 
 
-class Definition(NamedTuple):
+class NamedDefinition(NamedTuple):
     """``name`` is qualified within the file: ``Queue.claim``. ``start`` counts bytes."""
 
     name: str
@@ -33,7 +33,7 @@ class Use(NamedTuple):
 
 
 class Symbols(NamedTuple):
-    definitions: list[Definition]
+    definitions: list[NamedDefinition]
     calls: list[Use]
     bases: list[Use]
     imports: list[Import]
@@ -85,7 +85,7 @@ def _visit(place: _Place, syntax: Syntax, found: Symbols) -> _Place:
     if kind == FUNCTION and (place.class_name or node.type == "method_declaration"):
         kind = METHOD
     start = node.child_by_field_name("name") or node
-    found.definitions.append(Definition(qualified, kind, place.scope, start.start_byte))
+    found.definitions.append(NamedDefinition(qualified, kind, place.scope, start.start_byte))
     if kind == CLASS:
         _add_bases(node, qualified, syntax, found)
     return place._replace(scope=qualified, class_name="" if kind in (FUNCTION, METHOD) else qualified)

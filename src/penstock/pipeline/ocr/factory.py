@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 
+from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.ocr import models, rapid, tesseract
 from penstock.pipeline.ocr.endpoint import VisionEndpoint
 from penstock.pipeline.ocr.local import LocalEngine
-from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions
+from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions
 
 FIRST_ENGINE_BYTES = 192 << 20
 """Measured in the sandbox: a page of A4 in color, turned, needs 144 MiB."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.errors import ComponentMissing, UnreadableDocument
+from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import OcrReason, Page
 from penstock.pipeline.fingerprints import fingerprint
-from penstock.pipeline.ocr.protocol import EndpointOptions, OcrEngine, OcrOptions, RecognizedText
+from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText
 
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PagedDocument

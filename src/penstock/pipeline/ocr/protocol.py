@@ -22,20 +22,6 @@ class OcrOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Mean confidence below which the second engine is asked, if it is installed."""
 
 
-class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Vision endpoint compatible with OpenAI's chat completions, for a hosted OCR model."""
-
-    url: str
-    """Base URL, such as ``http://127.0.0.1:8000/v1``, or the full URL of ``chat/completions``."""
-    model: str
-    key: str = ""
-    """Secret sent as bearer token; empty for none. Never shown or logged."""
-    timeout_s: float = 120.0
-
-    def __repr__(self) -> str:
-        return f"EndpointOptions(url={self.url!r}, model={self.model!r}, key={'***' if self.key else ''!r})"
-
-
 class RecognizedText(msgspec.Struct, frozen=True, kw_only=True):
     """Text of one page: NFC, paragraphs between blank lines. Empty if the picture shows no text."""
 

@@ -16,7 +16,7 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 AS_PDF = "Save the document as a PDF and index that: its pages are then read by OCR."
 
 
-class Relation(NamedTuple):
+class PartRelation(NamedTuple):
     kind: str
     """Last part of the type: styles, image, slide."""
     part: str
@@ -41,7 +41,7 @@ class Package:
         self.title = about.title
         self.properties = about.properties
 
-    def relations(self, part: str) -> dict[str, Relation]:
+    def relations(self, part: str) -> dict[str, PartRelation]:
         """Relations of a part by their ids, without those to other files."""
         folder, name = posixpath.split(part)
         found = _Relations(part)
@@ -79,13 +79,13 @@ def refuse_encrypted_package(data: bytes) -> None:
 class _Relations:
     def __init__(self, part: str) -> None:
         self._part = part
-        self.by_id: dict[str, Relation] = {}
+        self.by_id: dict[str, PartRelation] = {}
 
     def start(self, name: str, attributes: Attributes) -> None:
         if name == "rel:Relationship" and attributes.get("TargetMode") != "External":
             kind = attributes.get("Type", "").rpartition("/")[2]
             part = resolve(self._part, attributes.get("Target", ""))
-            self.by_id[attributes.get("Id", "")] = Relation(kind, part)
+            self.by_id[attributes.get("Id", "")] = PartRelation(kind, part)
 
     def end(self, name: str) -> None: ...
 

@@ -40,3 +40,14 @@ CREATE TABLE catalog_arrival (
     created_at  timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, collection, branch, path)
 );
+
+-- Tokens sent to services that charge for them, by month (2026-11).
+CREATE TABLE catalog_token_use (
+    tenant_id   text        COLLATE "C" NOT NULL,
+    service     text        COLLATE "C" NOT NULL,
+    month       text        COLLATE "C" NOT NULL,
+    -- Empty: without a job, such as a query.
+    job_id      text        COLLATE "C" NOT NULL,
+    tokens      bigint      NOT NULL,
+    PRIMARY KEY (tenant_id, service, month, job_id)
+);

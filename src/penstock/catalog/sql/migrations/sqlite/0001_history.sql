@@ -38,3 +38,14 @@ CREATE TABLE catalog_arrival (
     created_at  TEXT NOT NULL,
     PRIMARY KEY (tenant_id, collection, branch, path)
 ) WITHOUT ROWID;
+
+-- Tokens sent to services that charge for them, by month (2026-11).
+CREATE TABLE catalog_token_use (
+    tenant_id   TEXT    NOT NULL,
+    service     TEXT    NOT NULL,
+    month       TEXT    NOT NULL,
+    -- Empty: without a job, such as a query.
+    job_id      TEXT    NOT NULL,
+    tokens      INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, service, month, job_id)
+) WITHOUT ROWID;

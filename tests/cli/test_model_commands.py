@@ -1,0 +1,55 @@
+"""``penstock models``: the embedders, what is missing, and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import clock
+from penstock.app import Penstock
+from penstock.catalog.values import TokenUse
+from tests.cli.conftest import Run
+
+
+def test_models_are_listed_with_what_is_missing(
+    run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PENSTOCK_MODELS_DIR", str(tmp_path))
+    shown = " ".join(run("models", "list").stdout.split())
+    assert "not installed" in shown
+    found = {model["name"]: model for model in ask("models", "list")}
+    assert not found["minilm"]["usable"]
+    assert found["static"]["usable"]
+    assert not found["endpoint"]["usable"]
+    assert "PENSTOCK_EMBED_ENDPOINT_URL" in found["endpoint"]["missing"]
+
+
+def test_tokens_are_shown_by_tenant_and_job(run: Run, ask: Callable[..., Any], app: Penstock):
+    assert "No tokens" in run("models", "tokens").stdout
+    month = clock.format_time(clock.now())[:7]
+    uses = [TokenUse("acme", "embedding endpoint", month, "job_1", 1200)]
+    app.documents.catalog.add_tokens(uses)
+    assert "1,200" in run("models", "tokens").stdout
+    assert [1200] == [use["tokens"] for use in ask("models", "tokens")]
+    assert [] == ask("models", "tokens", "--tenant", "other")
+
+
+@pytest.mark.parametrize(
+    ("embedder", "remedy"),
+    [("minilm", "penstock models install minilm"), ("endpoint", "Set PENSTOCK_EMBED_ENDPOINT_URL")],
+)
+def test_an_embedder_that_is_not_ready_is_one_error_with_its_remedy(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: str, remedy: str
+):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("PENSTOCK_MODELS_DIR", str(tmp_path / "models"))
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", embedder)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.md").write_text("# Mill")
+    shown = run("index", str(tmp_path / "files"), code=3)
+    assert f"embedder = '{embedder}'" in shown.stderr
+    assert remedy in shown.stderr
+    assert "Traceback" not in shown.stderr
