@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.query_terms import MOST_TERMS, keyword_text, phrases
+from penstock.catalog.rules.query_terms import MOST_TERMS, keyword_text, phrases, quoted_phrases
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_a_pasted_page_is_cut():
 )
 def test_the_index_gets_the_parts_of_compound_words(text: str, added: str):
     assert (f"{text}\n{added}" if added else text) == keyword_text(text)
+
+
+def test_quotation_marks_in_a_pasted_sentence_require_nothing():
+    few, many = (" ".join(f"word{number}" for number in range(count)) for count in (8, 9))
+
+    assert ["water wheel"] == quoted_phrases(f'"water wheel" {few}')
+    assert [] == quoted_phrases(f'"water wheel" {many}')

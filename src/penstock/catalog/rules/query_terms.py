@@ -10,6 +10,8 @@ from penstock.normal_form import normalized
 
 MOST_TERMS = 64
 MOST_REPEATS = 3
+MOST_WORDS_BESIDE = 8
+"""Words beside quoted phrases up to which the phrases are required."""
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
@@ -75,8 +77,12 @@ def phrases(query: str) -> list[str]:
 
 
 def quoted_phrases(query: str) -> list[str]:
-    """The quoted phrases of a query, all of which a hit must have."""
-    return _asked(query)[0][:MOST_TERMS]
+    """The quoted phrases of a query that a hit must have.
+
+    None in a query of many other words: in a pasted sentence quotation marks are not meant for the search.
+    """
+    quoted, words = _asked(query)
+    return quoted[:MOST_TERMS] if sum(word is not None for word in words) <= MOST_WORDS_BESIDE else []
 
 
 def query_words(query: str) -> dict[str, list[str]]:
