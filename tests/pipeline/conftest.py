@@ -6,7 +6,6 @@ The corpus is not part of this repository; without it, its tests are not collect
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,10 +34,3 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
 @pytest.fixture
 def directory(tmp_path: Path) -> CacheDirectory:
     return CacheDirectory(tmp_path / "vectors", "one", SIZES)
-
-
-@pytest.fixture(autouse=True)
-def whole_memory() -> None:
-    """Give tests all memory: native code that runs out of it ends the process, and with it the tests."""
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -85,7 +85,7 @@ class Scores(NamedTuple):
     outside: float
 
     def scaled(self) -> Callable[[int], float]:
-        """Return a function that gives a chunk's score as a share of the best, 0 if there is none."""
+        """Return a function from a chunk to its score, as a share of the best score; 0 without a best one."""
         best = max(self.by_chunk.values(), default=0.0)
         if best <= 0:
             return lambda _: 0.0
