@@ -11,6 +11,11 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+# First, before usearch: usearch carries a C++ library whose locale objects take the place of the system's in
+# libraries loaded later; Tesseract then cannot parse its models and ends the process. Only tests load both:
+# in the product, pages are recognized in the sandbox.
+import tesserocr  # noqa: F401
+
 from tests.servers import redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

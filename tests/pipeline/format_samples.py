@@ -48,7 +48,7 @@ def _documents() -> Iterator[Content]:
         "a.docx", word(paragraph("Words", "Heading1") + item("one", 1) + table(("a", "b"), ("c", "d")))
     )
     yield Content("a.pptx", powerpoint(shape("Words", kind="title") + shape("of a mill"), shape("two")))
-    yield Content("a.xlsx", excel({"S": f'<row r="1">{cell("A1", "words")}{cell("C1", "more")}</row>'}))
+    yield Content("a.xlsx", excel({"S": f'<row r="1">{cell("A1", "words")}{cell("D1", "more")}</row>'}))
     yield Content("a.xls", excel97([["words", 2.5], ["more", 3]]))
     yield Content("a.doc", word97("Words\rof a\x07mill\x07\x07\r", ["note\r"], [(6, b"\0\0\x03\x24\x01")]))
     yield Content("a.ppt", powerpoint97([(text_atoms(0, "Words"), b""), (text_atoms(1, "more"), b"")]))

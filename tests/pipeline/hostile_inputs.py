@@ -270,7 +270,7 @@ _CODE = {
     "brackets in a receiver": _made(
         "go", lambda n: "package a\nfunc (b B[" + "[]" * n + "a]) c() {}" + "func (b B" + "a" * n + ") d() {}"
     ),
-    "lines of an unknown language": _repeated("lua", "end\n"),
+    "lines of an unknown language": _repeated("nim", "end\n"),
     "binary expression": _repeated("py", "+1", "x = 1"),
     "dots": _repeated("js", ".a", "a"),
 }

@@ -87,7 +87,7 @@ def test_cells_with_a_style_only_span_nothing():
 
 def test_the_area_of_a_sheet():
     assert 26_000 == spanned_cells(b'<row r="7"><c r="A7">', 1 << 20)
-    assert 6 == spanned_cells(b'<c r="B2"><v/></c><c\n r = \'C4\'><c r="ZZZ99999"/>', 10)
+    assert 9 == spanned_cells(b'<c r="B2"><v/></c><c\n r = \'D4\'><c r="ZZZ99999"/>', 10)
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,10 @@ class FileRequest(NamedTuple):
         # With newer content that failed, the published content is not the newest.
         published = known.published_id is not None and not known.failed
         published = published and (not known.partial or parts_fail_again)
-        # A rename may have changed the suffix to another one with the same extractor.
-        same_pipeline = known.file_type == file_types.suffix_of(self.name)
+        # A rename may have changed the suffix to another one with the same extractor. A wrong suffix says
+        # nothing, and the type known is that of the content.
+        misnamed = reader_in(known.fingerprints.ocr) is not None
+        same_pipeline = misnamed or known.file_type == file_types.suffix_of(self.name)
         same_pipeline = same_pipeline and outdated(known.fingerprints, self.fingerprints) != "reading"
         if not published or known.content_hash != content_hash or not same_pipeline:
             return False

@@ -128,9 +128,12 @@ class Phases:
         if self._open_file is not None and self._open_file.source == source:
             return self._open_file
         read = self._bytes(source.path, file_path)
-        name = file_types.named_as(source.path, source.file_type) if source.file_type else source.path
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)
+        # Of a file with a wrong name the type is that of the content, and the name stays what it was.
+        misnamed = document is not None and reader_in(document.fingerprints.ocr) is not None
+        named = not source.file_type or misnamed
+        name = source.path if named else file_types.named_as(source.path, source.file_type)
         sizes = sizes_of(document.fingerprints) if document is not None else None
         if read is None or document is None or sizes is None:
             self._drop(source)

@@ -153,7 +153,7 @@ class Gateway:
         self._count_workers()
 
     def _count_workers(self) -> None:
-        """Count living workers. A change is told at once: somebody may have just started one."""
+        """Count living workers, and report a change at once: a person may be waiting for one to start."""
         queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
         now = queue.now()
         living = sum(worker.takes_jobs and worker.alive(now, heartbeat_s) for worker in queue.workers())

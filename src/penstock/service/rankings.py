@@ -93,7 +93,7 @@ class Scores(NamedTuple):
     weight: float = 1.0
 
     def scaled(self) -> Callable[[int], float]:
-        """Return a function that gives a chunk's score as a share of the best, times the weight."""
+        """Return a function from a chunk to its share of the best score, times the weight."""
         best = max(self.by_chunk.values(), default=0.0)
         if best <= 0:
             return lambda _: 0.0

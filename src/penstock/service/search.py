@@ -61,7 +61,7 @@ class _Question(NamedTuple):
 
 
 class Search:
-    """Search over a catalog. ``open_space`` returns a space's embedder, or None where there is none."""
+    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ FORMER_VERSION = "cannot be read in its new version; search still finds the form
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference. ``path`` is None for a fault inside the catalog itself."""
+    """A difference between files and catalog. ``path`` is None for a fault inside the catalog."""
 
     what: str
     place: Place | None = None

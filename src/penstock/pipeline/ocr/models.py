@@ -66,7 +66,7 @@ def installed(tessdata_dir: str = "") -> tuple[str, ...]:
 
 
 def find_models(languages: Sequence[str], tessdata_dir: str = "") -> LoadedModels:
-    """Find the models of languages. Raises ComponentMissing if there is none for one of them."""
+    """Find the models of languages. Raises ComponentMissing for a language without a model."""
     searched = folders(tessdata_dir)
     found = [_folder_of(language, searched, tessdata_dir) for language in languages]
     for base in dict.fromkeys(found):

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.pipeline.extract.protocol import ExtractedText, Page
-from penstock.pipeline.ocr import factory, rapid
 from penstock.pipeline.ocr.pages import OcrSetup
 
 
@@ -25,6 +24,9 @@ def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> Pag
 
     ``most_bytes``: what the worker has for a page; None: no limit.
     """
+    # Imported here: the engines load numpy, and most processes recognize no page.
+    from penstock.pipeline.ocr import factory, rapid
+
     if setup.endpoint is not None:
         return PageMemory(setup, factory.DRAWING_BYTES + file_bytes)
     needed = factory.memory_bytes(setup.options) + file_bytes

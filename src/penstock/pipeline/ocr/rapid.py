@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -69,6 +68,8 @@ def version() -> str | None:
     """Version of the engine; None if it is not installed with all it needs."""
     if find_spec("rapidocr") is None or find_spec("onnxruntime") is None:
         return None
+    import importlib.metadata  # most processes recognize no picture
+
     return importlib.metadata.version("rapidocr")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from contextlib import suppress
 from importlib.util import find_spec
@@ -29,6 +28,8 @@ _MIN_SIDE = 3
 
 def version() -> str | None:
     """Version of the library; None if it is not installed."""
+    import importlib.metadata  # most processes recognize no picture
+
     return importlib.metadata.version("tesserocr") if find_spec("tesserocr") is not None else None
 
 

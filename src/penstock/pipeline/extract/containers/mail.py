@@ -100,7 +100,8 @@ class MailboxExtractor:
         if not starts:
             raise DocumentDamaged("the mailbox holds no message: no line begins with 'From '")
         if len(starts) > limits.pages:
-            raise DocumentTooLarge(f"the mailbox has {len(starts):,} messages; the limit is {limits.pages:,}")
+            found_messages = how_many(len(starts), "message")
+            raise DocumentTooLarge(f"the mailbox has {found_messages}; the limit is {limits.pages:,}")
         ends = [found.start() for found in starts[1:]] + [len(data)]
         messages = [
             read_message(data[found.end() : end], limits, f"message {number}/")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.office.xml_events import XmlHandler, parse_xml
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.vocabulary import how_many
 
 MAX_MEMBERS = 10_000
 _UNPACKED = 4
@@ -34,7 +35,7 @@ class Archive:
             raise DocumentDamaged(f"the document is a damaged archive: {error}") from error
         if len(members) > MAX_MEMBERS:
             raise DocumentTooLarge(
-                f"the document has {len(members):,} parts; the limit is {MAX_MEMBERS:,}",
+                f"the document has {how_many(len(members), 'part')}; the limit is {MAX_MEMBERS:,}",
                 remedy="Split the document, or save it again with fewer pictures and embedded objects.",
             )
         # Of members with the same name, the last counts, as in most programs.

@@ -31,7 +31,7 @@ def opened(data: bytes) -> Iterator[OleFileIO]:
 
 
 def stream(container: OleFileIO, name: str) -> bytes | None:
-    """The bytes of a stream; None if there is none of this name."""
+    """Read the stream of this name; None if the container does not have it."""
     if not container.exists(name):
         return None
     data: bytes = container.openstream(name).read()
