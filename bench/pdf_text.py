@@ -23,8 +23,8 @@ from typing import NamedTuple
 import msgspec
 
 from bench import page_section
+from bench.judged_sets import CORPUS
 from bench.pipeline import counted_run, long_document
-from bench.retrieval import CORPUS
 
 FOLDERS = ("text", "columns", "table")
 NAMES = {

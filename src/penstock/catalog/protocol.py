@@ -49,6 +49,7 @@ from penstock.catalog.views import (
     Document,
     DocumentEvent,
     Filters,
+    Holding,
     KeywordHit,
     KnownSource,
     MissingPart,
@@ -212,6 +213,10 @@ class CatalogSnapshot(Protocol):
     def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """The words and quoted phrases of ``query`` that each of these chunks holds, compared as ``keyword``
         does; chunks that hold none are left out."""
+
+    def holding(self, words: Sequence[str], filters: Filters, *, most: int) -> dict[str, Holding]:
+        """Published chunks with each of these words, compared as ``keyword`` does. At most ``most`` texts of
+        the index are looked at for a word, of all tenants. A word that is not in the index is left out."""
 
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""

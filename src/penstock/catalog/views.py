@@ -315,6 +315,13 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Holding(NamedTuple):
+    """Published chunks that hold a word, by id. ``cut``: only the first of the index were looked at."""
+
+    content_ids: list[int]
+    cut: bool
+
+
 class VectorBatch(msgspec.Struct, frozen=True):
     """Vectors of published chunks, ready for ``numpy.frombuffer``: ``content_ids`` and ``source_keys`` as
     int64, ``vectors`` as float32, one row after the other."""

@@ -45,7 +45,7 @@ class HitPage:
         others = [hit for hit in self._answer.hits if hit.weak]
         if not self._answer.hits:
             return "Nothing found."
-        parts = list(self._hits(good))
+        parts = [*self._corrections(), *self._hits(good)]
         if others and (weak or not good):
             shown = others if weak else others[:WEAK_SHOWN]
             parts.append(self._wrapped(f"{'Weak' if good else 'Only weak'} matches: {WEAK}.\n"))
@@ -57,6 +57,14 @@ class HitPage:
             them = "it" if len(others) == 1 else "them"
             parts.append(self._wrapped(f"{matches} not shown; --weak shows {them}."))
         return "\n".join(parts).rstrip("\n")
+
+    def _corrections(self) -> Iterator[str]:
+        fixed = self._answer.corrections
+        if fixed:
+            changed = ", ".join(
+                f'"{strip_control(each.searched)}" instead of "{strip_control(each.word)}"' for each in fixed
+            )
+            yield self._wrapped(f"Searched for {changed}. --exact searches for the words as given.\n")
 
     def _hits(self, hits: Sequence[Hit], first: int = 1) -> Iterator[str]:
         for number, hit in enumerate(hits, first):

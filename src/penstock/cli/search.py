@@ -37,6 +37,7 @@ MARKS = ("\x02", "\x03")
     help="Search by words, by meaning, or both.",
 )
 @filter_options("Search")
+@click.option("--exact", is_flag=True, help="Do not correct misspelt words.")
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
 @click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
@@ -51,7 +52,8 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
-        emit_json({"hits": hits, "words": answer.words, "notes": answer.notes})
+        corrected = [{"word": each.word, "searched": each.searched} for each in answer.corrections]
+        emit_json({"hits": hits, "words": answer.words, "corrections": corrected, "notes": answer.notes})
         return
     page = HitPage(answer, MARKS, explain=explain)
     emit(page.shown(weak=weak))

@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases
+from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases, with_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
+from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
 from penstock.service.rankings import Rankings, SpaceRanking
@@ -34,23 +35,29 @@ MOST_TENANTS = 1_000
 
 
 class SearchRequest(DocumentFilters, total=False):
-    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document."""
+    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document.
+
+    ``exact``: misspelt words are not corrected.
+    """
 
     mode: Mode
     limit: int
     per_source: int | None
     marks: tuple[str, str]
+    exact: bool
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hits, best first, with notes about vectors that could not be searched.
 
-    ``words``: the words and quoted phrases of the query that were looked for in each hit.
+    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
+    words that occur nowhere, and what was searched for instead.
     """
 
     hits: list[Hit]
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 class _Question(NamedTuple):
@@ -84,6 +91,7 @@ class Search:
                 print(hit.path, hit.first_line, hit.snippet)
 
         Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
+        A misspelt word that no document has is corrected, unless ``exact``.
         """
         return self.ask(query, **options).hits
 
@@ -95,15 +103,21 @@ class Search:
         limit: int = 10,
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
+        exact: bool = False,
         **narrowed: Unpack[DocumentFilters],
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
         asked = _Question(query, catalog_filters(self._settings.tenant_id, **narrowed), mode, limit)
+        fixed: list[Correction] = []
         with self._catalog.snapshot() as snapshot:
-            rankings, chosen = self._choose(snapshot, asked, per_source)
-            ids = [candidate.view.content_id for candidate in chosen]
-            found = snapshot.words_in(query, ids)
+            rankings, chosen, found = self._find(snapshot, asked, per_source)
+            if not exact:
+                known = {word for words in found.values() for word in words}
+                fixed = corrections(snapshot, query, asked.filters, known)
+            if fixed:
+                query = with_words(query, {each.word: each.searched for each in fixed})
+                rankings, chosen, found = self._find(snapshot, asked._replace(query=query), per_source)
             snippets = snapshot.snippets(query, list(found), marks)
         words = list(query_words(query))
         match = rankings.matches(found, len(words))
@@ -114,7 +128,17 @@ class Search:
             if not 0 < len(snippet) <= MAX_SNIPPET or keyword_text(view.text) != view.text:
                 snippet = make_snippet(view.text, query, marks)
             hits.append(build_hit(candidate, match(view.content_id), snippet))
-        return SearchResult(hits=hits, notes=tuple(rankings.notes), words=tuple(words))
+        return SearchResult(
+            hits=hits, notes=tuple(rankings.notes), words=tuple(words), corrections=tuple(fixed)
+        )
+
+    def _find(
+        self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
+    ) -> tuple[Rankings, list[RankedText], dict[int, tuple[str, ...]]]:
+        """Rank and choose texts, and look up the words of the query in each."""
+        rankings, chosen = self._choose(snapshot, asked, per_source)
+        ids = [candidate.view.content_id for candidate in chosen]
+        return rankings, chosen, snapshot.words_in(asked.query, ids)
 
     def _choose(
         self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None

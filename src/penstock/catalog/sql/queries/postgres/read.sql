@@ -206,7 +206,7 @@ every AS (
 found AS (SELECT term, count(*) AS texts FROM hit GROUP BY term)
 SELECT h.content_id,
        -sum(h.weight * ln(1 + (e.texts - f.texts + 0.5) / (f.texts + 0.5))
-            * h.times * 2.2 / (h.times + 1.2 * (0.25 + 0.75 * h.size / e.size))) AS rank
+            * h.times * 2.6 / (h.times + 1.6 * (0.25 + 0.75 * h.size / e.size))) AS rank
 FROM every e CROSS JOIN found f JOIN hit h ON h.term = f.term
 GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
 
@@ -223,6 +223,14 @@ SELECT id, ts_headline('catalog_english', text,
     to_tsquery('catalog_english', (SELECT string_agg('(' || term || ')', ' | ')
                                    FROM json_array_elements_text($1::json -> 'any') AS j(term))), $2), text
 FROM catalog_content WHERE id = ANY(numbers($3))
+
+-- name: holding
+SELECT w.number - 1, k.ids::text
+FROM (SELECT number, to_tsquery('catalog_english', term) AS query
+      FROM json_array_elements_text($1::json) WITH ORDINALITY AS j(term, number) OFFSET 0) AS w
+CROSS JOIN LATERAL (SELECT json_agg(content_id ORDER BY content_id) AS ids
+                    FROM (SELECT content_id FROM catalog_keyword WHERE words @@ w.query LIMIT $2) AS t) AS k
+WHERE k.ids IS NOT NULL
 
 -- The texts first: the list of a frequent word in the index is longer.
 -- name: words_in
