@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
+    from penstock.pipeline.vectors.cache import VectorCache
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.service.models import Models
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
+    from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
@@ -150,18 +152,30 @@ class Assembly:
         return Documents(self.catalog, self.jobs, self.settings)
 
     @_MadeOnce
+    def _vectors(self) -> VectorCache:
+        from penstock.pipeline.vectors.cache import VectorCache
+
+        return VectorCache(self.vector_files)
+
+    @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
         from functools import partial
 
         from penstock.pipeline.embed import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
         open_here = partial(
             open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
-        return Search(self.catalog, self.settings, open_here, VectorCache(self.vector_files))
+        return Search(self.catalog, self.settings, open_here, self._vectors)
+
+    @_MadeOnce
+    def similar(self) -> Similar:
+        """Chunks of other documents like a given one."""
+        from penstock.service.similar import Similar
+
+        return Similar(self.catalog, self.documents, self._vectors)
 
     @_MadeOnce
     def models(self) -> Models:

@@ -9,6 +9,8 @@ import pytest
 from penstock.service.search import Mode
 from tests.documents.conftest import IndexedFolder
 
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+
 
 @pytest.fixture
 def mill(docs: IndexedFolder) -> IndexedFolder:

@@ -39,6 +39,10 @@ class HitPage:
         width = Screen.of(sys.stdout).width
         self._width = WIDEST if width is None else max(width, NARROWEST)
 
+    def plain(self, hits: Sequence[Hit]) -> str:
+        """Hits alone, without a query to judge them by."""
+        return "\n".join(self._hits(hits)).rstrip("\n") or "Nothing found."
+
     def shown(self, *, weak: bool) -> str:
         """Text of the page. ``weak``: with all weak matches, not only the first where there is no better."""
         good = [hit for hit in self._answer.hits if not hit.weak]
@@ -157,6 +161,7 @@ def _explained(hit: Hit, words: Sequence[str]) -> str:
         parts.append(f"keyword rank {hit.keyword_rank}")
     if hit.vector_rank is not None:
         parts.append(f"vector rank {hit.vector_rank}, similarity {hit.similarity:.2f}")
-    named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
-    parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")
+    if words:
+        named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
+        parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")
     return f"score {hit.score:.4f}: {'; '.join(parts)}" + ("; weak" if hit.weak else "")

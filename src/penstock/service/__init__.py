@@ -6,6 +6,7 @@
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``corrections``: misspelt words of a query
+``passages``, ``similar``: passages for a prompt, and chunks like a given one
 ``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed

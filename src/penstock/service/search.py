@@ -17,6 +17,7 @@ from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.passages import Context, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
 
@@ -30,6 +31,9 @@ WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
 MAX_SNIPPET = 1_000
 """Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
+CONTEXT_HITS = 10
+CONTEXT_TOKENS = 50
+"""A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
 MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
@@ -131,6 +135,36 @@ class Search:
         return SearchResult(
             hits=hits, notes=tuple(rankings.notes), words=tuple(words), corrections=tuple(fixed)
         )
+
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 2_000,
+        mode: Mode = "hybrid",
+        exact: bool = False,
+        **narrowed: Unpack[DocumentFilters],
+    ) -> Context:
+        """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
+
+            prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
+
+        Weak hits are left out. The tokens are those of the Llama family; most models count fewer.
+        """
+        from penstock.pipeline.embed.token_count import count_tokens
+
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
+        limit = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
+        answer = self.ask(query, mode=mode, limit=limit, per_source=None, exact=exact, **narrowed)
+        good = [hit for hit in answer.hits if not hit.weak]
+        passages = pack(good, max_tokens, count_tokens)
+        notes = answer.notes
+        if not good and answer.hits:
+            notes += ("only weak matches, which are left out",)
+        if good and not passages:
+            notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
+        return context_of(passages, max_tokens, count_tokens, notes=notes, corrections=answer.corrections)
 
     def _find(
         self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
