@@ -19,6 +19,7 @@ from statistics import fmean
 
 from bench.judged_sets import CORPUS, DEPTH, JudgedSet, open_sets
 from bench.postgres_server import store
+from bench.stores import fresh_directory
 from penstock import Penstock, config
 from penstock.catalog.sql.search import match_expression
 from penstock.catalog.views import Filters
@@ -159,9 +160,10 @@ def measure(options: argparse.Namespace, embedder: str) -> None:
     by_mode: list[dict[str, float]] = []
     by_weight: dict[str, Scores] = {}
     by_saturation: dict[str, Scores] = {}
-    with tempfile.TemporaryDirectory(dir=options.dir) as below:
-        for judged, folder in open_sets(options.corpus, Path(below)):
-            state = Path(below, f"state-{judged.name}")
+    with fresh_directory(options.dir) as below:
+        for judged, folder in open_sets(options.corpus, below):
+            state = below / f"state-{judged.name}"
+            state.mkdir()
             url = {"url": store(state)} if options.store == "postgres" else {}
             with Penstock(settings=config.load({}, state_dir=state, embedder=embedder, **url)) as app:
                 seconds = _index(app, folder)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
     from penstock.pipeline.vectors.cache import VectorCache
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.queue.protocol import Queue
@@ -168,7 +169,7 @@ class Assembly:
         open_here = partial(
             open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
-        return Search(self.catalog, self.settings, open_here, self._vectors)
+        return Search(self.catalog, self.settings, open_here, self._vectors, _reranker(self.settings))
 
     @_MadeOnce
     def similar(self) -> Similar:
@@ -387,6 +388,22 @@ def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
         guard=Breakers(),
         token_limit=settings.embed_endpoint_tokens,
     )
+
+
+def _reranker(settings: Settings) -> RerankEndpoint | None:
+    if settings.rerank_endpoint_url is None:
+        return None
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
+    from penstock.worker.breaker import Breakers
+
+    options = EndpointOptions(
+        url=settings.rerank_endpoint_url,
+        model=settings.rerank_endpoint_model,
+        key=settings.rerank_endpoint_key or "",
+        timeout_s=settings.rerank_endpoint_timeout_s,
+    )
+    return RerankEndpoint(options, Breakers())
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -157,6 +157,8 @@ def _places(hit: Hit, every: bool) -> str:
 
 def _explained(hit: Hit, words: Sequence[str]) -> str:
     parts = []
+    if hit.rerank_score is not None:
+        parts.append(f"re-ranked by {hit.rerank_score:.4g}")
     if hit.keyword_rank is not None:
         parts.append(f"keyword rank {hit.keyword_rank}")
     if hit.vector_rank is not None:

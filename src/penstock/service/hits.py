@@ -42,6 +42,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     ``weak``: it shares few words with the query and is far from it in meaning. ``words``: the words of the
     query that it holds. ``similarity``: the cosine, None if the chunk is not among the nearest or vectors
     were not searched. ``keyword_rank`` and ``vector_rank``: its places in the two rankings, from 1.
+    ``rerank_score``: the score by which a re-ranker ordered the hits, None without one.
     ``also_in``: other places of the same text. ``page_unit``: what ``page`` counts: page, slide, sheet or
     chapter. ``position_unit``: what ``first_line`` and ``last_line`` count: line, paragraph or cell.
     ``start`` and ``end``: characters of the page's text. ``chunk_index``: the chunk's number on its page.
@@ -76,6 +77,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float | None
     keyword_rank: int | None
     vector_rank: int | None
+    rerank_score: float | None = None
 
 
 class RankedText(NamedTuple):
@@ -84,6 +86,7 @@ class RankedText(NamedTuple):
     score: float
     view: ChunkView
     others: list[ChunkView]
+    rerank_score: float | None = None
 
 
 class Match(NamedTuple):
@@ -153,6 +156,7 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
         similarity=None if match.similarity is None else round(match.similarity, 4),
         keyword_rank=match.keyword_rank,
         vector_rank=match.vector_rank,
+        rerank_score=None if candidate.rerank_score is None else round(candidate.rerank_score, 6),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias, Unpack, get_args
 
 import msgspec
 
@@ -29,6 +29,8 @@ DEPTH = 100
 MAX_DEPTH = 6_400
 WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
+RERANKED = 50
+"""Hits that are given to a re-ranker."""
 MAX_SNIPPET = 1_000
 """Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
 CONTEXT_HITS = 10
@@ -71,8 +73,19 @@ class _Question(NamedTuple):
     limit: int
 
 
+class Reranker(Protocol):
+    """Scores the best texts of a search by reading each together with the query."""
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Score each text, higher is better. Raises a JobError if it cannot."""
+        ...
+
+
 class Search:
-    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here."""
+    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here.
+
+    With a ``reranker`` the best hits are put into its order.
+    """
 
     def __init__(
         self,
@@ -80,12 +93,14 @@ class Search:
         settings: Settings,
         open_space: Callable[[str], Embedder | None],
         vectors: NearestVectors,
+        reranker: Reranker | None = None,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
         self._open_space = open_space
         self._embedders: dict[str, Embedder | None] = {}
         self._vectors = vectors
+        self._reranker = reranker
         self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
     def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
@@ -122,6 +137,8 @@ class Search:
             if fixed:
                 query = with_words(query, {each.word: each.searched for each in fixed})
                 rankings, chosen, found = self._find(snapshot, asked._replace(query=query), per_source)
+            chosen, failed = self._reranked(query, chosen)
+            chosen = chosen[:limit]
             snippets = snapshot.snippets(query, list(found), marks)
         words = list(query_words(query))
         match = rankings.matches(found, len(words))
@@ -133,7 +150,10 @@ class Search:
                 snippet = make_snippet(view.text, query, marks)
             hits.append(build_hit(candidate, match(view.content_id), snippet))
         return SearchResult(
-            hits=hits, notes=tuple(rankings.notes), words=tuple(words), corrections=tuple(fixed)
+            hits=hits,
+            notes=(*rankings.notes, *failed),
+            words=tuple(words),
+            corrections=tuple(fixed),
         )
 
     def context(
@@ -178,7 +198,9 @@ class Search:
         self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
     ) -> tuple[Rankings, list[RankedText]]:
         """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
-        depth = max(DEPTH, asked.limit * 4)
+        # A re-ranker chooses among more than are shown.
+        wanted = asked.limit if self._reranker is None else max(asked.limit, RERANKED)
+        depth = max(DEPTH, wanted * 4)
         views: dict[int, ChunkView | None] = {}
         while True:
             rankings = self._rank(snapshot, asked, depth)
@@ -191,10 +213,24 @@ class Search:
                 # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
                 if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
             ]
-            chosen = spread(collapse(found), per_source)[: asked.limit]
-            if len(chosen) == asked.limit or not rankings.cut or depth >= MAX_DEPTH:
+            chosen = spread(collapse(found), per_source)[:wanted]
+            if len(chosen) == wanted or not rankings.cut or depth >= MAX_DEPTH:
                 return rankings, chosen
             depth = min(depth * WIDER, MAX_DEPTH)
+
+    def _reranked(self, query: str, chosen: list[RankedText]) -> tuple[list[RankedText], list[str]]:
+        """Put the first texts into the order of the re-ranker. If it fails, they stay, and a note says so."""
+        if self._reranker is None or not chosen:
+            return chosen, []
+        first = chosen[:RERANKED]
+        try:
+            scores = self._reranker.scores(query, [candidate.view.text for candidate in first])
+        except JobError as error:
+            return chosen, [f"not re-ranked: {error.message}. {error.remedy}"]
+        scored = [each._replace(rerank_score=score) for each, score in zip(first, scores, strict=True)]
+        # The sort is stable: equal scores stay in the order of the search.
+        ordered = sorted(scored, key=lambda candidate: -(candidate.rerank_score or 0.0))
+        return ordered + chosen[RERANKED:], []
 
     def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
         keyword: list[KeywordHit] = []
