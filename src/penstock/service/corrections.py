@@ -31,7 +31,12 @@ def corrections(
 ) -> list[Correction]:
     """Correct the words of a query that occur nowhere. ``found``: words known to occur, in lower case."""
     doubtful = [
-        word for word in words_outside_quotes(query) if word.lower() not in found and is_correctable(word)
+        word
+        for word in words_outside_quotes(query)
+        # A capital inside a query begins a name, and names are like other words by chance.
+        if (word[0].islower() or query.lstrip().startswith(word))
+        and word.lower() not in found
+        and is_correctable(word)
     ]
     if not doubtful:
         return []
