@@ -297,7 +297,7 @@ def _own(rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]) -> dict[s
     """
     if owner.document_id not in owner.relatives:
         return {}
-    found = dict(rows.all("own_texts", owner.document_id, listed(set(keys.values()))))
+    found: dict[int, int] = dict(rows.all("own_texts", owner.document_id, listed(set(keys.values()))))
     return {hash_of_text: found[key] for hash_of_text, key in keys.items() if key in found}
 
 
