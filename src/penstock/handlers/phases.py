@@ -101,8 +101,12 @@ class Phases:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._pipeline.pause()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized: there are none for now."""
+        """Free the memory kept for further pages: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
