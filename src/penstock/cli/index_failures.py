@@ -37,6 +37,8 @@ class JobFailures(NamedTuple):
         """
         from penstock.service.job_reports import counts_of
 
+        if job.item_type == "file":
+            return sum(one.container is None for one in self.now)
         containers = {one.container for one in self.now if one.container is not None}
         indexed = len(containers - {one.path for one in self.now})
         # Members sent without their container are child jobs themselves.
@@ -72,7 +74,9 @@ def counted(job: Job, counts: dict[str, Any], failures: JobFailures | None = Non
 
 def read(session: Session, job: Job) -> JobFailures:
     """Read the failures at and below the path of a job."""
-    if job.status == "done" and job.item_type == "file":
+    from penstock.handlers.container_paths import may_hold_members
+
+    if job.status == "done" and job.item_type == "file" and not may_hold_members(_path(job)):
         return JobFailures([], [])
     found = session.assembly.documents.failures(
         _path(job), tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
@@ -102,7 +106,7 @@ def print_section(job: Job, failures: JobFailures) -> None:
         return
     named = [*failures.now, *failures.before]
     hints = []
-    if job.item_type != "file" and len(named) > NAMED:
+    if any(one.path != root for one in named) and len(named) > NAMED:
         hints.append(f"All of them: penstock why {printable(root)}")
     if any(not one.remembered for one in failures.now):
         hints.append(f"Try again: penstock retry {job.queue_id}")

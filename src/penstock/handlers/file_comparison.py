@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from penstock import items
 from penstock.catalog.rules.failures import fails_again
 from penstock.catalog.values import Fingerprints
@@ -56,6 +58,15 @@ class FileComparison:
         if known.failed_with is None or known.building_id is None or self._checksum:
             return False
         return self._remembered(found, known)
+
+    def member_outdated(self, known: KnownSource, mtime_ns: int) -> bool:
+        """Check whether a file inside another is to be read although its container is unchanged.
+
+        ``mtime_ns``: the time of the container.
+        """
+        found = FoundFile(known.path, known.size, mtime_ns)
+        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
+        return not self.unchanged(found, known) and not self.fails_again(failed, known)
 
     def _remembered(self, found: FoundFile, known: KnownSource) -> bool:
         if self._rebuild or self._retry_failed:

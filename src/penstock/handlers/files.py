@@ -28,6 +28,7 @@ from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, lanes_of, t
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
+from penstock.handlers.member_jobs import send_outdated
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted, unchanged_at
 from penstock.handlers.model_check import ModelCheck
@@ -185,7 +186,7 @@ class _IngestCall:
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
             self._mismatches[index] = as_known.mismatches(context, known, whole=as_known is request)
-            return self._reuse_text(index, context, as_known, known, (known.size, known.mtime_ns))
+            return self._keep(index, context, as_known, known, (known.size, known.mtime_ns))
         assert read is not None
         request = request.checked(read, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
@@ -193,7 +194,7 @@ class _IngestCall:
         self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
             touch_members(self._catalog, known, read.mtime_ns, context.asked_at)
-            return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
+            return self._keep(index, context, request, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
             self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
             self._known_failures.add(index)
@@ -201,6 +202,7 @@ class _IngestCall:
         if known is not None and not request.rebuild:
             adopted = self._adopt(context, known, request, content_hash)
             if adopted is not None:
+                self._send_members(index, context, request, known, read.mtime_ns)
                 return adopted
         return self._build(index, context, request, known, read, content_hash)
 
@@ -265,6 +267,21 @@ class _IngestCall:
             self._write()
         self._batch.add(drafted)
         self._batched.append((index, read_from))
+
+    def _keep(
+        self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
+    ) -> Any:
+        """Keep the stored text of an unchanged file, and read the files inside it that are not up to date."""
+        answer = self._reuse_text(index, context, request, known, state)
+        if not isinstance(answer, Later):
+            self._send_members(index, context, request, known, state[1])
+        return answer
+
+    def _send_members(
+        self, index: int, context: Context, request: FileRequest, known: Source, mtime_ns: int
+    ) -> None:
+        if send_outdated(self._catalog, self._pipeline, context, request, known, mtime_ns):
+            self._containers.add(index)
 
     def _reuse_text(
         self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]

@@ -316,11 +316,7 @@ class _FolderWalk:
 
     def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
         """Send a child for a file inside another, if it is not up to date although its container is."""
-        if self._comparison.reads_all:
-            return
-        found = FoundFile(known.path, known.size, container.mtime_ns)
-        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
-        if self._comparison.unchanged(found, known) or self._comparison.fails_again(failed, known):
+        if self._comparison.reads_all or not self._comparison.member_outdated(known, container.mtime_ns):
             return
         with self._catalog.snapshot() as snapshot:
             above = next(iter(snapshot.known(self._place, container.path, limit=1)), None)
