@@ -64,6 +64,11 @@ CLAIMED_WITHIN_S = 3.0
     default=None,
     help="Extract entities and relations, or remove them. Default: PENSTOCK_GRAPH, or as they are.",
 )
+@click.option(
+    "--ocr/--no-ocr",
+    default=None,
+    help="Recognize text in pictures and scans, or leave them unread. Default: PENSTOCK_OCR, else recognize.",
+)
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
 @click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
@@ -161,7 +166,7 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph force"
+    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph ocr force"
     options = {
         name: given[name] for name in [*plain.split(), "checksum", "retry_failed", "allow_empty", "project"]
     }

@@ -150,9 +150,9 @@ class ContainerMembers:
         # With a failure, the content of the source is not the newest.
         if known.content_hash != member.content_hash or known.building_id is not None:
             return False
-        fingerprints = self._pipeline.fingerprints(
-            member.path, self._request.sizes, graph=self._request.graph
-        )
+        request = self._request
+        wanted = self._pipeline.fingerprints(member.path, request.sizes, graph=request.graph, ocr=request.ocr)
+        fingerprints = self._pipeline.keep_reading(wanted, known.fingerprints)
         return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
 
     def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:

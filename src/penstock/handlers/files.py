@@ -192,9 +192,10 @@ class _IngestCall:
         content_hash = hashlib.sha256(read.data).hexdigest()
         whole = len(read.data) == read.size
         self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
-        if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
+        as_good = request.as_good_as(known, self._pipeline) if known is not None else request
+        if known is not None and not request.rebuild and as_good.is_up_to_date(known, content_hash):
             touch_members(self._catalog, known, read.mtime_ns, context.asked_at)
-            return self._keep(index, context, request, known, (read.size, read.mtime_ns))
+            return self._keep(index, context, as_good, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
             self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
             self._known_failures.add(index)
@@ -228,6 +229,7 @@ class _IngestCall:
         draft = draft.with_warnings(members.update(draft.attachments, known))
         if members.sent:
             self._containers.add(index)
+        fingerprints = self._pipeline.as_read(request.fingerprints, draft)
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -238,7 +240,7 @@ class _IngestCall:
             pages=draft.pages,
             space=self._space,
             gate=request.gate,
-            fingerprints=request.fingerprints,
+            fingerprints=fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
             file_type=draft.suffix(request.name),
@@ -308,8 +310,9 @@ class _IngestCall:
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
             with self._catalog.snapshot() as snapshot:
                 document = snapshot.document(document_id)
-            wanted = (content_hash, request.fingerprints)
-            if document is None or (document.content_hash, document.fingerprints) != wanted:
+            if document is None or document.content_hash != content_hash:
+                continue
+            if not self._pipeline.same_reading(request.fingerprints, document.fingerprints):
                 continue
             adoption = Adoption(
                 document_id=document_id,

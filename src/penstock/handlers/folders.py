@@ -106,7 +106,9 @@ class _FolderWalk:
         self._root = payload.identifier
         self._metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata, payload.graph)
+        self._comparison = FileComparison(
+            folders.pipeline, sizes, context.metadata, graph=payload.graph, ocr=payload.ocr
+        )
         self._children: list[_ChildFile] = []
         self._added: list[FoundFile] = []
         self._root_is_known = False
@@ -358,6 +360,7 @@ class _FolderWalk:
             graph=self._payload.graph,
             gate=self._payload.gate,
             archives=self._payload.archives,
+            ocr=self._payload.ocr,
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 

@@ -38,6 +38,7 @@ def member_job(
         graph=request.graph,
         gate=request.gate.value,
         archives=request.archives if archives is None else archives,
+        ocr=request.ocr,
     )
     metadata = context.metadata | {items.ASKED_AT: context.asked_at.isoformat()}
     if request.retry_failed:
@@ -63,7 +64,8 @@ def send_outdated(
         return False
     # The content of the container is known to be the same, and with it that of its members.
     asked = context.metadata | {"checksum": False, items.RETRY_FAILED: request.retry_failed}
-    comparison = FileComparison(pipeline, request.sizes, asked, context.payload.get("graph"))
+    graph = context.payload.get("graph")
+    comparison = FileComparison(pipeline, request.sizes, asked, graph=graph, ocr=request.ocr)
     found = _outdated(catalog, comparison, known, mtime_ns)
     for start in range(0, len(found), MAX_CHILDREN):
         some = found[start : start + MAX_CHILDREN]

@@ -57,11 +57,12 @@ FAILURE_CODES = {
 
 
 class _OpenFile(NamedTuple):
-    """A file, verified to be the one of the generation, and the chunk sizes."""
+    """A file, verified to be the one of the generation, the chunk sizes, and whether pictures are read."""
 
     source: TaskSource
     content: Content
     sizes: ChunkSizes
+    recognizes: bool
 
 
 class Phases:
@@ -139,11 +140,11 @@ class Phases:
             self._drop(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        made = document.fingerprints.ocr
-        if not same or self._pipeline.fingerprints(name, sizes, reader_in(made)).ocr != made:
+        recognizes = self._pipeline.recognizes(name, sizes, document.fingerprints.ocr)
+        if not same or recognizes is None:
             self._drop(source)
             return None
-        self._open_file = _OpenFile(source, Content(name, read.data), sizes)
+        self._open_file = _OpenFile(source, Content(name, read.data), sizes, recognizes)
         return self._open_file
 
     def _bytes(self, path: str, file_path: str | None) -> FileContent | None:
@@ -164,21 +165,20 @@ class Phases:
             return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
         try:
-            draft = self._pipeline.draft(
-                file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1)
-            )
+            pages = range(min(numbers), max(numbers) + 1)
+            draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [_failed(task, error) for task in tasks]
-        pages = {page.number: page for page in draft.pages}
+        found = {page.number: page for page in draft.pages}
         # A batch ends after some seconds of work; its remaining pages are released.
-        unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+        unread = range(max(found, default=draft.page_count) + 1, draft.page_count + 1)
         return [
             outcomes.released(task)
             if task.page_number in unread
-            else _page_ended(task, pages.get(task.page_number))
+            else _page_ended(task, found.get(task.page_number))
             for task in tasks
         ]
 

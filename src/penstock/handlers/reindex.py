@@ -69,6 +69,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     name = "note.md" if known.path.startswith(NOTES) else known.path
     wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr))
     wanted = pipeline.keep_graph(pipeline.of_size(wanted, name, known.size), made, name)
+    wanted = pipeline.keep_reading(wanted, made)
     return outdated(made, wanted)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,7 @@ from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
+from penstock.pipeline.draft import Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
@@ -37,6 +38,16 @@ LOOK_AGAIN_S = 5.0
 """Seconds after which a running worker looks again for languages of OCR."""
 
 
+class _Readings(NamedTuple):
+    """Fingerprints of one file, by what became of pages that are pictures."""
+
+    recognized: str
+    left: str
+    """OCR was switched off."""
+    no_pictures: str
+    """Every page has a usable text layer, so that OCR makes no difference."""
+
+
 class Pipeline:
     """Turns documents into chunks and vectors. Each process has one, with an embedder and a sandbox."""
 
@@ -52,22 +63,22 @@ class Pipeline:
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
-        ``ocr``: how pictures are read; None: OCR is switched off. ``graph``: entities and relations are
-        extracted, unless a request says otherwise.
+        ``ocr``: how pictures are read; None: by Tesseract, but only if a request asks for it. ``graph``:
+        entities and relations are extracted, unless a request says otherwise.
         """
         self._graph = graph
         self.embedder = embedder
         self._isolated = isolated
-        self._ocr = ocr
+        self._ocr = ocr if ocr is not None else OcrSetup(enabled=False)
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str, bool], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
-        self._of_pictures: set[str] = set()
-        """Fingerprints of files whose pages may be pictures."""
+        self._readings: dict[str, _Readings] = {}
+        """By each fingerprint of files whose pages may be pictures, all fingerprints of the same file."""
 
     @property
     def space(self) -> str:
@@ -75,35 +86,81 @@ class Pipeline:
         return space_of(self.embedder)
 
     def fingerprints(
-        self, name: str, sizes: ChunkSizes, reader: str | None = None, *, graph: bool | None = None
+        self,
+        name: str,
+        sizes: ChunkSizes,
+        reader: str | None = None,
+        *,
+        graph: bool | None = None,
+        ocr: bool | None = None,
     ) -> Fingerprints:
         """Fingerprints for a file of this name. Nothing is read.
 
         ``reader``: the extractor of the content, where it is known; by default the one of the name.
-        ``graph``: whether entities are wanted; None: as the setting says.
+        ``graph``, ``ocr``: whether entities and the text of pictures are wanted; None: as the setting says.
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
         grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
         extracted = _graph_of(name) if (self._graph if graph is None else graph) else ""
-        key = (reader or by_name, sizes, reader in (None, by_name), grammar, extracted)
+        wants_ocr = self._ocr.enabled if ocr is None else ocr
+        named = reader in (None, by_name)
+        key = (reader or by_name, sizes, named, grammar, extracted, wants_ocr)
         found = self._fingerprints.get(key)
         if found is None:
-            extractor_name, _, named, _, _ = key
-            ocr = self._ocr_fingerprint if extractor_name in PICTURES else None
-            found = fingerprints(
-                sizes,
-                self.embedder,
-                extractor_name=extractor_name,
-                named=named,
-                grammar=grammar,
-                ocr=ocr,
-            )
+            found = self._made_with(reader or by_name, sizes, grammar, named=named, wants_ocr=wants_ocr)
             found = msgspec.structs.replace(found, **{EXTRACTING.value: extracted})
-            if ocr is not None:
-                self._of_pictures.add(found.ocr)
             self._fingerprints[key] = found
         return found
+
+    def _made_with(
+        self, extractor_name: str, sizes: ChunkSizes, grammar: str | None, *, named: bool, wants_ocr: bool
+    ) -> Fingerprints:
+        def made(ocr: str | None) -> Fingerprints:
+            options = {"extractor_name": extractor_name, "grammar": grammar, "ocr": ocr}
+            return fingerprints(sizes, self.embedder, named=named, **options)
+
+        if extractor_name not in PICTURES:
+            return made(None)
+        read = made(self._ocr.fingerprint), made("off"), made("no pictures")
+        readings = _Readings(*(each.ocr for each in read))
+        self._readings |= dict.fromkeys(readings, readings)
+        return read[0] if wants_ocr else read[1]
+
+    def keep_reading(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
+        """The wanted fingerprints of a source made before, if it need not be read again for the sake of OCR.
+
+        Documents without pictures are the same with and without OCR. Recognized text stays where a request
+        does not want OCR.
+        """
+        of_file = self._readings.get(wanted.ocr)
+        if of_file is None or made.ocr not in of_file or made.ocr == of_file.left:
+            return wanted
+        if made.ocr == of_file.recognized and wanted.ocr != of_file.left:
+            return wanted
+        return msgspec.structs.replace(wanted, ocr=made.ocr)
+
+    def same_reading(self, wanted: Fingerprints, made: Fingerprints) -> bool:
+        """Check whether a generation is what a request wants, so that it can be finished for the request."""
+        of_file = self._readings.get(wanted.ocr)
+        if of_file is not None and made.ocr == of_file.no_pictures:
+            wanted = msgspec.structs.replace(wanted, ocr=made.ocr)
+        return wanted == made
+
+    def as_read(self, wanted: Fingerprints, draft: Draft) -> Fingerprints:
+        """The fingerprints of a document, once it is known whether some of its pages are pictures."""
+        of_file = self._readings.get(wanted.ocr)
+        if of_file is None or draft.has_pictures or any(p.unread or p.failure for p in draft.pages):
+            return wanted
+        return msgspec.structs.replace(wanted, ocr=of_file.no_pictures)
+
+    def recognizes(self, name: str, sizes: ChunkSizes, made: str) -> bool | None:
+        """Whether pictures of a document with this fingerprint are read; None: it was made in another way."""
+        wanted = self.fingerprints(name, sizes, reader_in(made)).ocr
+        of_file = self._readings.get(wanted, (wanted,))
+        if made not in of_file:
+            return None
+        return not isinstance(of_file, _Readings) or made != of_file.left
 
     def keep_graph(self, wanted: Fingerprints, made: Fingerprints, name: str) -> Fingerprints:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
@@ -111,14 +168,8 @@ class Pipeline:
             return wanted
         return msgspec.structs.replace(wanted, **{EXTRACTING.value: _graph_of(name)})
 
-    @property
-    def _ocr_fingerprint(self) -> str:
-        return self._ocr.fingerprint if self._ocr is not None else "off"
-
     def _languages(self) -> tuple[str, ...]:
         """Installed languages of OCR: pages that failed for want of one are read once it is there."""
-        if self._ocr is None:
-            return ()
         at, languages = self._languages_seen
         if clock.elapsed_s() - at > LOOK_AGAIN_S:
             languages = self._ocr.languages
@@ -138,7 +189,8 @@ class Pipeline:
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
-        languages = self._languages() if wanted.ocr in self._of_pictures else ()
+        readings = self._readings.get(wanted.ocr)
+        languages = self._languages() if readings is not None and wanted.ocr == readings.recognized else ()
         found = self._failure_fingerprints.get((wanted.ocr, languages))
         if found is None:
             found = fingerprint(
@@ -154,9 +206,12 @@ class Pipeline:
             self._failure_fingerprints[wanted.ocr, languages] = found
         return found
 
-    def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
+    def draft(
+        self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, ocr: bool | None = None
+    ) -> Draft:
         """Extract a file and cut the text into chunks, within the file's budget.
 
+        ``ocr``: pages that are pictures are left to be recognized, or fail; None: as the setting says.
         Raises an ``UnreadableDocument`` if the file cannot be read or exceeds its budget, and ``MemoryInUse``
         while another large file is being parsed.
         """
@@ -166,7 +221,8 @@ class Pipeline:
         complete = pages is None
 
         def finished(draft: Draft) -> Draft:
-            return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
+            wanted = self._ocr.enabled if ocr is None else ocr
+            return awaiting_ocr(draft) if wanted else without_ocr(draft, complete=complete)
 
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data)
@@ -191,8 +247,6 @@ class Pipeline:
 
         Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
-        if self._ocr is None:
-            return NewPage(number=page, failure=OCR_NEEDED)
         most = self._limiter.most_bytes
         wanted = page_memory(self._ocr, most, 2 * len(content.data))
 
@@ -214,7 +268,7 @@ class Pipeline:
     def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
         from penstock.pipeline.ocr.factory import open_endpoint
 
-        options, endpoint = setup
+        options, endpoint = setup.options, setup.endpoint
         extracted = self._sandbox.extract(
             content,
             pages=range(page, page + 1),
