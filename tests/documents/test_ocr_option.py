@@ -66,6 +66,11 @@ def test_recognized_text_stays_where_a_later_request_wants_no_ocr(folder: Indexe
     assert 3 == len(folder.found("river", mode="keyword"))
     assert [] == read_by(folder, folder.index)
 
+    other = config.load({}, **config.portable_values(folder.app.settings) | {"ocr_dpi": 200})
+    with Penstock(settings=other) as app:
+        docs = IndexedFolder(app, folder.folder)
+        assert [] == read_by(docs, lambda: docs.index(ocr=False))
+
     # Reading all again is another matter. Files that fail then keep their former versions in search.
     folder.index(ocr=False, force=True)
     assert ["scan.pdf", "sign.png"] == sorted(folder.found("river", mode="keyword"))

@@ -30,6 +30,7 @@ from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
+from penstock.pipeline.fingerprints import keep_reading
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import Rule, WalkRules
 from penstock.pipeline.walk.rules import rule_of_folder, rule_of_name
@@ -152,7 +153,7 @@ class ContainerMembers:
             return False
         request = self._request
         wanted = self._pipeline.fingerprints(member.path, request.sizes, graph=request.graph, ocr=request.ocr)
-        fingerprints = self._pipeline.keep_reading(wanted, known.fingerprints)
+        fingerprints = keep_reading(wanted, known.fingerprints)
         return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
 
     def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:

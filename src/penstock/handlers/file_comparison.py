@@ -13,7 +13,7 @@ from penstock.catalog.values import Fingerprints
 from penstock.catalog.views import KnownSource
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import reader_in
+from penstock.pipeline.fingerprints import keep_reading, reader_in
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import FoundFile
 
@@ -52,7 +52,7 @@ class FileComparison:
         wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
         if self._graph is None:
             wanted = self._pipeline.keep_graph(wanted, known.fingerprints, found.path)
-        wanted = self._pipeline.keep_reading(wanted, known.fingerprints)
+        wanted = keep_reading(wanted, known.fingerprints)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False
@@ -80,7 +80,7 @@ class FileComparison:
         if self._rebuild or self._retry_failed:
             return False
         wanted = self._wanted(found.path, reader_in(known.failed_with))
-        ways = (wanted, self._pipeline.keep_reading(wanted, known.fingerprints))
+        ways = (wanted, keep_reading(wanted, known.fingerprints))
         return any(
             fails_again(known.failure, found.size, found.mtime_ns, self._pipeline.failure_fingerprint(each))
             for each in ways

@@ -23,7 +23,7 @@ from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import outdated, reader_in
+from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _payload = msgspec.json.Decoder(FilePayload).decode
@@ -102,7 +102,7 @@ class FileRequest(NamedTuple):
 
     def as_good_as(self, known: Source, pipeline: Pipeline) -> FileRequest:
         """The request, to be compared with a known source that need not be read again for the sake of OCR."""
-        kept = pipeline.keep_reading(self.fingerprints, known.fingerprints)
+        kept = keep_reading(self.fingerprints, known.fingerprints)
         if kept is self.fingerprints:
             return self
         # Parts of it may have failed when it was read in the other way.

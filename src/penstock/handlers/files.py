@@ -38,7 +38,7 @@ from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.fingerprints import outdated
+from penstock.pipeline.fingerprints import outdated, same_reading, without_pictures
 from penstock.pipeline.pipeline import Pipeline
 
 RETRY_DELAY = timedelta(seconds=2)
@@ -229,7 +229,7 @@ class _IngestCall:
         draft = draft.with_warnings(members.update(draft.attachments, known))
         if members.sent:
             self._containers.add(index)
-        fingerprints = self._pipeline.as_read(request.fingerprints, draft)
+        fingerprints = without_pictures(request.fingerprints) if draft.all_layers else request.fingerprints
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -312,7 +312,7 @@ class _IngestCall:
                 document = snapshot.document(document_id)
             if document is None or document.content_hash != content_hash:
                 continue
-            if not self._pipeline.same_reading(request.fingerprints, document.fingerprints):
+            if not same_reading(request.fingerprints, document.fingerprints):
                 continue
             adoption = Adoption(
                 document_id=document_id,

@@ -140,7 +140,7 @@ class Phases:
             self._drop(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        recognizes = self._pipeline.recognizes(name, sizes, document.fingerprints.ocr)
+        recognizes = self._pipeline.recognizes(name, sizes, document.fingerprints)
         if not same or recognizes is None:
             self._drop(source)
             return None

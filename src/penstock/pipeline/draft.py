@@ -73,6 +73,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return any(page.unread for page in self.pages)
 
     @property
+    def all_layers(self) -> bool:
+        """Check whether every page was read, and no page is a picture."""
+        return not self.has_pictures and not any(page.unread or page.failure for page in self.pages)
+
+    @property
     def tokens(self) -> int:
         return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +23,16 @@ from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
-from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
+from penstock.pipeline.fingerprints import (
+    NO_PICTURES,
+    OCR_OFF,
+    fingerprint,
+    fingerprints,
+    keep_reading,
+    ocr_in,
+    reader_in,
+    with_reader,
+)
 from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
@@ -36,16 +44,6 @@ COMPONENTS = ("rapidocr",)
 
 LOOK_AGAIN_S = 5.0
 """Seconds after which a running worker looks again for languages of OCR."""
-
-
-class _Readings(NamedTuple):
-    """Fingerprints of one file, by what became of pages that are pictures."""
-
-    recognized: str
-    left: str
-    """OCR was switched off."""
-    no_pictures: str
-    """Every page has a usable text layer, so that OCR makes no difference."""
 
 
 class Pipeline:
@@ -77,8 +75,6 @@ class Pipeline:
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
-        self._readings: dict[str, _Readings] = {}
-        """By each fingerprint of files whose pages may be pictures, all fingerprints of the same file."""
 
     @property
     def space(self) -> str:
@@ -116,57 +112,22 @@ class Pipeline:
     def _made_with(
         self, extractor_name: str, sizes: ChunkSizes, grammar: str | None, *, named: bool, wants_ocr: bool
     ) -> Fingerprints:
-        def made(ocr: str | None) -> Fingerprints:
-            options = {"extractor_name": extractor_name, "grammar": grammar, "ocr": ocr}
-            return fingerprints(sizes, self.embedder, named=named, **options)
-
-        if extractor_name not in PICTURES:
-            return made(None)
-        read = made(self._ocr.fingerprint), made("off"), made("no pictures")
-        readings = _Readings(*(each.ocr for each in read))
-        self._readings |= dict.fromkeys(readings, readings)
-        return read[0] if wants_ocr else read[1]
-
-    def keep_reading(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
-        """The wanted fingerprints of a source made before, if it need not be read again for the sake of OCR.
-
-        Documents without pictures are the same with and without OCR. Recognized text stays where a request
-        does not want OCR.
-        """
-        of_file = self._readings.get(wanted.ocr)
-        if of_file is None or made.ocr not in of_file or made.ocr == of_file.left:
-            return wanted
-        if made.ocr == of_file.recognized and wanted.ocr != of_file.left:
-            return wanted
-        return msgspec.structs.replace(wanted, ocr=made.ocr)
-
-    def same_reading(self, wanted: Fingerprints, made: Fingerprints) -> bool:
-        """Check whether a generation is what a request wants, so that it can be finished for the request."""
-        of_file = self._readings.get(wanted.ocr)
-        if of_file is not None and made.ocr == of_file.no_pictures:
-            wanted = msgspec.structs.replace(wanted, ocr=made.ocr)
-        return wanted == made
-
-    def as_read(self, wanted: Fingerprints, draft: Draft) -> Fingerprints:
-        """The fingerprints of a document, once it is known whether some of its pages are pictures."""
-        of_file = self._readings.get(wanted.ocr)
-        if of_file is None or draft.has_pictures or any(p.unread or p.failure for p in draft.pages):
-            return wanted
-        return msgspec.structs.replace(wanted, ocr=of_file.no_pictures)
-
-    def recognizes(self, name: str, sizes: ChunkSizes, made: str) -> bool | None:
-        """Whether pictures of a document with this fingerprint are read; None: it was made in another way."""
-        wanted = self.fingerprints(name, sizes, reader_in(made)).ocr
-        of_file = self._readings.get(wanted, (wanted,))
-        if made not in of_file:
-            return None
-        return not isinstance(of_file, _Readings) or made != of_file.left
+        ocr = (self._ocr.fingerprint if wants_ocr else OCR_OFF) if extractor_name in PICTURES else None
+        return fingerprints(
+            sizes, self.embedder, extractor_name=extractor_name, named=named, grammar=grammar, ocr=ocr
+        )
 
     def keep_graph(self, wanted: Fingerprints, made: Fingerprints, name: str) -> Fingerprints:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
         if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
             return wanted
         return msgspec.structs.replace(wanted, **{EXTRACTING.value: _graph_of(name)})
+
+    def recognizes(self, name: str, sizes: ChunkSizes, made: Fingerprints) -> bool | None:
+        """Whether pictures of a document are read; None: it was made in another way than by this pipeline."""
+        wants_ocr = ocr_in(made.ocr) != OCR_OFF
+        wanted = self.fingerprints(name, sizes, reader_in(made.ocr), ocr=wants_ocr)
+        return wants_ocr if keep_reading(wanted, made).ocr == made.ocr else None
 
     def _languages(self) -> tuple[str, ...]:
         """Installed languages of OCR: pages that failed for want of one are read once it is there."""
@@ -189,8 +150,7 @@ class Pipeline:
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
-        readings = self._readings.get(wanted.ocr)
-        languages = self._languages() if readings is not None and wanted.ocr == readings.recognized else ()
+        languages = () if ocr_in(wanted.ocr) in (None, OCR_OFF, NO_PICTURES) else self._languages()
         found = self._failure_fingerprints.get((wanted.ocr, languages))
         if found is None:
             found = fingerprint(
