@@ -48,7 +48,7 @@ def test_pictures_that_were_left_are_read_by_the_next_run_with_ocr_and_nothing_e
     assert {"ERR_NO_TEXT"} == {one.code for one in failed.values()}
     assert all("Index again with --ocr" in one.remedy for one in failed.values())
     (missing,) = folder.app.documents.why(str(folder.folder / "mixed.pdf")).missing
-    assert "page 2: ERR_NO_TEXT: no text, OCR needed. Index again with --ocr" == missing
+    assert "page 2: ERR_NO_TEXT: no text, OCR needed. Remedy: Index again with --ocr." == missing
     assert [] == read_by(folder, lambda: folder.index(ocr=False))
 
     read = read_by(folder, folder.index)

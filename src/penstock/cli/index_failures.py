@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.service.job_reports import InsideFiles
 
 NAMED = 3
-"""Paths named for each reason."""
+"""Paths named for each reason and remedy, and remedies for each reason."""
 
 
 class JobFailures(NamedTuple):
@@ -117,14 +117,31 @@ def print_section(job: Job, failures: JobFailures) -> None:
 
 def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
     """Print failures by reason, with paths relative to ``root``; below ``/`` they stay absolute."""
-    from penstock.service.failures import by_reason
+    from penstock.service.failures import by_reason, by_remedy
 
     for code, some in by_reason(failures).items():
-        _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
-        for one in some[:NAMED]:
-            _print_line(f"{_name(one.path, root)}: {one.cause}", 4)
-        if len(some) > NAMED:
-            _print_line(f"and {len(some) - NAMED:,} more", 4)
+        remedies = by_remedy(some)
+        if len(remedies) == 1:
+            _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
+            _print_named(root, some, 4)
+            continue
+        _print_line(f"{code}, {how_many(len(some), 'file')}:", 2)
+        shown = list(remedies.items())[:NAMED]
+        for remedy, same in shown:
+            _print_line(f"{how_many(len(same), 'file')}: {remedy}", 4)
+            _print_named(root, same, 6)
+        left = len(some) - sum(len(same) for _, same in shown)
+        if left:
+            others = how_many(len(remedies) - len(shown), "other remedy", "other remedies")
+            _print_line(f"and {how_many(left, 'file')} with {others}", 4)
+
+
+def _print_named(root: str, failures: Sequence[FailedPath], indent: int) -> None:
+    """Print the first failures, and how many more there are."""
+    for one in failures[:NAMED]:
+        _print_line(f"{_name(one.path, root)}: {one.cause}", indent)
+    if len(failures) > NAMED:
+        _print_line(f"and {len(failures) - NAMED:,} more", indent)
 
 
 def _name(path: str, root: str) -> str:

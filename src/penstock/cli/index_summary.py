@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.cli import index_failures
 from penstock.cli.output import printable, table, wrapped
-from penstock.vocabulary import how_many
+from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:
+    from penstock.catalog.views import RecognizedPages
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
     from penstock.service.job_reports import InsideFiles, JobReport, TypeOutcome
@@ -53,10 +54,11 @@ class IndexRequest(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """Facts of the catalog about an ended job: what failed, and what it indexed inside other files."""
+    """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
 
     failures: JobFailures
     inside: InsideFiles
+    recognized: RecognizedPages
 
 
 def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> str:
@@ -74,6 +76,11 @@ def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -
     skipped = left_out(job)
     if skipped:
         lines.append(f"{skipped}.")
+    if outcome.recognized.pages:
+        from penstock.service.reasons import recognized_text
+
+        read = recognized_text(outcome.recognized)
+        lines.append(f"{read[0].upper()}{read[1:]}.")
     by_type = types_table(job, outcome)
     return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
 
@@ -127,8 +134,9 @@ def counted(job: Job, outcome: JobOutcome | None = None) -> str:
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
     if job.status == "failed" and not job.children_failed:
-        return f"failed: {printable(job.error_message)} ({job.error_code})"
-    failures, inside = outcome or (None, None)
+        # The remedy is in the section of failures.
+        return f"failed: {printable(split_remedy(job.error_message or '')[0])} ({job.error_code})"
+    failures, inside, _ = outcome or (None, None, None)
     if job.item_type == "file":
         return ", ".join([_of_file(job), *_inside(inside, "it"), *index_failures.counted(job, {}, failures)])
     counts, report = counts_of(job), report_of(job)
@@ -202,7 +210,7 @@ def as_json(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome
         for name, value in counts_of(job).items()
         if name not in ("outcome", "include_code", "types")
     }
-    before, (failures, inside) = request.before, outcome
+    before, (failures, inside, _) = request.before, outcome
     former = failures.of_former_runs(job)
     if former:
         counts["failed_before"] -= former

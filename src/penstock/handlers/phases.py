@@ -15,6 +15,7 @@ import msgspec
 from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.failures import MAX_MESSAGE
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
@@ -40,6 +41,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
+from penstock.vocabulary import with_remedy
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
@@ -194,8 +196,8 @@ class Phases:
         except ServiceUnavailable as down:
             return _postponed(task, down)
         except ComponentMissing as missing:
-            # Its remedy names the package. A failure of a page has only a message.
-            return outcomes.failed(task, Failure(missing.code, f"{missing.message}. {missing.remedy}"))
+            # Its remedy names the package.
+            return outcomes.failed(task, Failure(missing.code, with_remedy(missing.message, missing.remedy)))
         except Exception as error:  # noqa: BLE001 - as above
             return _failed(task, error)
         return _page_ended(task, page)
@@ -301,7 +303,7 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
 
 def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
     """Wait as long as the service asks for, without spending a retry."""
-    message = f"{retry.error_summary(error)}. {error.remedy}"[:1000]
+    message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
     failure = Failure(error.code, message, FailureKind.OUTAGE)
     return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
 
@@ -309,14 +311,14 @@ def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> Task
 def _embedding_failed(task: Task, error: Exception) -> TaskOutcome:
     if isinstance(error, TokenLimitReached):
         # Not the fault of the text: a former version of the document stays.
-        message = f"{error.message}. {error.remedy}"[:1000]
+        message = with_remedy(error.message, error.remedy)[:MAX_MESSAGE]
         return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
     if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
         # The service works and does not take this text; the other texts of the document do not wait for it.
-        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:1000]))
+        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
     return _failed(task, error)
 
 
 def _failed(task: Task, error: Exception) -> TaskOutcome:
-    message = retry.error_summary(error)[:1000]
+    message = retry.error_summary(error)[:MAX_MESSAGE]
     return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))

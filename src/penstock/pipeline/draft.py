@@ -16,9 +16,9 @@ from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
-from penstock.vocabulary import how_many, none_read
+from penstock.vocabulary import how_many, none_read, with_remedy
 
-OCR_NEEDED = Failure("ERR_NO_TEXT", "no text, OCR needed. Index again with --ocr")
+OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
 """Failure of a page that is a picture, while OCR is switched off."""
 OCR_OFF = (
     "Index again with --ocr, or set PENSTOCK_OCR=true, to have the text recognized. Or leave out a file "

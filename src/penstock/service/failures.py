@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 
@@ -53,7 +53,16 @@ def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> lis
 
 def by_reason(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
     """Group failures by code, the most frequent first."""
+    return _groups(failures, lambda failure: failure.code)
+
+
+def by_remedy(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
+    """Group failures by remedy, the most frequent first."""
+    return _groups(failures, lambda failure: failure.remedy)
+
+
+def _groups(failures: Iterable[FailedPath], key: Callable[[FailedPath], str]) -> dict[str, list[FailedPath]]:
     groups: dict[str, list[FailedPath]] = {}
     for failure in failures:
-        groups.setdefault(failure.code, []).append(failure)
+        groups.setdefault(key(failure), []).append(failure)
     return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
