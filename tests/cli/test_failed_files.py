@@ -67,6 +67,33 @@ def test_an_unchanged_mail_is_not_said_to_be_whole(run: Run, ask: Ask, mailed: P
     assert retried.startswith("Unchanged, 5 failed in ")
 
 
+def test_a_job_tells_failed_files_from_those_inside_others(run: Run, ask: Ask, mailed: Path):
+    (mailed.parent / "docs").mkdir()
+    mailed.rename(mailed.parent / "docs" / "mail.eml")
+    (mailed.parent / "docs" / "bad.pdf").write_bytes(BROKEN)
+    (mailed.parent / "docs" / "a.md").write_text("# Mill")
+    job_id = ask("index", str(mailed.parent / "docs"), code=1)["job_id"]
+
+    shown = run("jobs", job_id).stdout
+
+    assert re.search(r"^Children +0 open, 2 failed$", shown, re.MULTILINE)
+    assert re.search(r"^Progress +3 of 3 files .*, 6 failed \(5 inside other files\)$", shown, re.MULTILINE)
+    assert re.search(r"^Result +2 files indexed, .*, 6 failed \(5 inside other files\)$", shown, re.MULTILINE)
+    for part in ("progress", "result"):
+        found = ask("jobs", job_id)[part]
+        assert (1, 5) == (found["failed"], found["failed_inside"])
+    (container,) = [
+        job["job_id"]
+        for job in ask("jobs", "--children")["jobs"]
+        if job["payload"].get("file_path", "").endswith("mail.eml")
+    ]
+    shown = run("jobs", container).stdout
+    assert re.search(r"^Inside +0 open, 5 failed$", shown, re.MULTILINE)
+    assert "5 of 6 files inside it failed (" in shown
+    progress = ask("jobs", container)["progress"]
+    assert (0, 5) == (progress["failed"], progress["failed_inside"])
+
+
 def failed(name: str, remedy: str, code: str = "ERR_COMPONENT_MISSING") -> FailedPath:
     return FailedPath(
         path=f"/docs/{name}",

@@ -58,16 +58,13 @@ class JobFailures(NamedTuple):
         return min(max(new - self.files(job), 0), counted_as_old)
 
 
-def counted(job: Job, counts: dict[str, Any], failures: JobFailures | None = None) -> list[str]:
-    """Failures as parts of the summary's first line. ``counts``: of the walk.
-
-    Without ``failures`` the failed child jobs are counted, else the files, also those inside others.
-    """
-    before, failed = counts.get("failed_before", 0), job.children_failed
-    if failures is not None:
-        former = failures.of_former_runs(job)
-        failed = failures.files(job) + former + failures.inside()
-        before += sum(one.container is not None for one in failures.before) - former
+def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str]:
+    """Failures as parts of the summary's first line, also of files inside others. ``counts``: of the walk."""
+    former = failures.of_former_runs(job)
+    failed = failures.files(job) + former + failures.inside()
+    before = (
+        counts.get("failed_before", 0) + sum(one.container is not None for one in failures.before) - former
+    )
     parts = [f"{before:,} cannot be read (unchanged)"] if before else []
     return [*parts, *([f"{failed:,} failed"] if failed else [])]
 

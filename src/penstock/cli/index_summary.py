@@ -25,7 +25,7 @@ _REASONS = {
     "penstockignore": "by .penstockignore",
     "hidden": "hidden",
     "binary": "of types without text",
-    "archive": "of archive types, opened with --archives",
+    "archive": "of archive types (--archives)",
     "unsupported": "of types not supported yet",
     "generated": "generated or installed by tools",
     "secret": "with names of keys or passwords",
@@ -129,29 +129,53 @@ def code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted(job: Job, outcome: JobOutcome | None = None) -> str:
-    """Result of a job in one line, without the time. Without ``outcome``, child jobs are counted."""
+def counted(job: Job, outcome: JobOutcome) -> str:
+    """Result of a job in one line, without the time."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
+    failures, inside, _ = outcome
     if job.status == "failed" and not job.children_failed:
-        # The remedy is in the section of failures.
-        return f"failed: {printable(split_remedy(job.error_message or '')[0])} ({job.error_code})"
-    failures, inside, _ = outcome or (None, None, None)
+        return _error(job)
     if job.item_type == "file":
         return ", ".join([_of_file(job), *_inside(inside, "it"), *index_failures.counted(job, {}, failures)])
-    counts, report = counts_of(job), report_of(job)
-    parts = [how_many(files_indexed(job, failures.files(job) if failures else None), "file") + " indexed"]
-    parts += _inside(inside, "them")
-    chunks = (report.chunks_created if report is not None else 0) + (inside.chunks if inside else 0)
+    report = report_of(job)
+    chunks = (report.chunks_created if report is not None else 0) + inside.chunks
+    parts = _done(job, files_indexed(job, failures.files(job)), _inside(inside, "them"), chunks)
+    return ", ".join([*parts, *index_failures.counted(job, counts_of(job), failures)])
+
+
+def reported(job: Job, report: JobReport) -> str:
+    """Result of an ended folder job in one line, as far as the queue knows it."""
+    from penstock.cli.job_views import failed_text
+    from penstock.service.job_reports import counts_of, files_indexed
+
+    if job.status == "failed" and not job.children_failed:
+        return _error(job)
+    before = counts_of(job).get("failed_before", 0)
+    parts = _done(job, files_indexed(job, report.failed), [], report.chunks_created)
+    parts += [f"{before:,} cannot be read (unchanged)"] if before else []
+    return ", ".join([*parts, *failed_text(report)])
+
+
+def _error(job: Job) -> str:
+    # The remedy is in the section of failures.
+    return f"failed: {printable(split_remedy(job.error_message or '')[0])} ({job.error_code})"
+
+
+def _done(job: Job, indexed: int, inside: list[str], chunks: int) -> list[str]:
+    """Counts of a folder job, without failures."""
+    from penstock.service.job_reports import counts_of
+
+    counts = counts_of(job)
+    parts = [how_many(indexed, "file") + " indexed", *inside]
     if chunks:
         parts.append(how_many(chunks, "chunk"))
     same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
-    parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
-    return ", ".join([*parts, *index_failures.counted(job, counts, failures)])
+    return parts + [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
 
 
-def _inside(files: InsideFiles | None, container: str) -> list[str]:
-    return [f"{how_many(files.count, 'file')} inside {container}"] if files and files.count else []
+def _inside(files: InsideFiles, container: str) -> list[str]:
+    return [f"{how_many(files.count, 'file')} inside {container}"] if files.count else []
 
 
 def _of_file(job: Job) -> str:
