@@ -71,10 +71,6 @@ def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str
 
 def read(session: Session, job: Job) -> JobFailures:
     """Read the failures at and below the path of a job."""
-    from penstock.handlers.container_paths import may_hold_members
-
-    if job.status == "done" and job.item_type == "file" and not may_hold_members(_path(job)):
-        return JobFailures([], [])
     found = session.assembly.documents.failures(
         _path(job), tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
     )
