@@ -327,9 +327,7 @@ class Assembly:
                 self.__dict__[name].close()
 
 
-def _ocr_setup(settings: Settings) -> OcrSetup | None:
-    if not settings.ocr:
-        return None
+def _ocr_setup(settings: Settings) -> OcrSetup:
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
@@ -341,14 +339,14 @@ def _ocr_setup(settings: Settings) -> OcrSetup | None:
         min_confidence=settings.ocr_min_confidence,
     )
     if settings.ocr_endpoint_url is None:
-        return OcrSetup(options)
+        return OcrSetup(options, enabled=settings.ocr)
     endpoint = EndpointOptions(
         url=settings.ocr_endpoint_url,
         model=settings.ocr_endpoint_model,
         key=settings.ocr_endpoint_key or "",
         timeout_s=settings.ocr_endpoint_timeout_s,
     )
-    return OcrSetup(options, endpoint)
+    return OcrSetup(options, endpoint, settings.ocr)
 
 
 def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
