@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from penstock.catalog.outside_stores import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
@@ -16,6 +17,7 @@ from penstock.catalog.values import Task
 from penstock.errors import ServiceUnavailable
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.vector_stores.protocol import AT_ONCE, SERVICE, Point, VectorStore, collection_name
+from penstock.vocabulary import how_many
 
 POINTS_A_CALL = 64
 """Tasks that are embedded together at least, so that a call to the store is worth its way."""
@@ -81,9 +83,9 @@ class OutsideVectors:
         if texts:
             self._catalog.outside.withdraw(OutsideStore.VECTOR, texts)
 
-    def clear_removals(self) -> bool:
+    def clear_removals(self, *, now: datetime | None = None) -> bool:
         """Remove one batch of recorded texts from the store; True when there may be more."""
-        found = self._catalog.outside.pending_removals(OutsideStore.VECTOR, AT_ONCE)
+        found = self._catalog.outside.pending_removals(OutsideStore.VECTOR, AT_ONCE, now=now)
         by_space: dict[str, list[int]] = {}
         for removal in found:
             by_space.setdefault(removal.text.space, []).append(removal.text.content_id)
@@ -92,7 +94,7 @@ class OutsideVectors:
                 with self._calling():
                     self._store.delete(collection_name(self._catalog_id, space), ids)
         except ServiceUnavailable as error:
-            log.warning("%s are to be removed: %s", len(found), error.message)
+            log.warning("%s to be removed later: %s", how_many(len(found), "vector"), error.message)
             return False
         self._catalog.outside.forget_removals(OutsideStore.VECTOR, [one.removal_id for one in found])
         return len(found) == AT_ONCE
