@@ -173,7 +173,6 @@ class Settings:
         types.SWITCH,
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
-        project="any",
     )
     vector_store: str = setting_fields.VECTOR_STORE
     vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
