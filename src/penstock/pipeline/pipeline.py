@@ -58,12 +58,15 @@ class Pipeline:
         isolated: bool = False,
         ocr: OcrSetup | None = None,
         graph: bool = False,
+        vectors_outside: bool = False,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
         ``ocr``: how pictures are read; None: by Tesseract, but only if a request asks for it. ``graph``:
-        entities and relations are extracted, unless a request says otherwise.
+        entities and relations are extracted, unless a request says otherwise. ``vectors_outside``: a store
+        outside the catalog holds a copy of the vectors, so only tasks embed.
         """
+        self.vectors_outside = vectors_outside
         self._graph = graph
         self.embedder = embedder
         self._isolated = isolated
