@@ -30,6 +30,7 @@ EXTRAS = (
     Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),
     Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),
+    Extra("serve", "fastapi", 22, "the HTTP server, `penstock serve`"),
     Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),
 )
 """Optional parts, with the size of what they install."""

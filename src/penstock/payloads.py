@@ -24,6 +24,7 @@ ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+Operation: TypeAlias = Literal["index", "add"]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,12 +112,13 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
 class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when the job runs."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives")
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "operation")
     file_path: str
     file_type: Text | None = None
     file_hash: Hash | None = None
     size_bytes: Count | None = None
     archives: bool = False
+    operation: Operation = "index"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,11 +134,11 @@ class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Walked(Chunked, frozen=True, kw_only=True):
-    """Filters for the files below a root. Depth None: all levels."""
+    """Filters for the files below a root. Depth None: all levels. Operation ``add`` removes no document."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
-        *Chunked.OPTIONS,
-        *("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code", "archives"),
+        *(*Chunked.OPTIONS, "recursive", "recursive_depth", "patterns"),
+        *("ignore_patterns", "include_code", "archives", "operation"),
     )
     recursive: bool = True
     # No default depth: a limit would silently leave out deep files.
@@ -145,6 +147,7 @@ class Walked(Chunked, frozen=True, kw_only=True):
     ignore_patterns: tuple[Text, ...] = ()
     include_code: bool = False
     archives: bool = False
+    operation: Operation = "index"
 
 
 class FolderPayload(Walked, frozen=True, kw_only=True):
@@ -274,15 +277,13 @@ def normal_path(path: str) -> str:
 
 
 def _require_absolute(payload: Payload, field: str) -> None:
-    path = getattr(payload, field)
-    if not path.startswith("/"):
+    if not (path := getattr(payload, field)).startswith("/"):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
 
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
     """Check a payload against a model; ``label`` is the start of error messages."""
-    # A dict first: the test for a mapping is slower.
-    if not isinstance(payload, dict | Mapping):
+    if not isinstance(payload, dict | Mapping):  # a dict first: the other test is slower
         raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
     try:
         checked = msgspec.convert(payload, model)
@@ -290,8 +291,8 @@ def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, l
     except msgspec.ValidationError as error:
         # msgspec wraps errors of __post_init__; the wrapped error is the exact one.
         refusal = error.__cause__ if isinstance(error.__cause__, InvalidRequest) else None
-        error_class = type(refusal) if refusal else InvalidPayload
-        raise error_class(f"{label}: {refusal or _readable(str(error), model)}") from None
+        refused = type(refusal) if refusal else InvalidPayload
+        raise refused(f"{label}: {refusal or _readable(str(error), model)}") from None
     except InvalidPayload as refusal:
         raise InvalidPayload(f"{label}: {refusal}") from None
     return checked
@@ -322,8 +323,7 @@ def _readable(complaint: str, model: type[Payload]) -> str:
     return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
 
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:
