@@ -55,11 +55,12 @@ def test_a_taken_port_is_named(run: Run):
 
 
 def test_a_certificate_needs_its_private_key(run: Run, tmp_path: Path):
-    (tmp_path / "mill.pem").write_text("")
+    certificate = str(tmp_path / "mill.pem")
+    Path(certificate).write_text("none")
 
-    assert (
-        "ERR_INVALID_SETTING" in run("serve", "--tls-certificate", str(tmp_path / "mill.pem"), code=3).output
-    )
+    for more in ((), ("--tls-key", certificate)):
+        answer = run("serve", "--tls-certificate", certificate, *more, code=3)
+        assert "ERR_INVALID_SETTING" in answer.output
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(run: Run, monkeypatch: pytest.MonkeyPatch):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -307,3 +309,30 @@ def test_a_line_break_in_a_path_makes_no_header_and_no_log_line(server: LiveServ
 
     assert "x-evil" not in answer.headers
     assert "X-Evil" not in server.log.read_text()
+
+
+def test_reads_answer_while_writers_wait_for_the_store(server: LiveServer, files: Path):
+    """Another process holds the lock, and more requests wait for it than there are threads for them."""
+    job_id = server.index(files).body["job_id"]
+    for number in range(20):
+        (files / str(number)).mkdir()
+    with ThreadPoolExecutor(20) as threads, closing(sqlite3.connect(server.state / "penstock.db")) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        waiting = [threads.submit(server.index, files / str(number)) for number in range(20)]
+        reads = [
+            "/health",
+            "/health/status",
+            "/health/ready",
+            f"/index/jobs/{job_id}",
+            "/index/jobs",
+            "/queue/stats",
+        ]
+        answers = [server.ask("GET", path).status for path in (*reads, "/documents", f"/why?path={files}")]
+        found = server.ask("POST", "/search", {"query": "mill"})
+        done_meanwhile = [future.done() for future in waiting]
+        writer.rollback()
+        accepted = [future.result().status for future in waiting]
+
+    assert {200} == {*answers, found.status}
+    assert not any(done_meanwhile)
+    assert {202} == set(accepted)

@@ -82,4 +82,7 @@ def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
         collection=query.collection,
         branch=query.branch,
     )
+    if found.verdict == "unknown":
+        # The reason tells whether there is such a file: only where the sender may index it.
+        shared.policy.allowed(query.path, allow_external=True)
     return respond(reason_record(found))

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,8 +57,7 @@ class HttpServer:
         settings = assembly.settings
         keys = Keys(settings.state_dir)
         _refuse_keyless(options, keys)
-        if (options.certificate is None) != (options.private_key is None):
-            raise InvalidSetting("a certificate and a private key belong together: give both, or none")
+        _refuse_certificate(options.certificate, options.private_key)
         self._runtime = RuntimeFile(settings.state_dir)
         self._runtime.take()
         try:
@@ -178,6 +178,19 @@ def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:
         )
     if not keys.exist():
         raise KeylessServer(f"other machines can reach {options.host}, and there is no key")
+
+
+def _refuse_certificate(certificate: str | None, private_key: str | None) -> None:
+    if (certificate is None) != (private_key is None):
+        raise InvalidSetting("a certificate and a private key belong together: give both, or none")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key)
+        except OSError as error:  # errors of TLS are of this kind
+            raise InvalidSetting(
+                f"{certificate} and {private_key} are not a certificate and its private key ({error})",
+                remedy="Give PEM files that belong together.",
+            ) from None
 
 
 def _is_loopback(host: str) -> bool:
