@@ -18,7 +18,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench bench-search peers chaos kills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ chaos: $(STAMP) ## Run the long crash tests
 
 kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
 	@$(PY) -m tests.worker.kill_run $(ARGS)
+
+formatkills: $(STAMP) ## Kill workers while they index a file of each format, and check (ARGS="--kills 200")
+	@$(PY) -m tests.documents.format_kills $(ARGS)
 
 hostile: $(STAMP) ## Index a folder of hostile files beside 1,000 good ones, and check
 	@$(PY) -m tests.documents.hostile_folder $(ARGS)

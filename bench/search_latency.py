@@ -1,7 +1,7 @@
 """``python -m bench.search_latency``: a hybrid search next to a bare FTS5 query plus a product of vectors.
 
-CPU time of one thread, warm, each side asked the same questions in turns. So a busy machine changes little, and
-the ratio says what search adds: filters, merging, texts, snippets and the words of each hit.
+CPU time of one thread, warm, each side asked the same questions in turns. So a busy machine changes little,
+and the ratio says what search adds: filters, merging, texts, snippets and the words of each hit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANKED = (
 
 
 class Floor:
-    """What a program does at least: the words by FTS5, the vectors by one product, the best hundred of both."""
+    """What a program does at least: words by FTS5, vectors by one product, the best hundred of both."""
 
     def __init__(self, file: Path) -> None:
         self._connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)

@@ -19,9 +19,10 @@ from penstock.service.functions import FunctionJobs
 from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
-    from penstock.service.documents import Documents, IndexOptions
+    from penstock.service.documents import Documents
+    from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit
-    from penstock.service.passages import Context
+    from penstock.service.passages import PromptContext
     from penstock.service.verification import Verifier
 
 
@@ -155,7 +156,7 @@ class Penstock(FunctionJobs):
         """
         return self._assembly.search.search(query, **options)
 
-    def context(self, query: str, **options: Any) -> Context:
+    def context(self, query: str, **options: Any) -> PromptContext:
         """Pack the best passages for a query into a budget of tokens; see ``Search.context``.
 
         print(app.context("how does the mill take in water", max_tokens=1_000).text)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config
+from penstock import config, endpoint_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
-    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
-    from penstock.pipeline.rerank_endpoint import RerankEndpoint
-    from penstock.pipeline.vectors.cache import VectorCache
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.service.search import Search
     from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
+    from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -88,9 +87,10 @@ class Assembly:
         return _assembly_from, (config.portable_values(self.settings),)
 
     def after_fork(self) -> None:
-        """Replace the lock and drop the vector cache: threads of the parent may have held both."""
+        """Replace the lock, and drop the vector cache and connections: threads of the parent may use them."""
         self._making = threading.RLock()
-        self.__dict__.pop("search", None)
+        for name in ("search", "verifier", "vector_store"):
+            self.__dict__.pop(name, None)
 
     # Stores.
 
@@ -126,6 +126,13 @@ class Assembly:
 
         return open_cache_directory(self.settings)
 
+    @_MadeOnce
+    def vector_store(self) -> VectorStore | None:
+        """The vector store outside the catalog; None: the catalog itself is searched."""
+        from penstock.vector_stores.factory import open_vector_store
+
+        return open_vector_store(self.settings)
+
     # Services.
 
     @_MadeOnce
@@ -153,10 +160,11 @@ class Assembly:
         return Documents(self.catalog, self.jobs, self.settings)
 
     @_MadeOnce
-    def _vectors(self) -> VectorCache:
+    def _nearest_vectors(self) -> NearestVectors:
         from penstock.pipeline.vectors.cache import VectorCache
 
-        return VectorCache(self.vector_files)
+        own = VectorCache(self.vector_files)
+        return vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
 
     @_MadeOnce
     def search(self) -> Search:
@@ -167,16 +175,24 @@ class Assembly:
         from penstock.service.search import Search
 
         open_here = partial(
-            open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
+            open_space,
+            endpoint=endpoint_assembly.embed_endpoint(self.settings),
+            models_dir=self.settings.models_dir,
         )
-        return Search(self.catalog, self.settings, open_here, self._vectors, _reranker(self.settings))
+        return Search(
+            self.catalog,
+            self.settings,
+            open_here,
+            self._nearest_vectors,
+            endpoint_assembly.reranker(self.settings),
+        )
 
     @_MadeOnce
     def similar(self) -> Similar:
         """Chunks of other documents like a given one."""
         from penstock.service.similar import Similar
 
-        return Similar(self.catalog, self.documents, self._vectors)
+        return Similar(self.catalog, self.documents, self._nearest_vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -197,7 +213,8 @@ class Assembly:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits())
+        comparison = vector_assembly.open_comparison(self.vector_store, self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), comparison)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -210,7 +227,7 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(self.settings, self.open_queue, self.open_catalog)
+        return diagnose(self.settings, self.open_queue, self.open_catalog, lambda: self.vector_store)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -227,7 +244,14 @@ class Assembly:
         if self.settings.embedder in ("minilm", "endpoint"):
             # What is not installed or set is one error here, with its remedy, instead of one in each process.
             self._embedder()
+        vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
+
+    def server(self, **options: Any) -> HttpServer:
+        """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
+        from penstock.http.factory import make_server
+
+        return make_server(self, **options)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -250,13 +274,16 @@ class Assembly:
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir)))
+        outside = vector_assembly.attach_vectors(self.settings, catalog)
+        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
+        if self.settings.vector_store != "default":
+            return False  # its vectors are written by tasks
         options = small_job_options(self)
         return options is not None and run_small_job(job_id, options)
 
@@ -270,6 +297,7 @@ class Assembly:
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
         pipeline = self._pipeline(memory, isolated=True)
+        vector_assembly.attach_vectors(self.settings, self.catalog)
         self._register_documents(registry, self.catalog, pipeline, None)
         return pipeline.close
 
@@ -299,15 +327,16 @@ class Assembly:
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
-            ocr=_ocr_setup(chosen),
+            ocr=endpoint_assembly.ocr_setup(chosen),
             graph=chosen.graph,
+            vectors_outside=chosen.vector_store != "default",
         )
 
     def _embedder(self) -> Embedder:
         from penstock.pipeline.embed import open_embedder
 
         chosen = self.settings
-        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
@@ -337,73 +366,9 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("gateway", "producer", "queue", "catalog"):
-            if name in self.__dict__:
+        for name in ("gateway", "producer", "vector_store", "queue", "catalog"):
+            if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
-
-
-def _ocr_setup(settings: Settings) -> OcrSetup | None:
-    if not settings.ocr:
-        return None
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.pipeline.ocr.pages import OcrSetup
-    from penstock.pipeline.ocr.protocol import OcrOptions
-
-    options = OcrOptions(
-        languages=settings.ocr_languages,
-        tessdata_dir=settings.ocr_tessdata_dir or "",
-        dpi=settings.ocr_dpi,
-        min_confidence=settings.ocr_min_confidence,
-    )
-    if settings.ocr_endpoint_url is None:
-        return OcrSetup(options)
-    endpoint = EndpointOptions(
-        url=settings.ocr_endpoint_url,
-        model=settings.ocr_endpoint_model,
-        key=settings.ocr_endpoint_key or "",
-        timeout_s=settings.ocr_endpoint_timeout_s,
-    )
-    return OcrSetup(options, endpoint)
-
-
-def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
-    if settings.embed_endpoint_url is None:
-        return None
-    from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.worker.breaker import Breakers
-
-    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
-    return EmbedEndpointOptions(
-        address=EndpointOptions(
-            url=settings.embed_endpoint_url,
-            model=settings.embed_endpoint_model,
-            key=settings.embed_endpoint_key or "",
-            timeout_s=settings.embed_endpoint_timeout_s,
-        ),
-        dimension=settings.embed_endpoint_dimension,
-        batch=settings.embed_endpoint_batch,
-        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
-        guard=Breakers(),
-        token_limit=settings.embed_endpoint_tokens,
-    )
-
-
-def _reranker(settings: Settings) -> RerankEndpoint | None:
-    if settings.rerank_endpoint_url is None:
-        return None
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.pipeline.rerank_endpoint import RerankEndpoint
-    from penstock.worker.breaker import Breakers
-
-    options = EndpointOptions(
-        url=settings.rerank_endpoint_url,
-        model=settings.rerank_endpoint_model,
-        key=settings.rerank_endpoint_key or "",
-        timeout_s=settings.rerank_endpoint_timeout_s,
-    )
-    return RerankEndpoint(options, Breakers())
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -41,7 +41,9 @@ def test_each_misspelt_word_is_corrected_to_the_form_of_the_text(mill: IndexedFo
     assert {"mill.md", "dates.md"} == set(names)
 
 
-@pytest.mark.parametrize("query", ["gaet", "frozen gates", '"penstokce"', "violin", "PENSTOKC", "penstokc2", "frozen Penstokc"])
+@pytest.mark.parametrize(
+    "query", ["gaet", "frozen gates", '"penstokce"', "violin", "PENSTOKC", "penstokc2", "frozen Penstokc"]
+)
 def test_known_words_quoted_words_and_names_are_left_alone(mill: IndexedFolder, query: str):
     assert [] == asked(mill, query)[1]
 

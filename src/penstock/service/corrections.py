@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from penstock.catalog.protocol import CatalogSnapshot
+from penstock.catalog.rules.near_words import closest_word, is_correctable, neighbours
 from penstock.catalog.rules.query_terms import words_outside_quotes
-from penstock.catalog.rules.spelling import closest_word, is_correctable, neighbours
 from penstock.catalog.views import Filters
 
 MOST_CORRECTIONS = 3

@@ -40,7 +40,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
     chunk_ids: tuple[str, ...]
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """Passages of a query, best first. ``text`` has all of them, each after a line with number and place.
 
     ``tokens`` are those of ``text``, at most ``max_tokens``.
@@ -176,10 +176,10 @@ def context_of(
     *,
     notes: tuple[str, ...] = (),
     corrections: tuple[Correction, ...] = (),
-) -> Context:
+) -> PromptContext:
     """Put passages together to the text of a prompt."""
     text = _rendered(passages)
-    return Context(
+    return PromptContext(
         text=text,
         tokens=count(text),
         max_tokens=max_tokens,

@@ -17,7 +17,7 @@ from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
-from penstock.service.passages import Context, context_of, pack
+from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
 
@@ -164,7 +164,7 @@ class Search:
         mode: Mode = "hybrid",
         exact: bool = False,
         **narrowed: Unpack[DocumentFilters],
-    ) -> Context:
+    ) -> PromptContext:
         """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
 
             prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
@@ -269,6 +269,8 @@ class Search:
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )
             rankings.append(SpaceRanking(embedder.name, _with_phrases(snapshot, query, near), depth))
+            notice = self._vectors.notice()
+            notes += [notice] if notice and notice not in notes else []
         return rankings, notes
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:

@@ -175,7 +175,7 @@ SELECT c.chunk_id, c.content_id FROM sources s CROSS JOIN task_queue_chunk c IND
 WHERE s.id = $1 AND c.chunk_id IN (SELECT value FROM json_each($2))
 
 -- Ranks only: the columns of a hit are read for the few results that remain. FTS5 has a fixed k1 of 1.2. A column of
--- weight 0.75 has the effect of 1.6; see decision 0047.
+-- weight 0.75 has the effect of 1.6; see decision 0049.
 -- name: ranked
 SELECT rowid, rank FROM catalog_keyword
 WHERE catalog_keyword MATCH $1 AND rank MATCH 'bm25(0.75)' ORDER BY rank LIMIT $2

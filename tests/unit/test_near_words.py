@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.spelling import closest_word, edit_distance, is_correctable, neighbours
+from penstock.catalog.rules.near_words import closest_word, edit_distance, is_correctable, neighbours
 
 
 @pytest.mark.parametrize("word", ["gate", "Turbine", "ворота", "naïve"])

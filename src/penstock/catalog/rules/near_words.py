@@ -68,12 +68,9 @@ def closest_word(word: str, texts: Iterable[str], otherwise: str) -> str:
         for part in HUMP.split(found)
         if abs(len(part) - len(word)) <= 2
     )
-    near = [
-        (edits, -count, found)
-        for found, count in counts.items()
-        if (edits := edit_distance(word, found)) <= 2
-    ]
-    return min(near)[2] if near else otherwise
+    near = ((edit_distance(word, found), -count, found) for found, count in counts.items())
+    edits, _, closest = min(near, default=(3, 0, otherwise))
+    return closest if edits <= 2 else otherwise
 
 
 def edit_distance(one: str, other: str) -> int:
