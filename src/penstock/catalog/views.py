@@ -316,8 +316,10 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holding(NamedTuple):
-    """Published chunks that hold a word, compared as a keyword search does, by id. ``cut``: the index has more
-    texts with the word, perhaps of other tenants, that were not looked at."""
+    """Published chunks that hold a word, compared as a keyword search does, by id.
+
+    ``cut``: the index has more texts with the word, perhaps of other tenants, that were not looked at.
+    """
 
     content_ids: list[int]
     cut: bool

@@ -76,12 +76,12 @@ def closest_word(word: str, texts: Iterable[str], otherwise: str) -> str:
 def edit_distance(one: str, other: str) -> int:
     """Count the letters to leave out, add, replace or swap with a neighbour."""
     before: list[int] = []
-    row = list(range(len(other) + 1))
+    costs = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):
-        before, last, row = row, before, [at]
+        before, last, costs = costs, before, [at]
         for to, wanted in enumerate(other, 1):
-            cost = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != wanted))
+            cost = min(before[to] + 1, costs[to - 1] + 1, before[to - 1] + (letter != wanted))
             if at > 1 and to > 1 and one[at - 2 : at] == other[to - 2 : to][::-1]:
                 cost = min(cost, last[to - 2] + 1)
-            row.append(cost)
-    return row[-1]
+            costs.append(cost)
+    return costs[-1]
