@@ -18,10 +18,10 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with Penstock and the development tools
 	@echo "Ready: .venv/bin/penstock"
@@ -85,6 +85,9 @@ type: $(STAMP) ## Check types
 bench: $(STAMP) ## Measure against hand-written floors
 	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
+
+bench-search: $(STAMP) ## Measure how well search finds (ARGS="--embedder minilm --choose --store postgres")
+	@$(PY) -m bench.search_quality $(ARGS)
 
 peers: $(STAMP) ## Measure beside the queues people use today
 	@$(INSTALL) --no-build-isolation -e '.[peers]'

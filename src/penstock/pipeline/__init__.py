@@ -5,6 +5,7 @@
 - ``fingerprints``: fingerprints of extractors, chunkers and models; outdated documents
 - ``budget``: limits on CPU time and memory for one file
 - ``endpoint``, ``call_limits``: calls to endpoints compatible with OpenAI's, and limits on their number
+- ``rerank_endpoint``: the best hits of a search, scored by an endpoint
 - ``memory_pool``: memory for large files and OCR, shared by the processes of a worker
 - ``walk/``: the files below a folder, and the reason for each path that is skipped
 - ``extract/``: the text of a file, page by page; hostile formats run in a sandbox process
