@@ -242,3 +242,19 @@ def test_damage_is_told_and_repaired(catalog: Catalog, tmp_path: Path):
         continue
     assert [] == catalog.audit()
     assert names(catalog) == {"Ann Lee": 1, "Acme": 2}
+
+
+def test_names_like_another(catalog: Catalog):
+    index(catalog, "/a.md", "ann", "acme")
+    index(catalog, "/b.md", "bob", tenant="other")
+
+    def similar(name: str, tenant: str = "acme") -> list[str]:
+        return [node.name for node in catalog.graph.similar(tenant, name)]
+
+    assert similar("ann") == ["Ann Lee"]
+    assert similar("Acne") == ["Acme"]
+    assert similar("docs/PROTO") == ["Porto"]
+    assert similar("Bob Vain") == []
+    assert similar("Bob Vain", "other") == ["Bob Vane"]
+    assert similar("") == similar("\0") == similar("a" * 1_000_000) == []
+    assert len(catalog.graph.similar("acme", "a", limit=1)) == 1
