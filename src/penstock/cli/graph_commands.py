@@ -169,7 +169,7 @@ def _shown(node: Node) -> str:
 
 def _places(mentions: Sequence[Mention]) -> str:
     """A table of mentions, without the columns that are empty for all of them."""
-    columns = {
+    columns: dict[str, list[object]] = {
         "path": [relative(mention.path) for mention in mentions],
         "page": [mention.page or "" for mention in mentions],
         "line": [mention.first_line or "" for mention in mentions],
