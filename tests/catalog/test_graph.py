@@ -258,3 +258,21 @@ def test_names_like_another(catalog: Catalog):
     assert similar("Bob Vain", "other") == ["Bob Vane"]
     assert similar("") == similar("\0") == similar("a" * 1_000_000) == []
     assert len(catalog.graph.similar("acme", "a", limit=1)) == 1
+
+
+def test_long_names_are_told_apart(catalog: Catalog):
+    """Paths below a deep folder have the same beginning, and are asked for by their end."""
+    folder = "/deep" * 70
+    one, two = (Entity(f"{folder}/{name}.md", "document") for name in ("one", "two"))
+    heading = Entity(f"{folder}/one.md#{'Title ' * 60}", "section")
+    put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
+    (task,) = take(catalog, Phase.GRAPHRAG)
+    found = Extraction({one: 1, two: 1, heading: 1}, [Relation(one, "links", two)])
+    settle(catalog, [outcomes.completed_graph(task, found)])
+
+    (first,), (second,) = ids(catalog, "one.md"), ids(catalog, "TWO.md")
+    assert first != second
+    assert ids(catalog, one.name) == [first]
+    assert len(ids(catalog, "Title " * 60)) == 1
+    assert all(len(name) <= 300 for name in names(catalog))
+    assert len(names(catalog)) == 3

@@ -78,7 +78,7 @@ def test_after_a_bad_package_the_next_one_is_tried(tmp_path: Path, monkeypatch: 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelUnavailable, match="cannot be installed in .*: File exists") as refused:
+    with pytest.raises(ModelUnavailable, match=r"cannot be installed in .*: File exists") as refused:
         model_files.write_files(tmp_path / "file", b"vocabulary", b"graph")
     assert "PENSTOCK_MODELS_DIR" in refused.value.remedy
 

@@ -5,6 +5,7 @@ An entity belongs to a tenant and is identified by kind and normalised name.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
 CODE_KINDS = frozenset((MODULE, CLASS, FUNCTION, METHOD))
 DOCUMENT, SECTION = "document", "section"
 MAX_NAME = 300
-"""Characters of a name. Longer names are cut."""
+"""Characters of a name. Of longer names the end is a checksum, so that no two become one."""
 
 
 class Entity(NamedTuple):
@@ -43,17 +44,25 @@ class Extraction(NamedTuple):
 
 def name_key(entity: Entity) -> str:
     """The name that identifies an entity in its kind. Only names in code and paths keep their case."""
-    name = " ".join(entity.name.split())[:MAX_NAME]
+    name = shortened(" ".join(entity.name.split()))
     return name if entity.kind in CODE_KINDS or entity.kind in (DOCUMENT, SECTION) else name.casefold()
 
 
 def short_key(entity: Entity) -> str:
     """The name a person would ask for: the last part of a dotted name or a path, or the heading."""
-    name = " ".join(entity.name.split())[:MAX_NAME]
+    name = " ".join(entity.name.split())
     if entity.kind == DOCUMENT or (entity.kind == MODULE and "/" in name):
         name = name.rpartition("/")[2]
     elif entity.kind in CODE_KINDS:
         name = name.rpartition(".")[2]
     elif entity.kind == SECTION:
         name = name.partition("#")[2]
-    return name.casefold()
+    return shortened(name).casefold()
+
+
+def shortened(name: str) -> str:
+    """A name, or the beginning of a long one with its checksum."""
+    if len(name) <= MAX_NAME:
+        return name
+    checksum = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{name[: MAX_NAME - len(checksum) - 1]}~{checksum}"

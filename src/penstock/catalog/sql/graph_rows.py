@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.catalog.entities import CODE_KINDS, MAX_NAME, Entity, Extraction, name_key, short_key
+from penstock.catalog.entities import CODE_KINDS, Entity, Extraction, name_key, short_key, shortened
 from penstock.catalog.sql.statements import Statements, listed, readable
 
 Key = tuple[str, str]
@@ -102,7 +102,7 @@ def _entity_ids(
 
 def _row(number: int, tenant_id: str, key: Key, entity: Entity) -> tuple[object, ...]:
     kind, name = key
-    return number, tenant_id, kind, name, readable(short_key(entity)), readable(entity.name[:MAX_NAME])
+    return number, tenant_id, kind, name, readable(short_key(entity)), readable(shortened(entity.name))
 
 
 def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
