@@ -276,3 +276,13 @@ def test_long_names_are_told_apart(catalog: Catalog):
     assert len(ids(catalog, "Title " * 60)) == 1
     assert all(len(name) <= 300 for name in names(catalog))
     assert len(names(catalog)) == 3
+
+
+def test_accents_are_the_same_in_whichever_way_they_are_written(catalog: Catalog):
+    """Paths of some systems have the accent apart from its letter, and a keyboard does not."""
+    put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
+    (task,) = take(catalog, Phase.GRAPHRAG)
+    found = Extraction({Entity("Mu\u0308hle", "name"): 1, Entity("/u\u0308.md", "document"): 1}, [])
+    settle(catalog, [outcomes.completed_graph(task, found)])
+    assert len(ids(catalog, "M\u00fchle")) == len(ids(catalog, "Mu\u0308hle")) == 1
+    assert ids(catalog, "/\u00fc.md") == ids(catalog, "u\u0308.md") != []

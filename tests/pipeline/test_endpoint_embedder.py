@@ -277,3 +277,9 @@ def test_threads_share_the_limit(tmp_path):
     for thread in threads:
         thread.join()
     assert most <= 2
+
+
+def test_nothing_secret_is_in_a_representation():
+    secret = EndpointOptions(url="https://user:pw@example/v1?token=t", model="m", key=KEY)
+    assert repr(secret) == "EndpointOptions(url='https://example/v1', model='m', key='***')"
+    assert "pw" not in repr(EndpointOptions(url="http://user:pw@[::1/v1", model="m"))

@@ -6,6 +6,7 @@ An entity belongs to a tenant and is identified by kind and normalised name.
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,13 +45,13 @@ class Extraction(NamedTuple):
 
 def name_key(entity: Entity) -> str:
     """The name that identifies an entity in its kind. Only names in code and paths keep their case."""
-    name = shortened(" ".join(entity.name.split()))
+    name = shortened(written(entity.name))
     return name if entity.kind in CODE_KINDS or entity.kind in (DOCUMENT, SECTION) else name.casefold()
 
 
 def short_key(entity: Entity) -> str:
     """The name a person would ask for: the last part of a dotted name or a path, or the heading."""
-    name = " ".join(entity.name.split())
+    name = written(entity.name)
     if entity.kind == DOCUMENT or (entity.kind == MODULE and "/" in name):
         name = name.rpartition("/")[2]
     elif entity.kind in CODE_KINDS:
@@ -58,6 +59,11 @@ def short_key(entity: Entity) -> str:
     elif entity.kind == SECTION:
         name = name.partition("#")[2]
     return shortened(name).casefold()
+
+
+def written(name: str) -> str:
+    """A name with single spaces, and one way to write an accent: people cannot see which one it is."""
+    return " ".join((name if name.isascii() else unicodedata.normalize("NFC", name)).split())
 
 
 def shortened(name: str) -> str:

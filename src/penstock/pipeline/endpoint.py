@@ -37,7 +37,8 @@ class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 120.0
 
     def __repr__(self) -> str:
-        return f"EndpointOptions(url={self.url!r}, model={self.model!r}, key={'***' if self.key else ''!r})"
+        key = "***" if self.key else ""
+        return f"EndpointOptions(url={shown_url(self.url)!r}, model={self.model!r}, key={key!r})"
 
 
 class EndpointUse(NamedTuple):
@@ -103,8 +104,7 @@ class Endpoint:
     @property
     def shown(self) -> str:
         """URL without user, password and query, for messages."""
-        parts = urlsplit(self._options.url)
-        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return shown_url(self._options.url)
 
     def _exchange(self, body: bytes) -> _Answer:
         use, timeout_s = self._use, self._options.timeout_s
@@ -213,6 +213,15 @@ class Endpoint:
         if status >= 500 or status == 408:
             return BadAnswer(message, retry_after=wait)
         return self._use.refusal(message)
+
+
+def shown_url(url: str) -> str:
+    """A URL without user, password and query. They may be secrets."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    except ValueError:
+        return "***"
 
 
 def wait_asked_for(retry_after: str | None) -> timedelta | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from penstock.catalog.entities import Extraction, shortened
+from penstock.catalog.entities import Extraction, shortened, written
 from penstock.catalog.graph import Edge, GraphCounts, Mention, Neighbourhood, Node
 from penstock.catalog.rules.near_names import LOOKED_AT, asked_names, beginnings, most_alike
 from penstock.catalog.rules.phases import EXTRACTING
@@ -37,7 +37,7 @@ class CatalogGraph:
         self._catalog.write(lambda rows: graph_rows.remove(rows, tenant_id, content_ids))
 
     def find(self, tenant_id: str, name: str, *, kind: str | None = None, limit: int = 50) -> list[Node]:
-        asked = readable(shortened(" ".join(name.split())))
+        asked = readable(shortened(written(name)))
         with self._catalog.snapshot() as snapshot:
             found = _all(snapshot.rows, "entities_named", tenant_id, asked, asked.casefold(), 1_000)
         return [node for node in map(_node, found) if kind in (None, node.kind)][:limit]
