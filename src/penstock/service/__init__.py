@@ -6,6 +6,7 @@
 ``neighbour_order``: the order of entities around another
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
 ``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
