@@ -368,3 +368,5 @@ class PathReport(msgspec.Struct, frozen=True, kw_only=True):
     building: Document | None
     missing: tuple[MissingPart, ...]
     ledger: LedgerEntry | None
+    postponed: str | None = None
+    """Error of a part that is tried again later."""

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -22,6 +22,8 @@ from penstock.errors import JobError, ServiceUnavailable, TransientFailure
 LONGEST_WAIT_S = 3600.0
 """Limit for the wait that an endpoint may ask for."""
 _PIECE = 1 << 16
+_IN_PATHS = "/%:@!$&'()*+,;=~?"
+"""Characters of a URL that are sent as they are."""
 
 
 class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,8 @@ class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 120.0
 
     def __repr__(self) -> str:
-        return f"EndpointOptions(url={self.url!r}, model={self.model!r}, key={'***' if self.key else ''!r})"
+        key = "***" if self.key else ""
+        return f"EndpointOptions(url={shown_url(self.url)!r}, model={self.model!r}, key={key!r})"
 
 
 class EndpointUse(NamedTuple):
@@ -101,8 +104,7 @@ class Endpoint:
     @property
     def shown(self) -> str:
         """URL without user, password and query, for messages."""
-        parts = urlsplit(self._options.url)
-        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return shown_url(self._options.url)
 
     def _exchange(self, body: bytes) -> _Answer:
         use, timeout_s = self._use, self._options.timeout_s
@@ -126,14 +128,21 @@ class Endpoint:
             connection.close()
 
     def _url(self) -> SplitResult:
-        parts = urlsplit(self._options.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServiceUnavailable(
-                self._use.service,
-                f"the URL of the {self._use.service} is not an http or https URL",
-                remedy=f"Set {self._use.variable('url')} to a URL such as http://127.0.0.1:8000/v1.",
-            )
-        return parts
+        try:
+            parts = urlsplit(self._options.url)
+            host = (parts.hostname or "").encode("idna").decode()
+            valid = parts.scheme in ("http", "https") and host.isprintable() and " " not in host
+            if valid and host and (parts.port is None or parts.port):
+                return parts._replace(
+                    path=quote(parts.path, safe=_IN_PATHS), query=quote(parts.query, _IN_PATHS)
+                )
+        except ValueError:
+            pass  # a port or an address that is none, or a name too long
+        raise ServiceUnavailable(
+            self._use.service,
+            f"the URL of the {self._use.service} is not an http or https URL",
+            remedy=f"Set {self._use.variable('url')} to a URL such as http://127.0.0.1:8000/v1.",
+        )
 
     def _connect(self, parts: SplitResult) -> http.client.HTTPConnection:
         make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -206,6 +215,15 @@ class Endpoint:
         return self._use.refusal(message)
 
 
+def shown_url(url: str) -> str:
+    """A URL without user, password and query. They may be secrets."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    except ValueError:
+        return "***"
+
+
 def wait_asked_for(retry_after: str | None) -> timedelta | None:
     """The wait of a Retry-After header, in seconds or until a date."""
     if retry_after is None:
@@ -223,4 +241,8 @@ def wait_asked_for(retry_after: str | None) -> timedelta | None:
 def _cause(error: Exception) -> str:
     if isinstance(error, http.client.IncompleteRead):
         return "the answer ended too early"
+    if isinstance(error, (http.client.BadStatusLine, http.client.UnknownProtocol)):
+        # Its text is what the other side sent. One of them is raised for a connection that was closed.
+        closed = isinstance(error, ConnectionError)
+        return "it was closed without an answer" if closed else "the answer is not HTTP"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -3,6 +3,7 @@
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``graph``, ``rebuild``, ``verification``: the index
+``neighbour_order``: the order of entities around another
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``corrections``: misspelt words of a query

@@ -86,6 +86,14 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
+-- name: postponed
+SELECT ocr_error FROM task_queue_page
+WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1) AND ocr_retry_at IS NOT NULL
+UNION ALL
+SELECT vector_error FROM task_queue_chunk
+WHERE vector_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1) AND vector_retry_at IS NOT NULL
+LIMIT 1
+
 -- A chunk written with its vector was never claimed; its page was, unless the job wrote the page.
 -- name: made
 SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 0),

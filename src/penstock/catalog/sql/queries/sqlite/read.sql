@@ -84,6 +84,14 @@ FROM task_queue_chunk c INDEXED BY idx_tqc_vector_failed JOIN task_queue_page p 
 WHERE c.vector_status = 'failed' AND c.document_id = $1 AND c.vector_retry_at IS NULL
 LIMIT $2
 
+-- name: postponed
+SELECT ocr_error FROM task_queue_page INDEXED BY idx_tqp_ocr_failed
+WHERE ocr_status = 'failed' AND document_id = $1 AND ocr_retry_at IS NOT NULL
+UNION ALL
+SELECT vector_error FROM task_queue_chunk INDEXED BY idx_tqc_vector_failed
+WHERE vector_status = 'failed' AND document_id = $1 AND vector_retry_at IS NOT NULL
+LIMIT 1
+
 -- A chunk written with its vector was never claimed; its page was, unless the job wrote the page.
 -- name: made
 SELECT coalesce(sum(c.vector_claim_number > 0 OR p.ocr_claim_number > 0), 0),
