@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
@@ -227,6 +228,12 @@ class Assembly:
         vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
 
+    def server(self, **options: Any) -> HttpServer:
+        """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
+        from penstock.http.factory import make_server
+
+        return make_server(self, **options)
+
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
         from penstock.worker.launch import worker_alive
@@ -345,9 +352,7 @@ class Assembly:
                 self.__dict__[name].close()
 
 
-def _ocr_setup(settings: Settings) -> OcrSetup | None:
-    if not settings.ocr:
-        return None
+def _ocr_setup(settings: Settings) -> OcrSetup:
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
@@ -359,14 +364,14 @@ def _ocr_setup(settings: Settings) -> OcrSetup | None:
         min_confidence=settings.ocr_min_confidence,
     )
     if settings.ocr_endpoint_url is None:
-        return OcrSetup(options)
+        return OcrSetup(options, enabled=settings.ocr)
     endpoint = EndpointOptions(
         url=settings.ocr_endpoint_url,
         model=settings.ocr_endpoint_model,
         key=settings.ocr_endpoint_key or "",
         timeout_s=settings.ocr_endpoint_timeout_s,
     )
-    return OcrSetup(options, endpoint)
+    return OcrSetup(options, endpoint, settings.ocr)
 
 
 def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:

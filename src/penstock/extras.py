@@ -32,6 +32,7 @@ EXTRAS = (
     Extra("qdrant", "qdrant_client", 92, "vectors in Qdrant"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),
     Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),
+    Extra("serve", "fastapi", 22, "the HTTP server, `penstock serve`"),
     Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),
 )
 """Optional parts, with the size of what they install."""

@@ -143,6 +143,7 @@ class Lanes:
 
     def release_batch(self) -> None:
         """Settle the finished tasks of the batch and release the rest, before something long runs."""
+        self._phases.rest()
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -165,6 +166,7 @@ class Lanes:
         due = [
             line for line in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[line] <= now
         ]
+        self._phases.pause()
         for line in self._with_tasks(due, now):
             tasks = self._claim(line, now)
             if tasks:
