@@ -165,14 +165,12 @@ class Assembly:
         from functools import partial
 
         from penstock.pipeline.embed import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
         open_here = partial(
             open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
-        own = VectorCache(self.vector_files)
-        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
+        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, self.vector_files)
         return Search(self.catalog, self.settings, open_here, vectors)
 
     @_MadeOnce
@@ -263,9 +261,8 @@ class Assembly:
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
-        if self.settings.vector_store != "default":
-            return False  # its vectors are written by tasks
-        options = small_job_options(self)
+        # Vectors of another store are written by tasks, which need a worker.
+        options = small_job_options(self) if self.settings.vector_store == "default" else None
         return options is not None and run_small_job(job_id, options)
 
     def has_later_tasks(self) -> bool:
