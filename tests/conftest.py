@@ -29,6 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes that are no text by their argument.
+
+    Archives that tests make hold the time, and the workers of a run must collect the same names.
+    """
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return argname
+    return None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     run.end(config, [redis.stop_shared])
 
