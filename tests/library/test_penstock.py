@@ -141,7 +141,7 @@ def test_what_was_submitted_is_there_after_reopening(tmp_path: Path):
 def test_wait_returns_when_the_run_has_ended(app: Penstock):
     receipt = note(app)
     timer = meanwhile(lambda: finish(app))
-    job = app.wait(receipt.job_id, run=receipt.run, timeout=20)
+    job = app.wait(receipt.job_id, run=receipt.run, timeout=120)
     timer.join()
 
     assert Status.DONE is job.status

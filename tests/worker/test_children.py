@@ -66,7 +66,7 @@ def test_a_process_that_was_stopped_while_it_waits_is_replaced(host: WorkerHost)
 def test_a_process_that_only_waits_is_left_alone(host: WorkerHost):
     worker = host.worker(silence_s=2)
     pid = host.began(host.put()).pid
-    with host.locked(timeout=10):
+    with host.locked(timeout=120):
         # A store that blocks does not make a process look hung.
         began = time.monotonic()
         until(lambda: time.monotonic() - began > 2.2)
