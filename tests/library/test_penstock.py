@@ -254,6 +254,13 @@ def test_an_engine_is_imported_only_when_its_url_asks_for_it():
     assert not {"sqlite3", "penstock.queue.sqlite.queue", "penstock.queue.jsonl.queue", "click"} & modules
 
 
+def test_a_worker_imports_nothing_for_endpoints_and_graphs_that_it_may_not_have():
+    modules = modules_after("import penstock.worker.pool")
+
+    assert "penstock.handlers.phases" in modules
+    assert not {"http.client", "ssl", "penstock.pipeline.graph.prose"} & modules
+
+
 def test_the_package_offers_what_it_lists():
     assert {"Penstock", "Receipt", "PenstockError"} == set(penstock.__all__) <= set(dir(penstock))
     assert all(getattr(penstock, name) for name in penstock.__all__)
