@@ -173,7 +173,6 @@ class Settings:
         types.SWITCH,
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
-        project="any",
     )
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),

@@ -26,6 +26,7 @@ class Extra(NamedTuple):
 
 EXTRAS = (
     Extra("grammars", "tree_sitter_ruby", 62, "code of more languages, cut between functions and classes"),
+    Extra("minilm", "onnxruntime", 75, "the embedder MiniLM; its model takes 34 MB more"),
     Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),
     Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),
