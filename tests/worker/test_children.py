@@ -141,7 +141,6 @@ def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(host: WorkerHost, op
     assert claimed_again
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_worker_outlives_the_directory_it_was_started_in(host: WorkerHost, start_method: str):
     """A deploy removes the old release: nothing is done twice, and new processes can be started."""
     release = host.place / "release"

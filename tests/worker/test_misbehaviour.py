@@ -107,7 +107,6 @@ def test_streams_are_there_again_for_the_next_job(host: WorkerHost, do: str):
     assert [Status.DONE, Status.DONE] == [host.ended(job_id).status for job_id in ids]
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_handler_that_closes_all_descriptors_is_done_and_its_process_goes_at_once(
     host: WorkerHost, start_method: str
 ):
