@@ -13,12 +13,12 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.call_limits import CallLimits
 from penstock.pipeline.endpoint import (
     BadAnswer,
-    Endpoint,
     EndpointOptions,
     EndpointSilent,
     EndpointUse,
     ServiceGuard,
 )
+from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
