@@ -13,6 +13,7 @@ the schemas in ``migrations``.
 ``lazy_module``       modules of ``catalog`` that are imported when something is written
 ``snapshot``, ``search``   read-only views
 ``generation_store``, ``large_generations``, ``page_rows``, ``chunks``   writing generations
+``vector_spaces``     numbers of vector spaces, and the length of their vectors
 ``generations``       adopting, dropping and publishing generations; the history of sources
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
 ``removals``, ``tombstones``   deletes, renames and announced walks

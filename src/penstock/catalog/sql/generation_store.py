@@ -19,7 +19,6 @@ from penstock.catalog.sql.chunks import (
     ChunkRows,
     PreparedChunks,
     RowNumbers,
-    Spaces,
     find,
     hold_by_gate,
     prepare,
@@ -31,6 +30,7 @@ from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.row_templates import RowTemplates
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
+from penstock.catalog.sql.vector_spaces import Spaces
 from penstock.catalog.sql.written_records import (
     NEW_SOURCE,
     PUBLISHED_SOURCE,
