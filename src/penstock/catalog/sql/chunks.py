@@ -14,8 +14,8 @@ from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, Wa
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.read_records import DocumentRow
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.sql.vector_spaces import Spaces
 from penstock.catalog.sql.written_records import (
     CHUNK_TASKS,
     CHUNK_TEXT,
@@ -66,6 +66,8 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     max_retries: int
     relatives: tuple[int, ...] = ()
     """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
+    outside: bool = False
+    """True if an outside store has vectors too: only tasks, which write there first, end them."""
     held: tuple[str | None, ...] = NOT_HELD
     """For each chunk phase the reason its tasks cannot be claimed yet."""
 
@@ -257,7 +259,7 @@ def find(
     known, embedded = _known(rows, owner, keys)
     own = _own(rows, owner, keys) if own is None else own
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
-    if owner.space_id is None or not unembedded:
+    if owner.space_id is None or owner.outside or not unembedded:
         return ExistingChunks(known, own, {})
     wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
@@ -282,7 +284,9 @@ def prepare(
         chunk, chunk_id = given, ids.next(given.text_hash)
         found = there.known.get(chunk_id)
         kept += found is not None
-        if there.cached and chunk.vector is None and chunk.text_hash in there.cached:
+        if owner.outside and chunk.vector:
+            chunk = msgspec.structs.replace(chunk, vector=None)
+        elif there.cached and chunk.vector is None and chunk.text_hash in there.cached:
             chunk = msgspec.structs.replace(chunk, vector=there.cached[chunk.text_hash])
         parts.append((chunk, chunk_id, found))
     return PreparedChunks(parts, kept)
@@ -361,6 +365,7 @@ def owner_of(
         priority=document.priority,
         max_retries=document.max_retries,
         relatives=tuple(number for number in relatives if number is not None),
+        outside=spaces.outside,
         held=held,
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.sql.vector_spaces import Spaces
 from penstock.catalog.sql.written_records import LEDGER_ROW, LedgerRow
 from penstock.catalog.values import LedgerEntry, Phase, Place, TokenUse, Touch
 from penstock.clock import format_time

@@ -1,4 +1,4 @@
-"""Vector spaces of the catalog: their numbers, and the length of their vectors."""
+"""Vector spaces of the catalog: a number and a dimension for each name."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Spaces:
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
         self._known: dict[str, tuple[int, int | None]] = {}
+        self.outside = False
+        """True if a store outside the catalog holds a copy of each vector. Known once a space was."""
 
     def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
         """The number of a space, after checking the lengths of all vectors."""
@@ -40,7 +42,8 @@ class Spaces:
     def _look_up(self, name: str) -> tuple[int, int | None]:
         found = self._rows.one("space", name)
         if found is not None:
-            number, dimension = found
+            number, dimension, outside = found
+            self.outside = bool(outside)
             return number, dimension
         number = int(self._rows.value("free_space"))
         if number > MOST_SPACES:
@@ -49,4 +52,4 @@ class Spaces:
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
         self._rows.send("add_space", number, name, None)
-        return number, None
+        return self._look_up(name)
