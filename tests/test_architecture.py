@@ -45,6 +45,7 @@ GROUPS = {
     "queue.protocol": "protocols",
     "catalog": "stores",
     "catalog.protocol": "protocols",
+    "catalog.word_reads": "protocols",
     "catalog.pagination": "protocols",
     "catalog.outside_stores": "protocols",
     "catalog.values": "rules",
