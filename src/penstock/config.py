@@ -174,6 +174,8 @@ class Settings:
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
     )
+    vector_store: str = setting_fields.VECTOR_STORE
+    vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,
@@ -377,7 +379,7 @@ def read_project_file(path: Path) -> settings_file.SettingsFile:
 
 
 def _plain(name: str, value: object) -> object:
-    if name.endswith("url") and value is not None:
+    if name.endswith(("url", "_store")) and value is not None:
         return StoreUrl(str(value)).masked
     if name.endswith("_key") and value is not None:
         return "***"

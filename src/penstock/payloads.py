@@ -54,8 +54,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def _option_defaults(model: type[Payload]) -> dict[str, object]:
     # Cached: msgspec evaluates the annotations at each call, fifty times the cost of the key itself.
-    fields = msgspec.structs.fields(model)
-    return {field.name: field.default for field in fields if field.name in model.OPTIONS}
+    return {one.name: one.default for one in msgspec.structs.fields(model) if one.name in model.OPTIONS}
 
 
 SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
@@ -109,16 +108,22 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
             raise InvalidPayload("field 'drop_tags': only an update removes tags")
 
 
-class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
+class Reading(Chunked, frozen=True, kw_only=True):
+    """Which files are opened, and whether text in pictures is recognized; None: as the setting says."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "ocr", "operation")
+    archives: bool = False
+    ocr: bool | None = None
+    operation: Operation = "index"
+
+
+class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when the job runs."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "operation")
     file_path: str
     file_type: Text | None = None
     file_hash: Hash | None = None
     size_bytes: Count | None = None
-    archives: bool = False
-    operation: Operation = "index"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,21 +138,16 @@ class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
         return self.identifier
 
 
-class Walked(Chunked, frozen=True, kw_only=True):
+class Walked(Reading, frozen=True, kw_only=True):
     """Filters for the files below a root. Depth None: all levels. Operation ``add`` removes no document."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (
-        *(*Chunked.OPTIONS, "recursive", "recursive_depth", "patterns"),
-        *("ignore_patterns", "include_code", "archives", "operation"),
-    )
+    _FILTERS: ClassVar = ("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code")
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Reading.OPTIONS, *_FILTERS)
     recursive: bool = True
-    # No default depth: a limit would silently leave out deep files.
-    recursive_depth: Count | None = None
+    recursive_depth: Count | None = None  # no default: a limit would silently leave out deep files
     patterns: tuple[Text, ...] = ()
     ignore_patterns: tuple[Text, ...] = ()
     include_code: bool = False
-    archives: bool = False
-    operation: Operation = "index"
 
 
 class FolderPayload(Walked, frozen=True, kw_only=True):
@@ -283,7 +283,7 @@ def _require_absolute(payload: Payload, field: str) -> None:
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
     """Check a payload against a model; ``label`` is the start of error messages."""
-    if not isinstance(payload, dict | Mapping):  # a dict first: the other test is slower
+    if not isinstance(payload, dict | Mapping):  # a dict first: the test for a mapping is slower
         raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
     try:
         checked = msgspec.convert(payload, model)

@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     @property
     def is_url(self) -> bool:
         """True for a URL, which may hold a password."""
-        return self.name.endswith("url")
+        return self.name.endswith(("url", "_store"))
 
     def read_default(self) -> Any:
         """The default as a value; of settings that a project's file may lower."""
@@ -123,6 +123,19 @@ def _url(value: Any) -> str:
     return value
 
 
+def _vector_store(value: Any) -> str:
+    if value in ("default", "pgvector"):
+        return str(value)
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    scheme, _, rest = value.partition(":")
+    # A relative folder would be another one for each process.
+    start = ("/", "~") if scheme.endswith("+local") else "//"
+    if scheme not in VECTOR_STORE_SCHEMES or not rest.startswith(start):
+        raise ValueError
+    return value
+
+
 def _languages(value: Any) -> str:
     text = str(value).strip()
     if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
@@ -179,6 +192,14 @@ URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
 CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+VECTOR_STORE_SCHEMES = frozenset(
+    ["qdrant", "qdrant+https", "qdrant+local", "chroma", "chroma+https", "chroma+local", "pgvector"]
+)
+VECTOR_STORE = SettingType(
+    "default, qdrant://HOST:PORT, qdrant+local:/FOLDER, chroma://HOST:PORT, chroma+local:/FOLDER, pgvector "
+    "or pgvector://HOST/DATABASE",
+    _vector_store,
+)
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 TEXT = SettingType("printable text", _text)
 SECRET = SettingType("printable text; never shown", _text)

@@ -15,6 +15,7 @@ import msgspec
 from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.failures import MAX_MESSAGE
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
@@ -29,6 +30,7 @@ from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
+from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
 from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.budget import MemoryInUse
@@ -40,6 +42,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
+from penstock.vocabulary import with_remedy
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
@@ -57,18 +60,27 @@ FAILURE_CODES = {
 
 
 class _OpenFile(NamedTuple):
-    """A file, verified to be the one of the generation, and the chunk sizes."""
+    """A file, verified to be the one of the generation, the chunk sizes, and whether pictures are read."""
 
     source: TaskSource
     content: Content
     sizes: ChunkSizes
+    recognizes: bool
 
 
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        pipeline: Pipeline,
+        page_files: PageFiles | None = None,
+        outside: OutsideVectors | None = None,
+    ) -> None:
+        """``outside``: the vector store outside the catalog, if one is used."""
         self._catalog = catalog
+        self._outside = outside
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
@@ -86,7 +98,10 @@ class Phases:
     def one_call(self, lane: Phase) -> int:
         """Tasks of a lane that one call to a service takes; 0 without a service."""
         embedder = self._pipeline.embedder
-        return embedder.batch if lane is Phase.VECTOR and isinstance(embedder, MeteredEmbedder) else 0
+        if lane is not Phase.VECTOR:
+            return 0
+        points = POINTS_A_CALL if self._outside is not None else 0
+        return max(points, embedder.batch if isinstance(embedder, MeteredEmbedder) else 0)
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -101,13 +116,28 @@ class Phases:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._pipeline.pause()
+
+    def settled(self, task_ids: Sequence[int], late: Collection[int]) -> None:
+        """Take note of settled tasks. ``late``: those whose claims were lost."""
+        if self._outside is not None:
+            self._outside.settled(task_ids, late)
+
+    def clear_removals(self) -> bool:
+        """Remove texts from outside stores; True when there may be more to remove."""
+        return self._outside is not None and self._outside.clear_removals()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized: there are none for now."""
+        """Free the memory kept for further pages: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
-        """End the sandbox process."""
+        """End the sandbox process, and close the connection to an outside store."""
         self._pipeline.close()
+        if self._outside is not None:
+            self._outside.close()
 
     # Pages.
 
@@ -139,11 +169,11 @@ class Phases:
             self._drop(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        made = document.fingerprints.ocr
-        if not same or self._pipeline.fingerprints(name, sizes, reader_in(made)).ocr != made:
+        recognizes = self._pipeline.recognizes(name, sizes, document.fingerprints)
+        if not same or recognizes is None:
             self._drop(source)
             return None
-        self._open_file = _OpenFile(source, Content(name, read.data), sizes)
+        self._open_file = _OpenFile(source, Content(name, read.data), sizes, recognizes)
         return self._open_file
 
     def _bytes(self, path: str, file_path: str | None) -> FileContent | None:
@@ -164,21 +194,20 @@ class Phases:
             return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
         try:
-            draft = self._pipeline.draft(
-                file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1)
-            )
+            pages = range(min(numbers), max(numbers) + 1)
+            draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [_failed(task, error) for task in tasks]
-        pages = {page.number: page for page in draft.pages}
+        found = {page.number: page for page in draft.pages}
         # A batch ends after some seconds of work; its remaining pages are released.
-        unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+        unread = range(max(found, default=draft.page_count) + 1, draft.page_count + 1)
         return [
             outcomes.released(task)
             if task.page_number in unread
-            else _page_ended(task, pages.get(task.page_number))
+            else _page_ended(task, found.get(task.page_number))
             for task in tasks
         ]
 
@@ -194,8 +223,8 @@ class Phases:
         except ServiceUnavailable as down:
             return _postponed(task, down)
         except ComponentMissing as missing:
-            # Its remedy names the package. A failure of a page has only a message.
-            return outcomes.failed(task, Failure(missing.code, f"{missing.message}. {missing.remedy}"))
+            # Its remedy names the package.
+            return outcomes.failed(task, Failure(missing.code, with_remedy(missing.message, missing.remedy)))
         except Exception as error:  # noqa: BLE001 - as above
             return _failed(task, error)
         return _page_ended(task, page)
@@ -245,8 +274,9 @@ class Phases:
 
     def _embed_matching(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:
-            texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in tasks]
-            vectors = embed_texts(self._catalog, self._pipeline, texts)
+            vectors = self._vectors_of(tasks)
+            if self._outside is not None:
+                self._outside.write(tasks, vectors)
         except (ServiceUnavailable, CallLimitReached) as error:
             # Each text alone would meet the same.
             return [_postponed(task, error) for task in tasks]
@@ -255,6 +285,13 @@ class Phases:
                 return [_embedding_failed(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+
+    def _vectors_of(self, tasks: Sequence[Task]) -> list[bytes]:
+        known = self._outside.known(tasks) if self._outside is not None else {}
+        new = [task for task in tasks if task.text_hash not in known]
+        texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in new]
+        embedded = iter(embed_texts(self._catalog, self._pipeline, texts) if texts else ())
+        return [known[task.text_hash] if task.text_hash in known else next(embedded) for task in tasks]
 
     # Entities and relations.
 
@@ -301,7 +338,7 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
 
 def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
     """Wait as long as the service asks for, without spending a retry."""
-    message = f"{retry.error_summary(error)}. {error.remedy}"[:1000]
+    message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
     failure = Failure(error.code, message, FailureKind.OUTAGE)
     return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
 
@@ -309,14 +346,14 @@ def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> Task
 def _embedding_failed(task: Task, error: Exception) -> TaskOutcome:
     if isinstance(error, TokenLimitReached):
         # Not the fault of the text: a former version of the document stays.
-        message = f"{error.message}. {error.remedy}"[:1000]
+        message = with_remedy(error.message, error.remedy)[:MAX_MESSAGE]
         return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
     if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
         # The service works and does not take this text; the other texts of the document do not wait for it.
-        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:1000]))
+        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
     return _failed(task, error)
 
 
 def _failed(task: Task, error: Exception) -> TaskOutcome:
-    message = retry.error_summary(error)[:1000]
+    message = retry.error_summary(error)[:MAX_MESSAGE]
     return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))

@@ -73,8 +73,8 @@ class Documents:
         repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
         failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
         ``checksum`` compares contents even where size and time are equal. ``archives`` opens zip and tar
-        archives as folders; by default the setting of the same name decides. ``graph``
-        extracts entities and relations, or removes them; without it, those of a document stay. The
+        archives as folders, ``ocr`` recognizes text in pictures; by default the settings of the same names
+        decide. ``graph`` extracts entities and relations, or removes them; without it, they stay. The
         ``operation`` "add" removes nothing: documents whose files are gone stay.
         """
         return self._jobs.submit(**self.submission(path, **options))
@@ -91,7 +91,7 @@ class Documents:
             raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
         payload: dict[str, Any] = {
             name: options[name]
-            for name in ("chunk_size", "chunk_overlap", "graph", "gate", "operation")
+            for name in ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "operation")
             if options.get(name) is not None
         }
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}

@@ -35,6 +35,7 @@ class IndexOptions(TypedDict, total=False):
     chunk_size: int | None
     chunk_overlap: int | None
     graph: bool | None
+    ocr: bool | None
     gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
