@@ -288,12 +288,11 @@ class Assembly:
         from penstock.handlers import documents
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
-        never_indexed = (str(self.settings.state_dir),)
         documents.register(
             registry,
             catalog,
             pipeline,
-            never_indexed,
+            (str(self.settings.state_dir),),  # never indexed
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
@@ -316,8 +315,7 @@ class Assembly:
     def _embedder(self) -> Embedder:
         from penstock.pipeline.embed import open_embedder
 
-        chosen = self.settings
-        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(self.settings.embedder, _embed_endpoint(self.settings), self.settings.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
