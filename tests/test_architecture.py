@@ -70,6 +70,7 @@ GROUPS = {
     "legacy": "legacy",
     "process_start": "process",
     "assembly": "assembly",
+    "endpoint_setup": "assembly",
     "app": "app",
     "application": "app",
     "worker.launch": "app",

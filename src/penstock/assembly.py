@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock import config
+from penstock.endpoint_setup import embed_endpoint, graph_endpoint, ocr_setup
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
-    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.queue.protocol import Queue
@@ -159,7 +158,7 @@ class Assembly:
         from penstock.service.search import Search
 
         open_here = partial(
-            open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
+            open_space, endpoint=embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
         return Search(self.catalog, self.settings, open_here, VectorCache(self.vector_files))
 
@@ -284,15 +283,16 @@ class Assembly:
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
-            ocr=_ocr_setup(chosen),
+            ocr=ocr_setup(chosen),
             graph=chosen.graph,
+            llm=graph_endpoint(chosen),
         )
 
     def _embedder(self) -> Embedder:
         from penstock.pipeline.embed import open_embedder
 
         chosen = self.settings
-        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(chosen.embedder, embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
@@ -325,54 +325,6 @@ class Assembly:
         for name in ("gateway", "producer", "queue", "catalog"):
             if name in self.__dict__:
                 self.__dict__[name].close()
-
-
-def _ocr_setup(settings: Settings) -> OcrSetup | None:
-    if not settings.ocr:
-        return None
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.pipeline.ocr.pages import OcrSetup
-    from penstock.pipeline.ocr.protocol import OcrOptions
-
-    options = OcrOptions(
-        languages=settings.ocr_languages,
-        tessdata_dir=settings.ocr_tessdata_dir or "",
-        dpi=settings.ocr_dpi,
-        min_confidence=settings.ocr_min_confidence,
-    )
-    if settings.ocr_endpoint_url is None:
-        return OcrSetup(options)
-    endpoint = EndpointOptions(
-        url=settings.ocr_endpoint_url,
-        model=settings.ocr_endpoint_model,
-        key=settings.ocr_endpoint_key or "",
-        timeout_s=settings.ocr_endpoint_timeout_s,
-    )
-    return OcrSetup(options, endpoint)
-
-
-def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
-    if settings.embed_endpoint_url is None:
-        return None
-    from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.worker.breaker import Breakers
-
-    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
-    return EmbedEndpointOptions(
-        address=EndpointOptions(
-            url=settings.embed_endpoint_url,
-            model=settings.embed_endpoint_model,
-            key=settings.embed_endpoint_key or "",
-            timeout_s=settings.embed_endpoint_timeout_s,
-        ),
-        dimension=settings.embed_endpoint_dimension,
-        batch=settings.embed_endpoint_batch,
-        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
-        guard=Breakers(),
-        token_limit=settings.embed_endpoint_tokens,
-    )
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

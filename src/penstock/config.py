@@ -175,6 +175,13 @@ class Settings:
         "Extract entities and relations of documents, as `penstock index --graph` does.",
         project="any",
     )
+    graph_endpoint_url: str | None = setting_fields.GRAPH_ENDPOINT_URL
+    graph_endpoint_model: str = setting_fields.GRAPH_ENDPOINT_MODEL
+    graph_endpoint_key: str | None = setting_fields.GRAPH_ENDPOINT_KEY
+    graph_endpoint_timeout_s: float = setting_fields.GRAPH_ENDPOINT_TIMEOUT_S
+    graph_endpoint_calls: int = setting_fields.GRAPH_ENDPOINT_CALLS
+    graph_endpoint_per_minute: int | None = setting_fields.GRAPH_ENDPOINT_PER_MINUTE
+    graph_endpoint_tokens: int | None = setting_fields.GRAPH_ENDPOINT_TOKENS
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,

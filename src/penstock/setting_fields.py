@@ -118,3 +118,27 @@ EMBED_ENDPOINT_TOKENS = setting(
     None,
     "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then its chunks fail.",
 )
+
+GRAPH_ENDPOINT_URL = setting(
+    types.URL,
+    None,
+    "Chat endpoint, compatible with OpenAI's, whose model extracts the entities of prose instead of rules.",
+)
+GRAPH_ENDPOINT_MODEL = setting(types.TEXT, "gpt-4o-mini", "Model of the graph endpoint.")
+GRAPH_ENDPOINT_KEY = setting(types.SECRET, None, "Key of the graph endpoint.")
+GRAPH_ENDPOINT_TIMEOUT_S = setting(
+    types.seconds(0.1, 3600), 120.0, "Maximum wait for the answer of the graph endpoint."
+)
+GRAPH_ENDPOINT_CALLS = setting(
+    types.whole(1, 64), 4, "Calls to the graph endpoint at the same time, by all processes on this machine."
+)
+GRAPH_ENDPOINT_PER_MINUTE = setting(
+    types.whole_or_none(1, 1_000_000),
+    None,
+    "Calls to the graph endpoint in a minute, by all processes on this machine.",
+)
+GRAPH_ENDPOINT_TOKENS = setting(
+    types.whole_or_none(1, 10**15),
+    None,
+    "Tokens of one tenant that the graph endpoint may charge in a calendar month; then its chunks fail.",
+)

@@ -133,6 +133,15 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
         return error.code
 
 
+def asked_model(settings: Settings, _: Path) -> object:
+    """The endpoint that extracts graphs and its limits, as the pipeline got them."""
+    llm = Assembly(settings)._pipeline().llm
+    if llm is None:
+        return None
+    address = msgspec.structs.asdict(llm._endpoint._options)
+    return address, llm.fingerprint, llm.calls, llm._limits, llm.token_limit
+
+
 def written_pages(settings: Settings, place: Path) -> object:
     """Files written for a recognized page."""
     tools = Assembly(settings).open_document_tools(Registry())
@@ -207,6 +216,7 @@ def contract(settings: Settings, place: Path) -> object:
 
 
 _ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
+_MODEL = {"graph_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
 EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "url": ("jsonl://{place}/queue", engines, {"catalog_url": "sqlite:///{place}/catalog.db"}),
@@ -255,6 +265,13 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embed_endpoint_calls": (1, embedding, _ENDPOINT),
     "embed_endpoint_per_minute": (60, embedding, _ENDPOINT),
     "embed_endpoint_tokens": (1000, embedding, _ENDPOINT),
+    "graph_endpoint_url": ("http://127.0.0.1:9/v1", asked_model, {}),
+    "graph_endpoint_model": ("other", asked_model, _MODEL),
+    "graph_endpoint_key": ("secret", asked_model, _MODEL),
+    "graph_endpoint_timeout_s": (5.0, asked_model, _MODEL),
+    "graph_endpoint_calls": (1, asked_model, _MODEL),
+    "graph_endpoint_per_minute": (60, asked_model, _MODEL),
+    "graph_endpoint_tokens": (1000, asked_model, _MODEL),
     "ocr_dpi": (200, recognition, {}),
     "ocr_min_confidence": (50.0, recognition, {}),
     "ocr_endpoint_url": ("http://127.0.0.1:9/v1", recognition, {}),

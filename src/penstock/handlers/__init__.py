@@ -16,8 +16,10 @@
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
 - ``chunk_graphs``: entities and relations of chunks
+- ``service_graphs``: the same from a language model, several chunks at a time
 - ``token_meter``: tokens counted by tenant and job, for models that charge for them
 - ``child_jobs``: children of a job
 - ``page_files``: files with the Markdown of recognized pages
+- ``task_failures``: outcomes of tasks that failed
 - ``phases``: tasks that read pages, embed chunks and extract their entities
 """

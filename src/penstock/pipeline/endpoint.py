@@ -1,14 +1,16 @@
 """Client of endpoints with the interface of OpenAI: one request, one answer, errors that say who must act.
 
-Each use (OCR, embedding) reads the answer itself. Nothing is retried here: the job or task is.
+Each use (OCR, embedding, graph) reads the answer itself. Nothing is retried here: the job or task is.
 """
 
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
@@ -74,6 +76,29 @@ class ServiceGuard(Protocol):
         """Count a failure; return the time until another call makes sense."""
 
 
+class TokenMeter(Protocol):
+    """A service whose texts are paid for by the token."""
+
+    @property
+    def service(self) -> str:
+        """Name of the service in messages and counts."""
+        ...
+
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens of a tenant in a calendar month; None: no limit."""
+        ...
+
+    @property
+    def token_variable(self) -> str:
+        """Variable that sets the limit."""
+        ...
+
+    def take_tokens(self) -> int:
+        """Tokens used since the last call of this method."""
+        ...
+
+
 class _Answer(NamedTuple):
     status: int
     body: bytes
@@ -109,20 +134,25 @@ class Endpoint:
         parts, headers = self._url(), self._headers()
         deadline = clock.elapsed_s() + timeout_s
         connection = self._connect(parts)
+        over = threading.Timer(timeout_s, _cut_off, [connection.sock])
+        over.daemon = True
+        over.start()
         try:
             path = parts.path.rstrip("/")
             path = path if path.endswith(use.path) else f"{path}{use.path}"
             query = f"?{parts.query}" if parts.query else ""
             connection.request("POST", f"{path}{query}", body, headers)
             return self._read(connection, deadline)
-        except TimeoutError:
+        except (OSError, http.client.HTTPException) as error:
+            if not isinstance(error, TimeoutError) and clock.elapsed_s() < deadline:
+                what = f"the {use.service} {self.shown} broke the connection: {_cause(error)}"
+                raise BadAnswer(what) from None
             raise EndpointSilent(
                 f"the {use.service} {self.shown} did not answer within {timeout_s:g} s",
                 remedy=f"Check the endpoint, or raise {use.variable('timeout_s')}.",
             ) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise BadAnswer(f"the {use.service} {self.shown} broke the connection: {_cause(error)}") from None
         finally:
+            over.cancel()
             connection.close()
 
     def _url(self) -> SplitResult:
@@ -204,6 +234,12 @@ class Endpoint:
         if status >= 500 or status == 408:
             return BadAnswer(message, retry_after=wait)
         return self._use.refusal(message)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    """End a connection at the deadline: one that sends a byte now and then never times out."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def wait_asked_for(retry_after: str | None) -> timedelta | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,6 +29,9 @@ from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
+if TYPE_CHECKING:
+    from penstock.pipeline.graph.llm import LlmExtractor
+
 PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("rapidocr",)
@@ -49,13 +53,15 @@ class Pipeline:
         isolated: bool = False,
         ocr: OcrSetup | None = None,
         graph: bool = False,
+        llm: LlmExtractor | None = None,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
         ``ocr``: how pictures are read; None: OCR is switched off. ``graph``: entities and relations are
-        extracted, unless a request says otherwise.
+        extracted, unless a request says otherwise. ``llm``: finds those of prose; None: by rules.
         """
         self._graph = graph
+        self.llm = llm
         self.embedder = embedder
         self._isolated = isolated
         self._ocr = ocr
@@ -85,7 +91,7 @@ class Pipeline:
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
         grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
-        extracted = _graph_of(name) if (self._graph if graph is None else graph) else ""
+        extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
         key = (reader or by_name, sizes, reader in (None, by_name), grammar, extracted)
         found = self._fingerprints.get(key)
         if found is None:
@@ -109,7 +115,14 @@ class Pipeline:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
         if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: _graph_of(name)})
+        return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
+
+    def graph_fingerprint(self, name: str) -> str:
+        """Fingerprint of the extractor of entities for a file of this name; empty without one."""
+        # Imported here: most processes extract no entities.
+        from penstock.pipeline.graph.factory import graph_fingerprint
+
+        return graph_fingerprint(name, self.llm)
 
     @property
     def _ocr_fingerprint(self) -> str:
@@ -247,13 +260,6 @@ class Pipeline:
     def close(self) -> None:
         self._limiter.close()
         self._sandbox.close()
-
-
-def _graph_of(name: str) -> str:
-    # Imported here: most processes extract no entities.
-    from penstock.pipeline.graph.factory import graph_fingerprint
-
-    return graph_fingerprint(name)
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:

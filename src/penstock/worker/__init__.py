@@ -17,6 +17,7 @@ In a child:
     executor           calls a handler and turns its result or error into settlements
     breaker            circuit breakers for services that are down
     outbox             results on their way to the store
+    background_batch   tasks that wait for a service, in a thread
     lanes              task batches of the catalog: OCR, vectors, graph
     document_notifier  settles jobs that wait for a document when the document has ended
     isolation          restores the process between two functions, or has it replaced

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock import config
 from penstock.catalog.factory import needs_one_host, refuse_second_host
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Phase
 from penstock.config import Settings
 from penstock.errors import (
@@ -134,6 +135,7 @@ class Worker:
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
+            background_lanes=(EXTRACTING,) if settings.graph_endpoint_url is not None else (),
             pages_dir=settings.pages_dir,
             one_host=needs_one_host(settings),
             start_method=self._start_method,

@@ -130,6 +130,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Phase, ...] = ()
     ocr_workers: int = 1
     """Children that recognize text in pictures at the same time."""
+    background_lanes: tuple[Phase, ...] = ()
+    """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
     pages_dir: str | None = None
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""

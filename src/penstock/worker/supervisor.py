@@ -308,6 +308,7 @@ class Supervisor:
             if execution is None or execution.runs_tasks or now - execution.started < STARVING_AFTER_S:
                 continue
             held = [] if child.state.tasks_released(execution.number) else self._catalog.held(child.worker_id)
+            held = [claim for claim in held if claim.lane not in self._options.background_lanes]
             if held and child.executing == execution:
                 self._catalog.settle([outcomes.released(claim) for claim in held])
                 child.state.set_tasks_released(execution.number)

@@ -85,6 +85,7 @@ class ThreadWorker:
                 self._run_until_stopped()
             if self._documents is not None:
                 self._documents.lanes.release_batch()
+                self._documents.lanes.release_background()
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is stopped
             self._error = error
         finally:

@@ -7,6 +7,7 @@ import functools
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import fingerprint
 from penstock.pipeline.graph.code import CodeExtractor
+from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.graph.markdown import MarkdownExtractor
 from penstock.pipeline.graph.prose import ProseExtractor
 from penstock.pipeline.graph.protocol import GraphExtractor
@@ -17,14 +18,24 @@ _DATA = frozenset(["json", "rows", "table", "xml", "sheets"])
 _PLAIN = frozenset(["text", "subtitles", "pdf"])
 
 
-def extractor_for(name: str) -> GraphExtractor | None:
-    """The extractor for a file of this name; None: no entities are looked for in such files."""
+def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor | None:
+    """The extractor for a file of this name; None: no entities are looked for in such files.
+
+    ``llm`` reads prose instead of the rules for it. Code has rules that know better.
+    """
+    chosen = _kind_of(name)
+    if chosen in (None, CodeExtractor.name) or llm is None:
+        return _extractor(chosen) if chosen is not None else None
+    return MarkdownExtractor(llm) if chosen == MarkdownExtractor.name else llm
+
+
+def _kind_of(name: str) -> str | None:
     file_type = file_types.by_name(name) or file_types.TEXT
     if file_type.language is not None:
-        return _extractor("code") if file_type.language in SYNTAX else None
+        return CodeExtractor.name if file_type.language in SYNTAX else None
     if file_type.extractor in _DATA:
         return None
-    return _extractor("prose" if file_type.extractor in _PLAIN else "markdown")
+    return ProseExtractor.name if file_type.extractor in _PLAIN else MarkdownExtractor.name
 
 
 def language_of(name: str) -> str:
@@ -33,15 +44,27 @@ def language_of(name: str) -> str:
     return (file_type.language or "") if file_type is not None else ""
 
 
-def graph_fingerprint(name: str) -> str:
+def graph_fingerprint(name: str, llm: LlmExtractor | None = None) -> str:
     """The fingerprint of the extractor for a file of this name; empty without one."""
-    extractor = extractor_for(name)
-    return _fingerprint(extractor.name, extractor.version) if extractor else ""
+    kind = _kind_of(name)
+    if kind is None:
+        return ""
+    return _fingerprint(kind, "" if llm is None or kind == CodeExtractor.name else llm.fingerprint)
+
+
+def fingerprints_here(llm: LlmExtractor | None = None) -> frozenset[str]:
+    """The fingerprints of all extractors with these settings."""
+    reader = llm.fingerprint if llm is not None else ""
+    prose = [_fingerprint(kind, reader) for kind in (ProseExtractor.name, MarkdownExtractor.name)]
+    return frozenset([_fingerprint(CodeExtractor.name, ""), *prose])
 
 
 @functools.cache
-def _fingerprint(name: str, version: int) -> str:
-    return fingerprint({"graph": name, "version": version})
+def _fingerprint(kind: str, llm: str) -> str:
+    if llm and kind == ProseExtractor.name:
+        return llm
+    parts: dict[str, object] = {"graph": kind, "version": _extractor(kind).version}
+    return fingerprint(parts | {"llm": llm} if llm else parts)
 
 
 @functools.cache
