@@ -46,6 +46,7 @@ GROUPS = {
     "catalog": "stores",
     "catalog.protocol": "protocols",
     "catalog.pagination": "protocols",
+    "catalog.outside_stores": "protocols",
     "catalog.values": "rules",
     "catalog.entities": "rules",
     "catalog.graph": "protocols",

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.catalog.graph import GraphStore
+from penstock.catalog.outside_stores import OutsideStores
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -242,6 +243,10 @@ class Catalog(Protocol):
     @property
     def graph(self) -> GraphStore:
         """The entities and relations found in the texts of this catalog."""
+
+    @property
+    def outside(self) -> OutsideStores:
+        """Stores outside the catalog that hold a copy of a part of it."""
 
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 

@@ -234,6 +234,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     file_path: str | None = None
     needs_ocr: bool = False
     chunk_id: str = ""
+    content_id: int = 0
     text_hash: str = ""
     text: str = ""
     heading_path: str = ""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         large_generations,
         ledger,
         outbox,
+        outside_stores,
         removals,
         repair,
         retry,
@@ -64,6 +65,7 @@ else:
     large_generations = LazyModule("large_generations")
     ledger = LazyModule("ledger")
     outbox = LazyModule("outbox")
+    outside_stores = LazyModule("outside_stores")
     removals = LazyModule("removals")
     repair = LazyModule("repair")
     retry = LazyModule("retry")
@@ -92,6 +94,14 @@ class SqlCatalog(ABC):
     @property
     def graph(self) -> graph.CatalogGraph:
         return graph.CatalogGraph(self)
+
+    @property
+    def outside(self) -> outside_stores.CatalogOutsideStores:
+        return outside_stores.CatalogOutsideStores(self)
+
+    def now(self) -> datetime:
+        """The time of the store's clock."""
+        return self._now()
 
     def write(self, work: Callable[[Statements], T]) -> T:
         """One transaction of other rows than those of documents."""
@@ -222,7 +232,7 @@ class SqlCatalog(ABC):
 
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         began = clock.elapsed_s()
-        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
+        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, at), now)
         if not over:
             self._let_others_write(began)
         return over
@@ -254,7 +264,7 @@ class SqlCatalog(ABC):
     def scrub(self) -> None: ...
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: repair.repair(rows, limit, format_time(at)), now)
+        return self._write(lambda rows, at: repair.repair(rows, limit, at), now)
 
     def audit(self) -> list[str]:
         with self.snapshot() as snapshot:

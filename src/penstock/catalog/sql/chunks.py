@@ -68,6 +68,8 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     max_retries: int
     relatives: tuple[int, ...] = ()
     """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
+    outside: bool = False
+    """True if an outside store has vectors too: only tasks, which write there first, end them."""
     held: tuple[str | None, ...] = NOT_HELD
     """For each chunk phase the reason its tasks cannot be claimed yet."""
 
@@ -246,7 +248,7 @@ class ExistingChunks(NamedTuple):
 def find(rows: Statements, owner: ChunkOwner, chunks: Sequence[NewChunk]) -> ExistingChunks:
     known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
-    if owner.space_id is None or not unembedded:
+    if owner.space_id is None or owner.outside or not unembedded:
         return ExistingChunks(known, own, {})
     wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
@@ -269,7 +271,9 @@ def prepare(
         chunk, chunk_id = given, ids.next(given.text_hash)
         found = there.known.get(chunk_id)
         kept += found is not None
-        if there.cached and chunk.vector is None and chunk.text_hash in there.cached:
+        if owner.outside and chunk.vector:
+            chunk = msgspec.structs.replace(chunk, vector=None)
+        elif there.cached and chunk.vector is None and chunk.text_hash in there.cached:
             chunk = msgspec.structs.replace(chunk, vector=there.cached[chunk.text_hash])
         parts.append((chunk, chunk_id, found))
     return PreparedChunks(parts, kept)
@@ -317,6 +321,8 @@ class Spaces:
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
         self._known: dict[str, tuple[int, int | None]] = {}
+        self.outside = False
+        """True if a store outside the catalog holds a copy of each vector. Known once a space was."""
 
     def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
         """The number of a space, after checking the lengths of all vectors."""
@@ -340,7 +346,8 @@ class Spaces:
     def _look_up(self, name: str) -> tuple[int, int | None]:
         found = self._rows.one("space", name)
         if found is not None:
-            number, dimension = found
+            number, dimension, outside = found
+            self.outside = bool(outside)
             return number, dimension
         number = int(self._rows.value("free_space"))
         if number > MOST_SPACES:
@@ -349,7 +356,7 @@ class Spaces:
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
         self._rows.send("add_space", number, name, None)
-        return number, None
+        return self._look_up(name)
 
 
 def owner_of(
@@ -380,6 +387,7 @@ def owner_of(
         priority=document.priority,
         max_retries=document.max_retries,
         relatives=tuple(number for number in relatives if number is not None),
+        outside=spaces.outside,
         held=held,
     )
 

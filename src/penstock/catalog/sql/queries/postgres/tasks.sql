@@ -23,7 +23,7 @@ SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.ke
                 claim_number = p.ocr_claim_number + 1; failed = p.ocr_status = 'failed';
                 retry_count, suspect: p.ocr_; file_path = p.page_file_path;
                 needs_ocr = p.needs_ocr;
-                chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
+                chunk_id = ''; content_id = 0; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.key = ANY(numbers($1))
 
 -- name: task_sources

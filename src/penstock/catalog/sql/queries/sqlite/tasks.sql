@@ -21,7 +21,7 @@ ORDER BY priority DESC, turn, id LIMIT $1
 SELECT {TaskRow p.; task_id = p.id; page_id = p.id; claim_number = p.ocr_claim_number + 1;
                 failed = p.ocr_status = 'failed'; retry_count, suspect: p.ocr_; file_path = p.page_file_path;
                 needs_ocr = p.needs_ocr;
-                chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
+                chunk_id = ''; content_id = 0; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each($1))
 
 -- name: task_sources
