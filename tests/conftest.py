@@ -16,7 +16,7 @@ import pytest
 # in the product, pages are recognized in the sandbox.
 import tesserocr  # noqa: F401
 
-from tests.servers import redis, run
+from tests.servers import bolt, redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    run.end(config, [redis.stop_shared])
+    run.end(config, [redis.stop_shared, bolt.stop_shared])
 
 
 def pytest_collection_finish() -> None:

@@ -52,6 +52,8 @@ GROUPS = {
     "catalog.graph": "protocols",
     "catalog.rules": "rules",
     "catalog.views": "rules",
+    "graph_stores": "stores",
+    "graph_stores.protocol": "protocols",
     "pipeline": "pipeline",
     "handlers": "handlers",
     "worker": "worker",

@@ -18,6 +18,7 @@ from penstock.queue import fork_hooks
 if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
+    from penstock.handlers.graph_copies import GraphCopies
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verification import Verifier
+    from penstock.worker.graph_keeper import GraphKeeper
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -172,16 +174,18 @@ class Assembly:
     @_MadeOnce
     def graph(self) -> Graph:
         """Entities and relations of the documents."""
+        from penstock.graph_stores.factory import open_graph_reader
         from penstock.service.graph import Graph
 
-        return Graph(self.catalog, self.settings)
+        return Graph(self.catalog.graph, open_graph_reader(self.settings, self.catalog), self.settings)
 
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits())
+        copies = self.graph_copies(self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), copies)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -234,7 +238,27 @@ class Assembly:
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir)))
+        page_files = PageFiles(self.settings.pages_dir)
+        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, self.graph_copies(catalog)))
+
+    def graph_copies(self, catalog: Catalog) -> GraphCopies | None:
+        """The copy of a catalog's graph in a store outside of it; None: the settings name none."""
+        from penstock.graph_stores.factory import open_graph_store
+        from penstock.handlers.graph_copies import GraphCopies
+        from penstock.worker.breaker import Breakers
+
+        store = open_graph_store(self.settings)
+        return GraphCopies(catalog, store, Breakers()) if store is not None else None
+
+    def keep_graph(self, catalog: Catalog) -> GraphKeeper | None:
+        """Start the upkeep of a graph store outside the catalog, if the settings name one."""
+        from penstock.graph_stores.factory import DEFAULT, forget_graph_store
+        from penstock.worker.graph_keeper import GraphKeeper
+
+        if self.settings.graph_store == DEFAULT:
+            forget_graph_store(catalog)
+            return None
+        return GraphKeeper(self.open_catalog, self.graph_copies)
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
@@ -322,7 +346,7 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("gateway", "producer", "queue", "catalog"):
+        for name in ("graph", "verifier", "gateway", "producer", "queue", "catalog"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 

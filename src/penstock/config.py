@@ -182,6 +182,8 @@ class Settings:
     graph_endpoint_calls: int = setting_fields.GRAPH_ENDPOINT_CALLS
     graph_endpoint_per_minute: int | None = setting_fields.GRAPH_ENDPOINT_PER_MINUTE
     graph_endpoint_tokens: int | None = setting_fields.GRAPH_ENDPOINT_TOKENS
+    graph_store: str = setting_fields.GRAPH_STORE
+    graph_store_timeout_s: float = setting_fields.GRAPH_STORE_TIMEOUT_S
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,
@@ -272,6 +274,11 @@ class Settings:
     def catalog_store(self) -> StoreUrl:
         """The URL of the catalog."""
         return StoreUrl(self.catalog_url)
+
+    @property
+    def graph_by_service(self) -> bool:
+        """True if the graph needs another service: a language model, or a store outside the catalog."""
+        return self.graph_endpoint_url is not None or self.graph_store != "default"
 
 
 def _rows() -> tuple[Setting, ...]:
@@ -378,7 +385,7 @@ def read_project_file(path: Path) -> settings_file.SettingsFile:
 
 
 def _plain(name: str, value: object) -> object:
-    if name.endswith("url") and value is not None:
+    if name.endswith(("url", "_store")) and value is not None:
         return StoreUrl(str(value)).masked
     if name.endswith("_key") and value is not None:
         return "***"

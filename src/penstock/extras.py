@@ -26,6 +26,7 @@ class Extra(NamedTuple):
 
 EXTRAS = (
     Extra("grammars", "tree_sitter_ruby", 62, "code of more languages, cut between functions and classes"),
+    Extra("neo4j", "neo4j", 8, "a copy of the graph in Neo4j"),
     Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),
     Extra("redis", "redis", 12, "queue in Redis, and the Redis contract"),

@@ -11,7 +11,7 @@ from penstock.setting_types import ProjectRule
 
 DERIVED = "(derived)"
 """Default of a setting that ``config.combine`` computes."""
-_SECRET = frozenset([types.URL, types.CATALOG_URL, types.SECRET])
+_SECRET = frozenset([types.URL, types.CATALOG_URL, types.GRAPH_STORE, types.SECRET])
 """Types with values that may hold a password."""
 
 
@@ -141,4 +141,12 @@ GRAPH_ENDPOINT_TOKENS = setting(
     types.whole_or_none(1, 10**15),
     None,
     "Tokens of one tenant that the graph endpoint may charge in a calendar month; then its chunks fail.",
+)
+GRAPH_STORE = setting(
+    types.GRAPH_STORE,
+    "default",
+    "Store that `penstock graph` reads. With `default` it is the catalog; Neo4j holds a copy of its graph.",
+)
+GRAPH_STORE_TIMEOUT_S = setting(
+    types.seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
 )

@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     @property
     def is_url(self) -> bool:
         """True for a URL, which may hold a password."""
-        return self.name.endswith("url")
+        return self.name.endswith(("url", "_store"))
 
     def read_default(self) -> Any:
         """The default as a value; of settings that a project's file may lower."""
@@ -123,6 +123,17 @@ def _url(value: Any) -> str:
     return value
 
 
+def _graph_store(value: Any) -> str:
+    if value == "default":
+        return "default"
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    scheme, _, rest = value.partition("://")
+    if scheme not in GRAPH_STORE_SCHEMES or not rest:
+        raise ValueError
+    return value
+
+
 def _languages(value: Any) -> str:
     text = str(value).strip()
     if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
@@ -158,6 +169,11 @@ URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
 CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+GRAPH_STORE_SCHEMES = frozenset(["neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc"])
+GRAPH_STORE = SettingType(
+    "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE, also neo4j+s, neo4j+ssc, bolt, bolt+s and bolt+ssc",
+    _graph_store,
+)
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 TEXT = SettingType("printable text", _text)
 SECRET = SettingType("printable text; never shown", _text)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.catalog.outside_stores import AttachedStore, OutsideStore, StoredText
+from penstock.catalog.outside_stores import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.outside_stores import LATE_WRITES
@@ -23,6 +23,7 @@ from tests.catalog.conftest import (
     put,
     read,
     settle,
+    source,
     sweep,
     take,
     vectors,
@@ -34,6 +35,12 @@ LATER = T0 + 2 * LATE_WRITES
 
 def pending(catalog: Catalog, store: OutsideStore = VECTORS, now: datetime = T0) -> set[StoredText]:
     return {one.text for one in catalog.outside.pending_removals(store, 1000, now=now)}
+
+
+def attached(catalog: Catalog) -> tuple[str, bool]:
+    found = catalog.outside.attached(VECTORS)
+    assert found is not None
+    return found[:2]
 
 
 def forget(catalog: Catalog, store: OutsideStore = VECTORS) -> None:
@@ -59,16 +66,16 @@ def texts(catalog: Catalog, path: str = "/a.md") -> list[int]:
 
 def test_a_store_is_attached_until_another_one_is(catalog: Catalog):
     assert catalog.outside.attached(VECTORS) is None
-    assert AttachedStore("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")
+    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
     put(catalog)
     embed(catalog)
-    assert AttachedStore("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")
+    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
 
-    assert AttachedStore("qdrant://b", False) == catalog.outside.attach(VECTORS, "qdrant://b")
+    assert ("qdrant://b", False) == catalog.outside.attach(VECTORS, "qdrant://b")[:2]
     catalog.outside.set_filled(VECTORS, "qdrant://a", filled=True)
-    assert AttachedStore("qdrant://b", False) == catalog.outside.attached(VECTORS)
+    assert ("qdrant://b", False) == attached(catalog)
     catalog.outside.set_filled(VECTORS, "qdrant://b", filled=True)
-    assert AttachedStore("qdrant://b", True) == catalog.outside.attached(VECTORS)
+    assert ("qdrant://b", True) == attached(catalog)
 
     catalog.outside.detach(VECTORS)
     assert catalog.outside.attached(VECTORS) is None
@@ -192,3 +199,25 @@ def test_a_text_is_not_embedded_before_its_removal_is_done(catalog: Catalog):
 
     forget(catalog)
     assert [task.content_id] == [again.content_id for again in take(catalog, Phase.VECTOR)]
+
+
+def test_vectors_can_be_copied_to_a_store(catalog: Catalog):
+    put(catalog, "/a.md", page("one", "two"))
+    numbers = texts(catalog)
+    found = source(catalog)
+    assert found is not None and ["static"] == catalog.outside.spaces()
+    assert set(numbers) == catalog.outside.vector_ids("static") == catalog.outside.wanted("static", numbers)
+    assert set() == catalog.outside.vector_ids("other") == catalog.outside.wanted("other", numbers)
+
+    copied = catalog.outside.vectors("static", [*numbers, 999])
+
+    assert set(numbers) == {one.content_id for one in copied}
+    assert {("acme", VECTOR)} == {(one.tenant_id, one.vector) for one in copied}
+    assert 1 == len({one.source_key for one in copied})
+
+
+def test_a_catalog_keeps_the_number_that_names_its_copies(catalog: Catalog):
+    first = catalog.outside.attach(VECTORS, "qdrant://a").catalog_id
+    catalog.outside.detach(VECTORS)
+    assert first == catalog.outside.attach(GRAPH, "bolt://b").catalog_id
+    assert len(first) == 12 and int(first, 16) > 0

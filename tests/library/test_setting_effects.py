@@ -17,6 +17,8 @@ from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
 from penstock.config import Settings
 from penstock.errors import PenstockError, QueueFull
+from penstock.graph_stores.factory import open_graph_store
+from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import ClaimRequest
@@ -142,6 +144,13 @@ def asked_model(settings: Settings, _: Path) -> object:
     return address, llm.fingerprint, llm.calls, llm._limits, llm.token_limit
 
 
+def copied_graph(settings: Settings, _: Path) -> object:
+    """The graph store outside the catalog, and how long it may take."""
+    store = open_graph_store(settings)
+    assert store is None or isinstance(store, Neo4jCopy)
+    return store and (store.address, store._timeout_s)
+
+
 def written_pages(settings: Settings, place: Path) -> object:
     """Files written for a recognized page."""
     tools = Assembly(settings).open_document_tools(Registry())
@@ -265,6 +274,8 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embed_endpoint_calls": (1, embedding, _ENDPOINT),
     "embed_endpoint_per_minute": (60, embedding, _ENDPOINT),
     "embed_endpoint_tokens": (1000, embedding, _ENDPOINT),
+    "graph_store": ("neo4j://127.0.0.1:9", copied_graph, {}),
+    "graph_store_timeout_s": (5.0, copied_graph, {"graph_store": "neo4j://127.0.0.1:9"}),
     "graph_endpoint_url": ("http://127.0.0.1:9/v1", asked_model, {}),
     "graph_endpoint_model": ("other", asked_model, _MODEL),
     "graph_endpoint_key": ("secret", asked_model, _MODEL),

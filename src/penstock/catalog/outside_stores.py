@@ -21,10 +21,12 @@ class OutsideStore(enum.StrEnum):
 
 
 class AttachedStore(NamedTuple):
-    """The store in use. ``address``: its URL without password. ``filled``: it has all that is published."""
+    """The store in use. ``address``: its URL without password. ``filled``: it has all that is published.
+    ``catalog_id`` tells the copies of several catalogs in one store apart."""
 
     address: str
     filled: bool
+    catalog_id: str
 
 
 class StoredText(NamedTuple):
@@ -33,6 +35,15 @@ class StoredText(NamedTuple):
     tenant_id: str
     content_id: int
     space: str = ""
+
+
+class StoredVector(NamedTuple):
+    """A vector of the catalog, published or not, for a copy in another store."""
+
+    content_id: int
+    tenant_id: str
+    source_key: int
+    vector: bytes
 
 
 class PendingRemoval(NamedTuple):
@@ -65,6 +76,18 @@ class OutsideStores(Protocol):
 
     def forget_removals(self, store: OutsideStore, removal_ids: Sequence[int]) -> None:
         """Delete the records of removals that were done."""
+
+    def spaces(self) -> list[str]:
+        """Names of the vector spaces of the catalog."""
+
+    def vector_ids(self, space: str) -> set[int]:
+        """Numbers of the texts with a vector in a space."""
+
+    def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
+        """The vectors of texts in a space; those that are gone are left out."""
+
+    def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
+        """The texts that have a vector in a space, or are to get one by a task."""
 
     def withdraw(self, store: OutsideStore, texts: Sequence[StoredText]) -> None:
         """Record texts that a task wrote to a store and could not settle. Those that a document still has, or

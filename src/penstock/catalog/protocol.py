@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.catalog.graph import GraphStore
+from penstock.catalog.graph import GraphStore, GraphTexts
 from penstock.catalog.outside_stores import OutsideStores
 from penstock.catalog.values import (
     Adoption,
@@ -243,6 +243,10 @@ class Catalog(Protocol):
     @property
     def graph(self) -> GraphStore:
         """The entities and relations found in the texts of this catalog."""
+
+    @property
+    def graph_texts(self) -> GraphTexts:
+        """What was found in each text, for a copy in another store."""
 
     @property
     def outside(self) -> OutsideStores:

@@ -16,6 +16,7 @@
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
 - ``chunk_graphs``: entities and relations of chunks
+- ``graph_copies``: the copy of the graph in a store outside the catalog
 - ``service_graphs``: the same from a language model, several chunks at a time
 - ``token_meter``: tokens counted by tenant and job, for models that charge for them
 - ``child_jobs``: children of a job

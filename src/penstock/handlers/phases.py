@@ -25,6 +25,7 @@ from penstock.errors import (
 from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
+from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.members import MemberReader
 from penstock.handlers.page_files import PageFiles
 from penstock.handlers.service_graphs import ServiceGraphs
@@ -45,6 +46,8 @@ OTHER_MODEL = "the model changed while it was embedded"
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
 )
+ASKED = 16
+"""Tasks of a batch that a language model is asked for."""
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
@@ -67,8 +70,16 @@ class _OpenFile(NamedTuple):
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        pipeline: Pipeline,
+        page_files: PageFiles | None = None,
+        copies: GraphCopies | None = None,
+    ) -> None:
+        """``copies``: the copy of the graph in a store outside the catalog; None: there is no such store."""
         self._catalog = catalog
+        self._copies = copies
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
@@ -90,9 +101,12 @@ class Phases:
         embedder = self._pipeline.embedder
         return embedder.batch if lane is Phase.VECTOR and isinstance(embedder, MeteredEmbedder) else 0
 
-    def waits_for_service(self, lane: Phase) -> bool:
-        """Tell whether tasks of a lane wait so long for a service that they are run beside the others."""
-        return lane is EXTRACTING and self._asked is not None
+    def beside(self, lane: Phase) -> int:
+        """Tasks of a lane to be run together beside the others, as they wait for a service; 0: none do."""
+        if lane is not EXTRACTING:
+            return 0
+        # Of a process that ends, those that were asked for are paid for again.
+        return ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -107,13 +121,21 @@ class Phases:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
 
+    def keep_copies(self) -> None:
+        """Do the upkeep of a graph store outside the catalog, if there is one and it answers."""
+        if self._copies is not None:
+            with suppress(ServiceUnavailable):
+                self._copies.keep()
+
     def rest(self) -> None:
         """Free the memory kept for pages to be recognized: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
-        """End the sandbox process."""
+        """End the sandbox process, and connections to other stores."""
         self._pipeline.close()
+        if self._copies is not None:
+            self._copies.close()
 
     # Pages.
 
@@ -265,6 +287,16 @@ class Phases:
     # Entities and relations.
 
     def _extract(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
+        if self._copies is None:
+            return self._extracted(tasks)
+        try:
+            self._copies.check()
+        except ServiceUnavailable as down:
+            # Nothing is extracted that could not be written: a model may charge for it.
+            return [postponed(task, down) for task in tasks]
+        return self._copies.written(tasks, self._extracted(tasks))
+
+    def _extracted(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         by_document: dict[int, list[Task]] = {}
         for task in tasks:
             by_document.setdefault(task.source.document_id, []).append(task)

@@ -8,8 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from penstock.catalog.graph import Edge, GraphCounts, GraphStore, Mention, Neighbourhood, Node
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
 
@@ -29,9 +28,15 @@ class EntityReport(NamedTuple):
 class Graph:
     """The graph of one catalog."""
 
-    def __init__(self, catalog: Catalog, settings: Settings) -> None:
-        self._store: GraphStore = catalog.graph
+    def __init__(self, store: GraphStore, reader: GraphReader, settings: Settings) -> None:
+        """``reader``: what is asked; ``store``: the truth, for exports."""
+        self._exported = store
+        self._store = reader
         self._settings = settings
+
+    def close(self) -> None:
+        """Close the connection to a store outside the catalog."""
+        self._store.close()
 
     def entity(
         self, name: str, *, kind: str | None = None, tenant_id: str | None = None, mentions: int = 20
@@ -84,7 +89,7 @@ class Graph:
     def export(self, form: str, tenant_id: str | None = None) -> Iterator[str]:
         """The whole graph as parts of a text, ``json`` or ``graphml``."""
         tenant = tenant_id or self._settings.tenant_id
-        nodes, edges = self._store.nodes(tenant), self._store.edges(tenant)
+        nodes, edges = self._exported.nodes(tenant), self._exported.edges(tenant)
         return _graphml(nodes, edges) if form == "graphml" else _json(nodes, edges)
 
     def _find(self, name: str, tenant: str, kind: str | None) -> Sequence[Node]:

@@ -12,9 +12,6 @@ from penstock.catalog.values import Phase, Task, TaskOutcome
 from penstock.errors import StoreError
 from penstock.vocabulary import how_many
 
-TASKS = 16
-"""Tasks claimed at once. Those of a process that ends are done again."""
-
 log = logging.getLogger("penstock.worker")
 
 

@@ -26,7 +26,6 @@ from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker.background_batch import TASKS as TASKS_IN_BACKGROUND
 from penstock.worker.background_batch import BackgroundBatch
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
@@ -183,7 +182,7 @@ class Lanes:
             tasks = self._claim(line, now)
             if tasks:
                 self._ask_at[line] = now
-                if self._phases.waits_for_service(line.lane):
+                if self._phases.beside(line.lane):
                     run = partial(self._phases.run, line.lane)
                     self._background = BackgroundBatch(self._catalog, tasks, run)
                     continue
@@ -199,8 +198,7 @@ class Lanes:
         return [
             line
             for line in sorted(self._ask_at, key=self._ask_at.__getitem__)
-            if self._ask_at[line] <= now
-            and (self._background is None or not self._phases.waits_for_service(line.lane))
+            if self._ask_at[line] <= now and (self._background is None or not self._phases.beside(line.lane))
         ]
 
     def _settle_background(self) -> None:
@@ -225,7 +223,7 @@ class Lanes:
         self._ask_at[line] = now + ASK_AGAIN_S
         try:
             fingerprint = self._phases.fingerprint(lane)
-            batch = TASKS_IN_BACKGROUND if self._phases.waits_for_service(lane) else line.batch
+            batch = self._phases.beside(lane) or line.batch
             request = TaskRequest(lane, self._worker_id, batch, fingerprint, line.needs_ocr)
             claimed = self._catalog.claim(request)
             self.refused.pop(lane_name(lane), None)

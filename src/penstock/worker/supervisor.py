@@ -72,6 +72,8 @@ class Supervisor:
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
         self._vectors = self._open_vectors()
+        keep_graph = options.keep_graph
+        self._graph = keep_graph(self._catalog) if keep_graph is not None and self._catalog else None
         self._stuck = StuckWarner(self._queue)
         self._signals = 0
         self._started_at = clock.now()
@@ -99,6 +101,8 @@ class Supervisor:
                 self._vectors.close()
             self._pool.terminate_all()
             self._settle_before_exit()
+            if self._graph is not None:
+                self._graph.close()
             self._pool.close()
             self._queue.close()
             if self._catalog is not None:

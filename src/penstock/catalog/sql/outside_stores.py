@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock.catalog.outside_stores import AttachedStore, OutsideStore, PendingRemoval, StoredText
+from penstock import clock
+from penstock.catalog.outside_stores import (
+    AttachedStore,
+    OutsideStore,
+    PendingRemoval,
+    StoredText,
+    StoredVector,
+)
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.clock import format_time
@@ -16,6 +23,9 @@ if TYPE_CHECKING:
 
 LATE_WRITES = timedelta(minutes=5)
 """Wait before a text is removed whose task was running: longer than a call to a store lasts."""
+IDS_AT_ONCE = 10_000
+CATALOG_ID = "catalog"
+"""Name of the number that tells catalogs apart, made when the first store is attached."""
 
 
 class CatalogOutsideStores:
@@ -49,6 +59,24 @@ class CatalogOutsideStores:
         if removal_ids:
             self._catalog.write(lambda rows: rows.send("forget_removals", store, listed(removal_ids)))
 
+    def spaces(self) -> list[str]:
+        with self._catalog.snapshot() as snapshot:
+            return column(snapshot.rows.all("space_names"))
+
+    def vector_ids(self, space: str) -> set[int]:
+        with self._catalog.snapshot() as snapshot:
+            batches = snapshot.rows.batches("vector_ids", IDS_AT_ONCE, space)
+            return {number for batch in batches for (number,) in batch}
+
+    def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
+        with self._catalog.snapshot() as snapshot:
+            found = snapshot.rows.all("copied_vectors", space, listed(content_ids))
+        return [StoredVector(*row) for row in found]
+
+    def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
+        with self._catalog.snapshot() as snapshot:
+            return set(column(snapshot.rows.all("wanted_vectors", space, listed(content_ids))))
+
     def withdraw(self, store: OutsideStore, texts: Sequence[StoredText]) -> None:
         now = self._catalog.now()
         self._catalog.write(lambda rows: _withdraw(rows, store, texts, now))
@@ -56,7 +84,7 @@ class CatalogOutsideStores:
 
 def _attached(rows: Statements, store: OutsideStore) -> AttachedStore | None:
     found = rows.one("attached_store", store)
-    return None if found is None else AttachedStore(found[0], bool(found[1]))
+    return None if found is None else AttachedStore(found[0], bool(found[1]), f"{found[2]:012x}")
 
 
 def _attach(rows: Statements, store: OutsideStore, address: str) -> AttachedStore:
@@ -66,8 +94,12 @@ def _attach(rows: Statements, store: OutsideStore, address: str) -> AttachedStor
         return known
     _detach(rows, store)
     filled = rows.value(f"any_{store}_copied") is None
+    if not rows.value("sequence", CATALOG_ID):
+        rows.send("set_catalog_id", CATALOG_ID, int(clock.new_uuids(1)[0][-12:], 16) or 1)
     rows.send("attach_store", store, address, filled)
-    return AttachedStore(address, filled)
+    attached = _attached(rows, store)
+    assert attached is not None
+    return attached
 
 
 def _detach(rows: Statements, store: OutsideStore) -> None:

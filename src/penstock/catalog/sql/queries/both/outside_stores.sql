@@ -2,7 +2,11 @@
 SELECT store FROM catalog_outside_store
 
 -- name: attached_store
-SELECT address, filled FROM catalog_outside_store WHERE store = $1
+SELECT o.address, o.filled, n.value
+FROM catalog_outside_store o JOIN catalog_sequence n ON n.name = 'catalog' WHERE o.store = $1
+
+-- name: set_catalog_id
+INSERT INTO catalog_sequence (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: attach_store
 INSERT INTO catalog_outside_store (store, address, filled) VALUES ($1, $2, $3)
@@ -12,6 +16,9 @@ DELETE FROM catalog_outside_store WHERE store = $1
 
 -- name: set_filled
 UPDATE catalog_outside_store SET filled = $1 WHERE store = $2 AND address = $3
+
+-- name: graph_not_filled
+UPDATE catalog_outside_store SET filled = false WHERE store = 'graph' AND filled
 
 -- name: any_vector_copied
 SELECT 1 FROM catalog_vector LIMIT 1
