@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config
+from penstock import config, graph_assembly, vector_assembly
 from penstock.endpoint_setup import embed_endpoint, graph_endpoint, ocr_setup
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
-    from penstock.handlers.graph_copies import GraphCopies
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.items import Source
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verification import Verifier
-    from penstock.worker.graph_keeper import GraphKeeper
+    from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -86,9 +85,10 @@ class Assembly:
         return _assembly_from, (config.portable_values(self.settings),)
 
     def after_fork(self) -> None:
-        """Replace the lock and drop the vector cache: threads of the parent may have held both."""
+        """Replace the lock, and drop the vector cache and connections: threads of the parent may use them."""
         self._making = threading.RLock()
-        self.__dict__.pop("search", None)
+        for name in ("search", "verifier", "vector_store"):
+            self.__dict__.pop(name, None)
 
     # Stores.
 
@@ -123,6 +123,13 @@ class Assembly:
         from penstock.pipeline.vectors.cache_directory import open_cache_directory
 
         return open_cache_directory(self.settings)
+
+    @_MadeOnce
+    def vector_store(self) -> VectorStore | None:
+        """The vector store outside the catalog; None: the catalog itself is searched."""
+        from penstock.vector_stores.factory import open_vector_store
+
+        return open_vector_store(self.settings)
 
     # Services.
 
@@ -162,7 +169,9 @@ class Assembly:
         open_here = partial(
             open_space, endpoint=embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
-        return Search(self.catalog, self.settings, open_here, VectorCache(self.vector_files))
+        own = VectorCache(self.vector_files)
+        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
+        return Search(self.catalog, self.settings, open_here, vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -174,18 +183,19 @@ class Assembly:
     @_MadeOnce
     def graph(self) -> Graph:
         """Entities and relations of the documents."""
-        from penstock.graph_stores.factory import open_graph_reader
         from penstock.service.graph import Graph
 
-        return Graph(self.catalog.graph, open_graph_reader(self.settings, self.catalog), self.settings)
+        reader = graph_assembly.open_graph_reader(self.settings, self.catalog)
+        return Graph(self.catalog.graph, reader, self.settings)
 
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        copies = self.graph_copies(self.catalog)
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), copies)
+        vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
+        graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), vectors, graph)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -198,7 +208,7 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(self.settings, self.open_queue, self.open_catalog)
+        return diagnose(self.settings, self.open_queue, self.open_catalog, lambda: self.vector_store)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -215,6 +225,7 @@ class Assembly:
         if self.settings.embedder in ("minilm", "endpoint"):
             # What is not installed or set is one error here, with its remedy, instead of one in each process.
             self._embedder()
+        vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
 
     def worker_alive(self) -> bool:
@@ -238,33 +249,18 @@ class Assembly:
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
+        outside = vector_assembly.attach_vectors(self.settings, catalog)
+        copies = graph_assembly.open_graph_copies(self.settings, catalog)
         page_files = PageFiles(self.settings.pages_dir)
-        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, self.graph_copies(catalog)))
-
-    def graph_copies(self, catalog: Catalog) -> GraphCopies | None:
-        """The copy of a catalog's graph in a store outside of it; None: the settings name none."""
-        from penstock.graph_stores.factory import open_graph_store
-        from penstock.handlers.graph_copies import GraphCopies
-        from penstock.worker.breaker import Breakers
-
-        store = open_graph_store(self.settings)
-        return GraphCopies(catalog, store, Breakers()) if store is not None else None
-
-    def keep_graph(self, catalog: Catalog) -> GraphKeeper | None:
-        """Start the upkeep of a graph store outside the catalog, if the settings name one."""
-        from penstock.graph_stores.factory import DEFAULT, forget_graph_store
-        from penstock.worker.graph_keeper import GraphKeeper
-
-        if self.settings.graph_store == DEFAULT:
-            forget_graph_store(catalog)
-            return None
-        return GraphKeeper(self.open_catalog, self.graph_copies)
+        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, outside, copies))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
+        if self.settings.vector_store != "default":
+            return False  # its vectors are written by tasks
         options = small_job_options(self)
         return options is not None and run_small_job(job_id, options)
 
@@ -278,6 +274,7 @@ class Assembly:
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
         pipeline = self._pipeline(memory, isolated=True)
+        vector_assembly.attach_vectors(self.settings, self.catalog)
         self._register_documents(registry, self.catalog, pipeline, None)
         return pipeline.close
 
@@ -310,6 +307,7 @@ class Assembly:
             ocr=ocr_setup(chosen),
             graph=chosen.graph,
             llm=graph_endpoint(chosen),
+            vectors_outside=chosen.vector_store != "default",
         )
 
     def _embedder(self) -> Embedder:
@@ -346,8 +344,8 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("graph", "verifier", "gateway", "producer", "queue", "catalog"):
-            if name in self.__dict__:
+        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
+            if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 
 

@@ -184,6 +184,8 @@ class Settings:
     graph_endpoint_tokens: int | None = setting_fields.GRAPH_ENDPOINT_TOKENS
     graph_store: str = setting_fields.GRAPH_STORE
     graph_store_timeout_s: float = setting_fields.GRAPH_STORE_TIMEOUT_S
+    vector_store: str = setting_fields.VECTOR_STORE
+    vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,

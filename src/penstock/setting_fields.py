@@ -11,7 +11,7 @@ from penstock.setting_types import ProjectRule
 
 DERIVED = "(derived)"
 """Default of a setting that ``config.combine`` computes."""
-_SECRET = frozenset([types.URL, types.CATALOG_URL, types.GRAPH_STORE, types.SECRET])
+_SECRET = frozenset([types.URL, types.CATALOG_URL, types.VECTOR_STORE, types.GRAPH_STORE, types.SECRET])
 """Types with values that may hold a password."""
 
 
@@ -92,6 +92,14 @@ MODELS_DIR = setting(
     DERIVED,
     "Directory of installed models.",
     shown="$XDG_DATA_HOME/penstock/models, else ~/.local/share/penstock/models",
+)
+VECTOR_STORE = setting(
+    types.VECTOR_STORE,
+    "default",
+    "Store in which vectors are searched: the catalog by default; others hold a copy of its vectors.",
+)
+VECTOR_STORE_TIMEOUT_S = setting(
+    types.seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
 )
 EMBED_ENDPOINT_URL = setting(
     types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."

@@ -123,6 +123,19 @@ def _url(value: Any) -> str:
     return value
 
 
+def _vector_store(value: Any) -> str:
+    if value in ("default", "pgvector"):
+        return str(value)
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    scheme, _, rest = value.partition(":")
+    # A relative folder would be another one for each process.
+    start = ("/", "~") if scheme.endswith("+local") else "//"
+    if scheme not in VECTOR_STORE_SCHEMES or not rest.startswith(start):
+        raise ValueError
+    return value
+
+
 def _graph_store(value: Any) -> str:
     if value == "default":
         return "default"
@@ -169,9 +182,17 @@ URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
 CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+VECTOR_STORE_SCHEMES = frozenset(
+    ["qdrant", "qdrant+https", "qdrant+local", "chroma", "chroma+https", "chroma+local", "pgvector"]
+)
+VECTOR_STORE = SettingType(
+    "default, qdrant://HOST:PORT, qdrant+local:/FOLDER, chroma://HOST:PORT, chroma+local:/FOLDER, pgvector "
+    "or pgvector://HOST/DATABASE",
+    _vector_store,
+)
 GRAPH_STORE_SCHEMES = frozenset(["neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc"])
 GRAPH_STORE = SettingType(
-    "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE, also neo4j+s, neo4j+ssc, bolt, bolt+s and bolt+ssc",
+    "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE; also neo4j+s, neo4j+ssc, bolt, bolt+s, bolt+ssc",
     _graph_store,
 )
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)

@@ -205,7 +205,8 @@ def test_vectors_can_be_copied_to_a_store(catalog: Catalog):
     put(catalog, "/a.md", page("one", "two"))
     numbers = texts(catalog)
     found = source(catalog)
-    assert found is not None and ["static"] == catalog.outside.spaces()
+    assert found is not None
+    assert ["static"] == catalog.outside.spaces()
     assert set(numbers) == catalog.outside.vector_ids("static") == catalog.outside.wanted("static", numbers)
     assert set() == catalog.outside.vector_ids("other") == catalog.outside.wanted("other", numbers)
 
@@ -220,4 +221,5 @@ def test_a_catalog_keeps_the_number_that_names_its_copies(catalog: Catalog):
     first = catalog.outside.attach(VECTORS, "qdrant://a").catalog_id
     catalog.outside.detach(VECTORS)
     assert first == catalog.outside.attach(GRAPH, "bolt://b").catalog_id
-    assert len(first) == 12 and int(first, 16) > 0
+    assert len(first) == 12
+    assert int(first, 16) > 0

@@ -29,6 +29,7 @@ READ_IN_FULL = {
     *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
+    *("outside_stores", "any_vector_copied", "any_graph_copied"),  # two rows, or the first one
     # The whole graph of a tenant.
     *(
         "graph_nodes_graphrag",

@@ -167,6 +167,14 @@ def requested(settings: Settings, place: Path) -> object:
         return assembly.documents.submission(place)["payload"]
 
 
+def vector_store(settings: Settings, _: Path) -> Any:
+    """The vector store that is searched, and how long it is waited for."""
+    from penstock.vector_stores.factory import open_vector_store
+
+    store = open_vector_store(settings)
+    return None if store is None else (store.address, vars(store)["_timeout_s"])
+
+
 def index_from(settings: Settings, _: Path) -> object:
     return Assembly(settings).vector_files.sizes.index_from
 
@@ -254,6 +262,8 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "failed_retention_days": (7, option("retention"), {}),
     "embedder": ("static", limits, {}),
     "graph": (True, wanted_phases, {}),
+    "vector_store": ("pgvector://127.0.0.1:1/db", vector_store, {}),
+    "vector_store_timeout_s": (3.0, vector_store, {"vector_store": "pgvector://127.0.0.1:1/db"}),
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
     "text_limit_mb": (8, limits, {}),

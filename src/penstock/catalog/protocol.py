@@ -17,8 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.catalog.graph import GraphStore, GraphTexts
-from penstock.catalog.outside_stores import OutsideStores
+from penstock.catalog.parts import CatalogParts
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -217,6 +216,9 @@ class CatalogSnapshot(Protocol):
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
+    def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
+        """Those of these chunks that are published and let through by the filters."""
+
     def spaces(self, tenant_id: str | None) -> list[Space]:
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
@@ -239,19 +241,7 @@ class CatalogSnapshot(Protocol):
         """``content_id`` of published chunks by the id outside stores know them by."""
 
 
-class Catalog(Protocol):
-    @property
-    def graph(self) -> GraphStore:
-        """The entities and relations found in the texts of this catalog."""
-
-    @property
-    def graph_texts(self) -> GraphTexts:
-        """What was found in each text, for a copy in another store."""
-
-    @property
-    def outside(self) -> OutsideStores:
-        """Stores outside the catalog that hold a copy of a part of it."""
-
+class Catalog(CatalogParts, Protocol):
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 
     def store(

@@ -15,6 +15,7 @@
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
+- ``outside_vectors``: points in a vector store outside the catalog
 - ``chunk_graphs``: entities and relations of chunks
 - ``graph_copies``: the copy of the graph in a store outside the catalog
 - ``service_graphs``: the same from a language model, several chunks at a time

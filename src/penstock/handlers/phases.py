@@ -27,6 +27,7 @@ from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.members import MemberReader
+from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
 from penstock.handlers.service_graphs import ServiceGraphs
 from penstock.handlers.task_failures import failed, failed_at_service, postponed
@@ -75,10 +76,12 @@ class Phases:
         catalog: Catalog,
         pipeline: Pipeline,
         page_files: PageFiles | None = None,
+        outside: OutsideVectors | None = None,
         copies: GraphCopies | None = None,
     ) -> None:
-        """``copies``: the copy of the graph in a store outside the catalog; None: there is no such store."""
+        """``outside``: the vector store outside the catalog, if any. ``copies``: that of the graph."""
         self._catalog = catalog
+        self._outside = outside
         self._copies = copies
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
@@ -99,7 +102,10 @@ class Phases:
     def one_call(self, lane: Phase) -> int:
         """Tasks of a lane that one call to a service takes; 0 without a service."""
         embedder = self._pipeline.embedder
-        return embedder.batch if lane is Phase.VECTOR and isinstance(embedder, MeteredEmbedder) else 0
+        if lane is not Phase.VECTOR:
+            return 0
+        points = POINTS_A_CALL if self._outside is not None else 0
+        return max(points, embedder.batch if isinstance(embedder, MeteredEmbedder) else 0)
 
     def beside(self, lane: Phase) -> int:
         """Tasks of a lane to be run together beside the others, as they wait for a service; 0: none do."""
@@ -127,15 +133,25 @@ class Phases:
             with suppress(ServiceUnavailable):
                 self._copies.keep()
 
+    def settled(self, task_ids: Sequence[int], late: Collection[int]) -> None:
+        """Take note of settled tasks. ``late``: those whose claims were lost."""
+        if self._outside is not None:
+            self._outside.settled(task_ids, late)
+
+    def clear_removals(self) -> bool:
+        """Remove texts from outside stores; True when there may be more to remove."""
+        return self._outside is not None and self._outside.clear_removals()
+
     def rest(self) -> None:
         """Free the memory kept for pages to be recognized: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
-        """End the sandbox process, and connections to other stores."""
+        """End the sandbox process, and close the connections to outside stores."""
         self._pipeline.close()
-        if self._copies is not None:
-            self._copies.close()
+        for store in (self._outside, self._copies):
+            if store is not None:
+                store.close()
 
     # Pages.
 
@@ -273,8 +289,9 @@ class Phases:
 
     def _embed_matching(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:
-            texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in tasks]
-            vectors = embed_texts(self._catalog, self._pipeline, texts)
+            vectors = self._vectors_of(tasks)
+            if self._outside is not None:
+                self._outside.write(tasks, vectors)
         except (ServiceUnavailable, CallLimitReached) as error:
             # Each text alone would meet the same.
             return [postponed(task, error) for task in tasks]
@@ -283,6 +300,13 @@ class Phases:
                 return [failed_at_service(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+
+    def _vectors_of(self, tasks: Sequence[Task]) -> list[bytes]:
+        known = self._outside.known(tasks) if self._outside is not None else {}
+        new = [task for task in tasks if task.text_hash not in known]
+        texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in new]
+        embedded = iter(embed_texts(self._catalog, self._pipeline, texts) if texts else ())
+        return [known[task.text_hash] if task.text_hash in known else next(embedded) for task in tasks]
 
     # Entities and relations.
 

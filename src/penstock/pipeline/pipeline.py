@@ -54,12 +54,15 @@ class Pipeline:
         ocr: OcrSetup | None = None,
         graph: bool = False,
         llm: LlmExtractor | None = None,
+        vectors_outside: bool = False,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
         ``ocr``: how pictures are read; None: OCR is switched off. ``graph``: entities and relations are
         extracted, unless a request says otherwise. ``llm``: finds those of prose; None: by rules.
+        ``vectors_outside``: a store outside the catalog holds a copy of the vectors, so only tasks embed.
         """
+        self.vectors_outside = vectors_outside
         self._graph = graph
         self.llm = llm
         self.embedder = embedder

@@ -5,6 +5,7 @@
 ``documents``, ``notes``, ``search``, ``graph``, ``rebuild``, ``verification``: the index
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
 ``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed

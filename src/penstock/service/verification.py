@@ -24,6 +24,7 @@ from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
+from penstock.service.store_comparison import StoreComparison
 
 FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
@@ -49,14 +50,19 @@ class Verifier:
         jobs: Jobs,
         vector_copies: VectorCopies,
         limits: ExtractLimits,
+        vector_store: StoreComparison | None = None,
         graph_copies: GraphCopies | None = None,
     ) -> None:
-        """``limits``: of the workers; they decide which part of a large text is compared."""
+        """``limits``: of the workers; they decide which part of a large text is compared.
+
+        ``vector_store``, ``graph_copies``: the stores outside the catalog, if there are any.
+        """
         self._graph_copies = graph_copies
         self._catalog = catalog
         self._jobs = jobs
         self._vector_copies = vector_copies
         self._limits = limits
+        self._vector_store = vector_store
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
@@ -71,8 +77,9 @@ class Verifier:
         # Copies, not part of the index: only damage is reported.
         for path in self._vector_copies.damaged():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
-        for what in self._graph_copies.differences() if self._graph_copies is not None else ():
-            yield Difference(what=what)
+        for store in (self._vector_store, self._graph_copies):
+            for what in store.differences() if store is not None else ():
+                yield Difference(what=what)
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
@@ -115,7 +122,8 @@ class Verifier:
         return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
-        """Repair faults of the catalog that need no source file; return the number of rows and files.
+        """Repair faults of the catalog and its copies that need no source file; return the number of rows,
+        files and vectors.
 
         Chunks without a vector become tasks of the vector lane.
         """
@@ -125,8 +133,10 @@ class Verifier:
         total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
+        # After the catalog, which the stores are to be equal to.
+        if self._vector_store is not None:
+            total += self._vector_store.fix()
         if self._graph_copies is not None:
-            # After the catalog, which the store is to be equal to.
             total += self._graph_copies.repair()
         return total
 

@@ -24,6 +24,7 @@ from penstock.errors import (
     InvalidSetting,
     StoreDenied,
 )
+from penstock.graph_assembly import keep_graph
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
@@ -136,7 +137,9 @@ class Worker:
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
             background_lanes=(EXTRACTING,) if settings.graph_by_service else (),
-            keep_graph=assembly.keep_graph if has_documents else None,
+            keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
+            if has_documents
+            else None,
             pages_dir=settings.pages_dir,
             one_host=needs_one_host(settings),
             start_method=self._start_method,

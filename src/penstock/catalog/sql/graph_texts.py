@@ -68,8 +68,11 @@ def _copies(rows: Statements, tenant_id: str, content_ids: Sequence[int]) -> lis
 
 def _graphs(rows: Statements, tenants: Mapping[int, str], version: int) -> list[TextGraph]:
     found = {number: TextGraph(number, tenant, version, [], []) for number, tenant in tenants.items()}
-    for content_id, *entity in rows.all("text_entities", listed(found)):
-        found[content_id].entities.append(StoredEntity(*entity))
+    mentions = rows.all("text_mentions", listed(found))
+    wanted = listed({entity_id for _, entity_id, _ in mentions})
+    entities = {row[0]: StoredEntity(*(*row, 0)) for row in rows.all("stored_entities", wanted)}
+    for content_id, entity_id, occurrences in mentions:
+        found[content_id].entities.append(entities[entity_id]._replace(occurrences=occurrences))
     for content_id, *relation in rows.all("text_relations", listed(found)):
         found[content_id].relations.append(StoredRelation(*relation))
     return list(found.values())

@@ -157,6 +157,7 @@ class TaskSourceRow(NamedTuple):
 
     document_id: int
     source_id: str
+    source_key: int
     place: Place
     path: str
     content_hash: str

@@ -92,10 +92,12 @@ JOIN task_queue_page p ON p.id = c.page_id
 WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed'
 ORDER BY r.source_id, r.target_id, r.kind, s.path, p.page_number, c.chunk_index
 
--- name: text_entities
-SELECT m.content_id, e.id, e.kind, e.name_key, e.short_key, e.name, m.occurrences
-FROM catalog_mention m JOIN catalog_entity e ON e.id = m.entity_id
-WHERE m.content_id IN numbers($1) ORDER BY m.content_id, e.id
+-- name: text_mentions
+SELECT content_id, entity_id, occurrences FROM catalog_mention WHERE content_id IN numbers($1)
+ORDER BY content_id, entity_id
+
+-- name: stored_entities
+SELECT id, kind, name_key, short_key, name FROM catalog_entity WHERE id IN numbers($1)
 
 -- name: text_relations
 SELECT content_id, source_id, target_id, kind, weight FROM catalog_relation
