@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 
 from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
+from penstock.service.xml_text import xml_text
 
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
@@ -147,16 +148,4 @@ def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
 
 
 def _data(values: dict[str, str]) -> str:
-    return "".join(
-        f"<data key={quoteattr(key)}>{escape(_allowed(text))}</data>" for key, text in values.items()
-    )
-
-
-def _allowed(text: str) -> str:
-    """A text without characters that XML cannot hold."""
-    return "".join(
-        char
-        if char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"
-        else "\ufffd"
-        for char in text
-    )
+    return "".join(f"<data key={quoteattr(key)}>{xml_text(text)}</data>" for key, text in values.items())
