@@ -18,10 +18,10 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos kills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with Penstock and the development tools
 	@echo "Ready: .venv/bin/penstock"
@@ -95,6 +95,9 @@ chaos: $(STAMP) ## Run the long crash tests
 
 kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
 	@$(PY) -m tests.worker.kill_run $(ARGS)
+
+formatkills: $(STAMP) ## Kill workers while they index a file of each format, and check (ARGS="--kills 200")
+	@$(PY) -m tests.documents.format_kills $(ARGS)
 
 hostile: $(STAMP) ## Index a folder of hostile files beside 1,000 good ones, and check
 	@$(PY) -m tests.documents.hostile_folder $(ARGS)

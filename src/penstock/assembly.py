@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.protocol import Embedder
@@ -227,6 +228,12 @@ class Assembly:
             self._embedder()
         vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
+
+    def server(self, **options: Any) -> HttpServer:
+        """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
+        from penstock.http.factory import make_server
+
+        return make_server(self, **options)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""

@@ -173,7 +173,6 @@ class Settings:
         types.SWITCH,
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
-        project="any",
     )
     graph_endpoint_url: str | None = setting_fields.GRAPH_ENDPOINT_URL
     graph_endpoint_model: str = setting_fields.GRAPH_ENDPOINT_MODEL
@@ -265,6 +264,11 @@ class Settings:
         86_400.0,
         "Time that messages wait for a RAG no gateway serves; then they are refused.",
     )
+    roots: tuple[str, ...] = setting_fields.ROOTS
+    allow_external: bool = setting_fields.ALLOW_EXTERNAL
+    hosts: tuple[str, ...] = setting_fields.HOSTS
+    rate_limit: int | None = setting_fields.RATE_LIMIT
+    body_limit_mb: int = setting_fields.BODY_LIMIT_MB
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -330,6 +334,8 @@ def combine(
     for name in ("ocr_tessdata_dir", "pages_dir"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
+    if "roots" in values:
+        values["roots"] = tuple(str(absolute(root, environ)) for root in values["roots"])
     values["models_dir"] = absolute(values.get("models_dir") or default_models(environ), environ)
     values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from penstock.pipeline.ocr.pages import OcrSetup
 
 
-def ocr_setup(settings: Settings) -> OcrSetup | None:
-    """How pictures are read; None: OCR is switched off."""
-    if not settings.ocr:
-        return None
+def ocr_setup(settings: Settings) -> OcrSetup:
+    """How pictures are read, and whether they are unless a request says otherwise."""
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
@@ -27,14 +25,14 @@ def ocr_setup(settings: Settings) -> OcrSetup | None:
         min_confidence=settings.ocr_min_confidence,
     )
     if settings.ocr_endpoint_url is None:
-        return OcrSetup(options)
+        return OcrSetup(options, enabled=settings.ocr)
     endpoint = EndpointOptions(
         url=settings.ocr_endpoint_url,
         model=settings.ocr_endpoint_model,
         key=settings.ocr_endpoint_key or "",
         timeout_s=settings.ocr_endpoint_timeout_s,
     )
-    return OcrSetup(options, endpoint)
+    return OcrSetup(options, endpoint, settings.ocr)
 
 
 def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:

@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import FileFinder, ModuleSpec
+    from subprocess import CompletedProcess
     from types import ModuleType
 
 RESERVED = frozenset(
@@ -151,6 +152,14 @@ def isolated_command(code: str) -> list[str]:
     The modules of this process are importable there as well, after the interpreter's own directories.
     """
     return [sys.executable, "-I", "-c", _ISOLATED + code, *safe_path()]
+
+
+def run_pip(*arguments: str, timeout_s: float) -> "CompletedProcess[str]":
+    """Run the environment's pip. It imports no module of the working directory."""
+    import subprocess
+
+    command = [sys.executable, "-I", "-m", "pip", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def isolated_environment() -> dict[str, str]:

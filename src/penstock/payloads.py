@@ -24,6 +24,7 @@ ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+Operation: TypeAlias = Literal["index", "add"]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +54,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def _option_defaults(model: type[Payload]) -> dict[str, object]:
     # Cached: msgspec evaluates the annotations at each call, fifty times the cost of the key itself.
-    fields = msgspec.structs.fields(model)
-    return {field.name: field.default for field in fields if field.name in model.OPTIONS}
+    return {one.name: one.default for one in msgspec.structs.fields(model) if one.name in model.OPTIONS}
 
 
 SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
@@ -108,15 +108,22 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
             raise InvalidPayload("field 'drop_tags': only an update removes tags")
 
 
-class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
+class Reading(Chunked, frozen=True, kw_only=True):
+    """Which files are opened, and whether text in pictures is recognized; None: as the setting says."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "ocr", "operation")
+    archives: bool = False
+    ocr: bool | None = None
+    operation: Operation = "index"
+
+
+class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when the job runs."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives")
     file_path: str
     file_type: Text | None = None
     file_hash: Hash | None = None
     size_bytes: Count | None = None
-    archives: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,20 +138,16 @@ class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
         return self.identifier
 
 
-class Walked(Chunked, frozen=True, kw_only=True):
-    """Filters for the files below a root. Depth None: all levels."""
+class Walked(Reading, frozen=True, kw_only=True):
+    """Filters for the files below a root. Depth None: all levels. Operation ``add`` removes no document."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (
-        *Chunked.OPTIONS,
-        *("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code", "archives"),
-    )
+    _FILTERS: ClassVar = ("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code")
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Reading.OPTIONS, *_FILTERS)
     recursive: bool = True
-    # No default depth: a limit would silently leave out deep files.
-    recursive_depth: Count | None = None
+    recursive_depth: Count | None = None  # no default: a limit would silently leave out deep files
     patterns: tuple[Text, ...] = ()
     ignore_patterns: tuple[Text, ...] = ()
     include_code: bool = False
-    archives: bool = False
 
 
 class FolderPayload(Walked, frozen=True, kw_only=True):
@@ -274,15 +277,13 @@ def normal_path(path: str) -> str:
 
 
 def _require_absolute(payload: Payload, field: str) -> None:
-    path = getattr(payload, field)
-    if not path.startswith("/"):
+    if not (path := getattr(payload, field)).startswith("/"):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
 
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
     """Check a payload against a model; ``label`` is the start of error messages."""
-    # A dict first: the test for a mapping is slower.
-    if not isinstance(payload, dict | Mapping):
+    if not isinstance(payload, dict | Mapping):  # a dict first: the test for a mapping is slower
         raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
     try:
         checked = msgspec.convert(payload, model)
@@ -290,8 +291,8 @@ def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, l
     except msgspec.ValidationError as error:
         # msgspec wraps errors of __post_init__; the wrapped error is the exact one.
         refusal = error.__cause__ if isinstance(error.__cause__, InvalidRequest) else None
-        error_class = type(refusal) if refusal else InvalidPayload
-        raise error_class(f"{label}: {refusal or _readable(str(error), model)}") from None
+        refused = type(refusal) if refusal else InvalidPayload
+        raise refused(f"{label}: {refusal or _readable(str(error), model)}") from None
     except InvalidPayload as refusal:
         raise InvalidPayload(f"{label}: {refusal}") from None
     return checked
@@ -322,8 +323,7 @@ def _readable(complaint: str, model: type[Payload]) -> str:
     return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
 
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:

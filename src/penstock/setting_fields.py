@@ -1,4 +1,4 @@
-"""Fields of the settings: declaration of a setting, and the settings of OCR and of embedding endpoints."""
+"""Fields of the settings: declaration of a setting, those of OCR, embedding endpoints and server."""
 
 from __future__ import annotations
 
@@ -157,4 +157,25 @@ GRAPH_STORE = setting(
 )
 GRAPH_STORE_TIMEOUT_S = setting(
     types.seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
+)
+ROOTS = setting(
+    types.DIRECTORIES,
+    (),
+    "Folders whose files the server may index.",
+    shown="the folder in which the server was started",
+)
+ALLOW_EXTERNAL = setting(
+    types.SWITCH, False, "When true, a request to the server with `allow_external` may name any path."
+)
+HOSTS = setting(
+    types.HOSTS,
+    (),
+    "Names of the server, which requests may have in their Host header.",
+    shown="localhost, and IP addresses",
+)
+RATE_LIMIT = setting(
+    types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
+)
+BODY_LIMIT_MB = setting(
+    types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

@@ -160,6 +160,27 @@ def _text(value: Any) -> str:
     return value.strip()
 
 
+def _list(value: Any, separator: str) -> tuple[str, ...]:
+    parts = value.split(separator) if isinstance(value, str) else list(value)
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError
+    found = tuple(part.strip() for part in parts if part.strip())
+    if parts and not found:
+        raise ValueError
+    return found
+
+
+def _directories(value: Any) -> tuple[str, ...]:
+    return tuple(_directory(part) for part in _list(value, os.pathsep))
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    found = tuple(name.lower() for name in _list(value, ","))
+    if not all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in found):
+        raise ValueError
+    return found
+
+
 LEASE = seconds(1, 7 * 86_400)
 
 
@@ -199,6 +220,8 @@ LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _lang
 TEXT = SettingType("printable text", _text)
 SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
+DIRECTORIES = SettingType("directories, joined by a colon", _directories)
+HOSTS = SettingType("names of hosts without ports, joined by commas", _hosts)
 FILE = SettingType("a file", _directory)
 SWITCH = SettingType("true or false", _yes_or_no)
 LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)

@@ -32,7 +32,7 @@ FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
 CHILDREN_FAILED = "%s of %s %s failed (%s)"
 """Message of a parent with failed children: failed, total, what they are, and the first of their ids."""
-CHILD_NOUNS = {"folder": "files", "project": "files", "library": "files"}
+CHILD_NOUNS = {"folder": "files", "project": "files", "library": "files", "file": "files inside it"}
 OTHER_CHILDREN = "children"
 AND_MORE = ", …"
 

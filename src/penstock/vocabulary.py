@@ -78,9 +78,23 @@ def how_many(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+_REMEDY = ". Remedy: "
+
+
 def none_read(pages: int) -> str:
     """Phrase for a document without a readable page."""
     return "its page could not be read" if pages == 1 else f"none of {how_many(pages, 'page')} could be read"
+
+
+def with_remedy(message: str, remedy: str) -> str:
+    """A message that carries its remedy: a failure of a page or chunk is stored as one text."""
+    return f"{message.rstrip('.')}{_REMEDY}{remedy}" if remedy else message
+
+
+def split_remedy(message: str) -> tuple[str, str]:
+    """Cause and remedy of a message; the remedy is empty unless the message carries one."""
+    cause, _, remedy = message.partition(_REMEDY)
+    return cause, remedy
 
 
 def shown_size(count: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.interpreter import RESERVED
+from penstock.interpreter import RESERVED, run_pip
 from tests.pipeline import sample_documents
 from tests.servers.redis import server_url
 from tests.test_architecture import MODULES, module_name, names_used
@@ -224,6 +224,17 @@ def test_a_named_application_is_not_in_the_way_of_modules_that_the_platform_lack
 
         assert 0 == ran.returncode, ran.stderr
         assert 2 == app.job(receipt.job_id).result
+
+
+def test_pip_is_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("pip", "typing"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('of the working directory')\n")
+    monkeypatch.chdir(tmp_path)
+
+    ran = run_pip("--version", timeout_s=120)
+
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert ran.stdout.startswith("pip ")
 
 
 STARTERS = {"sys.executable", "multiprocessing.get_context", "multiprocessing.Process", "subprocess.run"}

@@ -256,6 +256,13 @@ def test_a_failed_parent_names_three_of_its_failed_children(queue):
     assert f"5 of 5 files failed ({named}, …)" == row(queue, parent.queue_id).error_message
 
 
+def test_the_children_of_a_file_are_files_inside_it(queue):
+    parent = expand(queue, new("child"), parent=new("parent", item_type="file", op="ingest"))
+    child = claim_one(queue)
+    fail(queue, child)
+    assert f"1 of 1 files inside it failed ({child.queue_id})" == row(queue, parent.queue_id).error_message
+
+
 def test_the_children_of_what_is_no_folder_are_called_children(queue):
     parent = expand(queue, new("child"), parent=new("parent", item_type="function", op="run"))
     child = claim_one(queue)

@@ -159,6 +159,10 @@ def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
     assert parsed["pages.pdf"] in (1, 2)
 
 
+ALL_MEMORY = {"file_memory_mb": 640, "file_time_s": 2.0}
+"""The default memory, and the time to fill it on a busy machine."""
+
+
 def test_a_page_with_a_fault_costs_itself_only(bench: Bench):
     """The memory is the default: the large share of it is taken in full by a page."""
     faults = {5: "spin", 36: "crash", 39: "error", 40: "hungry"}
@@ -167,7 +171,7 @@ def test_a_page_with_a_fault_costs_itself_only(bench: Bench):
     (bench.folder / "pages.pdf").write_bytes(faulty_parser.document(*pages))
     for number in range(GOOD):
         (bench.folder / f"good{number}.txt").write_text(f"honest words of file {number}\n")
-    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"file_memory_mb": 640})
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | ALL_MEMORY)
 
     bench.index()
 
@@ -193,7 +197,7 @@ def test_a_fault_while_a_page_is_recognized_costs_that_page_only(bench: Bench):
     path.write_bytes(faulty_parser.document(*pages))
     for number in range(GOOD):
         (bench.folder / f"good{number}.txt").write_text(f"honest words of file {number}\n")
-    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"file_memory_mb": 640})
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | ALL_MEMORY)
 
     bench.index()
 

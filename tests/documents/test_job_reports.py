@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
+from penstock.catalog.factory import open_catalog
+from penstock.cli.page_progress import PageProgress
 from penstock.job import ClaimRequest, Job
 from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
 from tests.documents.conftest import IndexedFolder
+from tests.pipeline.scanned_documents import scan
 
 ONE = ClaimRequest("hand", 1, timedelta(seconds=60))
 
@@ -149,3 +154,19 @@ def test_chunks_stored_before_the_request_are_not_counted(docs: IndexedFolder):
     docs.index()
     job = docs.index(checksum=True)
     assert (3, 0) == result(job, "sent", "chunks")
+
+
+@pytest.mark.parametrize("docs", ["sqlite"], indirect=True)
+def test_pages_of_documents_that_ended_stay_in_the_count(docs: IndexedFolder):
+    for name in ("a.pdf", "b.pdf"):
+        docs.put(name, scan("The mill"))
+    progress = PageProgress(lambda: open_catalog(docs.app.settings))
+    with docs.manual_worker(ocr=True) as worker:
+        jobs = [docs.app.index(docs.folder / name).job_id for name in ("a.pdf", "b.pdf")]
+        worker.run_jobs()
+        seen = [progress.of(docs.app.job(each) for each in jobs)]
+        seen.append(progress.of([docs.app.job(jobs[1])]))
+        worker.drain()
+    assert [(0, 2), (1, 2)] == seen
+    assert progress.of(docs.app.job(each) for each in jobs) is None
+    progress.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -249,3 +252,43 @@ def test_another_setting_detaches_the_store(docs: IndexedFolder):
         assert "does not hold all vectors" in notes(outside)
         assert 3 == outside.app._assembly.verifier.repair()
         assert "" == notes(outside)
+
+
+@on_sqlite
+def test_verify_leaves_recorded_removals_to_workers(docs: IndexedFolder):
+    with using(docs, store_url("pgvector", docs)) as outside:
+        path = outside.put("mill.md", "# The mill\n\nWater turns the wheel.")
+        outside.put("book.md", book(3))
+        outside.index()
+        path.unlink()
+        with outside.manual_worker() as worker:
+            outside.app.index(outside.folder)
+            worker.drain()
+        known, there = contents(outside)
+        assert 1 == len(there - known)
+        assert [] == list(outside.app._assembly.verifier.differences())
+        assert 0 == outside.app._assembly.verifier.repair()
+        settle_removals(outside)
+        known, there = contents(outside)
+        assert known == there
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["jobs"], ["search", "mill", "--mode", "keyword"], ["--help"]]
+)
+def test_no_client_is_loaded_by_commands_that_need_none(tmp_path: Path, command: list[str]):
+    code = (
+        "import sys; sys.argv = ['penstock', *sys.argv[1:]]\n"
+        "from penstock.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', sorted({'qdrant_client', 'chromadb'} & set(sys.modules)))\n"
+    )
+    environment = {"PENSTOCK_STATE": str(tmp_path), "PENSTOCK_EMBEDDER": "hashing"}
+    for url in (f"qdrant+local:{tmp_path}/q", "chroma://127.0.0.1:9"):
+        ran = subprocess.run(
+            [sys.executable, "-c", code, *command],
+            env=os.environ | environment | {"PENSTOCK_VECTOR_STORE": url},
+            capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        )  # fmt: skip
+        assert "LOADED []" in ran.stdout, ran.stdout + ran.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,15 +16,18 @@ from penstock.app import Penstock
 from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
 from penstock.config import Settings
-from penstock.errors import PenstockError, QueueFull
+from penstock.errors import PathOutside, PenstockError, QueueFull
 from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
+from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.service.keys import Keys
+from penstock.service.path_policy import PathPolicy
 
 Effect: TypeAlias = Callable[[Settings, Path], object]
 
@@ -232,6 +235,22 @@ def contract(settings: Settings, place: Path) -> object:
         return error.code
 
 
+def allowed_paths(settings: Settings, _: Path) -> object:
+    """Paths that a request with ``allow_external`` may name."""
+    policy = PathPolicy.of(settings)
+    found = []
+    for path in ("/usr/bin", "/usr/lib"):
+        with suppress(PathOutside):
+            found.append(policy.allowed(path, allow_external=path.endswith("lib")))
+    return found
+
+
+def guarded(settings: Settings, place: Path) -> object:
+    """Limits of a server."""
+    options = GuardOptions.of(settings, Keys(place), "127.0.0.1", requires_keys=True)
+    return options.hosts, options.body_limit, options.rate._per_minute
+
+
 _ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
 _MODEL = {"graph_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
@@ -308,6 +327,11 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "contract_url": ("redis://other:6379/0", contract, {"rag_config": "{place}/rags.yaml"}),
     "rag_config": ("{place}/rags.yaml", contract, {"contract_url": "redis://other:6379/0"}),
     "rag_away_s": (60.0, contract, {"rag_config": "{place}/rags.yaml"}),
+    "roots": ("/usr/bin:/usr/share", allowed_paths, {}),
+    "allow_external": (True, allowed_paths, {}),
+    "hosts": ("mill.example", guarded, {}),
+    "rate_limit": (5, guarded, {}),
+    "body_limit_mb": (1, guarded, {}),
 }
 
 

@@ -89,6 +89,11 @@ TURNED = {
     "contract_url": ("redis://broker:6379/0", "redis://broker:6379/0"),
     "rag_config": ("rags.yaml", "rags.yaml"),
     "rag_away_s": ("60", 60.0),
+    "roots": ("/srv/docs:/srv/notes", ("/srv/docs", "/srv/notes")),
+    "allow_external": ("true", True),
+    "hosts": ("Mill.example, gate", ("mill.example", "gate")),
+    "rate_limit": ("60", 60),
+    "body_limit_mb": ("1", 1),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",
@@ -217,6 +222,11 @@ def test_defaults_are_those_of_the_design():
         "contract_url": None,
         "rag_config": None,
         "rag_away_s": 86_400.0,
+        "roots": (),
+        "allow_external": False,
+        "hosts": (),
+        "rate_limit": 6_000,
+        "body_limit_mb": 8,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

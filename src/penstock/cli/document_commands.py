@@ -11,6 +11,7 @@ import click
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import relative
+from penstock.cli.index_failures import print_reasons
 from penstock.cli.output import (
     age,
     emit,
@@ -20,12 +21,14 @@ from penstock.cli.output import (
     shortened,
     table,
     terminal_width,
+    wrapped,
 )
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
+    from penstock.service.failures import FailedPath
     from penstock.service.page_texts import ShownPage
 
 MISSING_NAMED = 10
@@ -127,13 +130,16 @@ def show(
         return
     source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
     generations = session.assembly.documents.generations(source.source_id)
+    failed = _failed_inside(session, source)
     if session.as_json:
-        emit_json({"document": source, "generations": generations})
+        emit_json({"document": source, "generations": generations, "failed_inside": failed})
         return
     from penstock.service.reasons import recognized_text
 
     found = session.assembly.documents.recognized(source)
-    emit(fields([*_facts(source), ("OCR", recognized_text(found) if found.pages else None)]))
+    inside = f"{how_many(len(failed), 'file')} inside it failed; see `penstock why`" if failed else None
+    ocr = recognized_text(found) if found.pages else None
+    emit(fields([*_facts(source), ("Inside", inside), ("OCR", ocr)]))
     rows = [
         (
             each.document_id,
@@ -146,6 +152,14 @@ def show(
         for each in generations
     ]
     emit("\n" + table(["generation", "state", "pages", "chunks", "made", "note"], rows))
+
+
+def _failed_inside(session: Session, source: Source) -> list[FailedPath]:
+    """Failed files inside a document, such as attachments of a mail."""
+    place = source.place
+    where = {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
+    found = session.assembly.documents.failures(source.path, **where)
+    return [one for one in found if one.path != source.path]
 
 
 def _state(document: Document) -> str:
@@ -322,6 +336,10 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
     if len(reason.missing) > MISSING_NAMED:
         facts.append(("Missing", f"and {len(reason.missing) - MISSING_NAMED:,} more; --json lists them"))
     emit(fields(facts))
+    if reason.failed_inside:
+        emit(f"\n{how_many(len(reason.failed_inside), 'file')} inside it failed:")
+        print_reasons(reason.path, reason.failed_inside)
+        session.hint("\n" + wrapped("`penstock index PATH --retry-failed` reads them again."))
     if reason.below:
         rows = [
             (one.verdict, shortened(os.path.relpath(one.path, reason.path)), one.cause)

@@ -18,7 +18,6 @@ from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.catalog.views import RecognizedPages
     from penstock.service.job_reports import JobReport
     from penstock.service.responses import Receipt
 
@@ -63,6 +62,11 @@ CLAIMED_WITHIN_S = 3.0
     "--graph/--no-graph",
     default=None,
     help="Extract entities and relations, or remove them. Default: PENSTOCK_GRAPH, or as they are.",
+)
+@click.option(
+    "--ocr/--no-ocr",
+    default=None,
+    help="Recognize text in pictures and scans, or leave them unread. Default: PENSTOCK_OCR, else recognize.",
 )
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
@@ -161,7 +165,7 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph force"
+    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph ocr force"
     options = {
         name: given[name] for name in [*plain.split(), "checksum", "retry_failed", "allow_empty", "project"]
     }
@@ -212,25 +216,17 @@ def _resume_message(request: IndexRequest) -> str:
     return f"Resuming: {before.files_processed:,} of {how_many(before.files_total, 'file')} done before."
 
 
-def _print_recognized(found: RecognizedPages) -> None:
-    if found.pages:
-        from penstock.service.reasons import recognized_text
-
-        text = recognized_text(found)
-        emit(wrapped(f"{text[0].upper()}{text[1:]}."))
-
-
 def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
     job = session.assembly.jobs.job(receipt.job_id)
     failures = index_failures.read(session, job)
-    outcome = JobOutcome(failures, index_failures.inside(session, job))
+    recognized = session.assembly.documents.recognized(job)
+    outcome = JobOutcome(failures, index_failures.inside(session, job), recognized)
     if session.as_json:
         answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, outcome)
-        answer["recognized"] = session.assembly.documents.recognized(job)
+        answer["recognized"] = recognized
         emit_json(answer | index_failures.as_json(failures))
     elif not session.quiet or job.status != "done":
         emit(index_summary.text(job, seconds, request, outcome))
-        _print_recognized(session.assembly.documents.recognized(job))
         index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:

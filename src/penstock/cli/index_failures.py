@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.service.job_reports import InsideFiles
 
 NAMED = 3
-"""Paths named for each reason."""
+"""Paths named for each reason and remedy, and remedies for each reason."""
 
 
 class JobFailures(NamedTuple):
@@ -37,6 +37,8 @@ class JobFailures(NamedTuple):
         """
         from penstock.service.job_reports import counts_of
 
+        if job.item_type == "file":
+            return sum(one.container is None for one in self.now)
         containers = {one.container for one in self.now if one.container is not None}
         indexed = len(containers - {one.path for one in self.now})
         # Members sent without their container are child jobs themselves.
@@ -56,24 +58,19 @@ class JobFailures(NamedTuple):
         return min(max(new - self.files(job), 0), counted_as_old)
 
 
-def counted(job: Job, counts: dict[str, Any], failures: JobFailures | None = None) -> list[str]:
-    """Failures as parts of the summary's first line. ``counts``: of the walk.
-
-    Without ``failures`` the failed child jobs are counted, else the files, also those inside others.
-    """
-    before, failed = counts.get("failed_before", 0), job.children_failed
-    if failures is not None:
-        former = failures.of_former_runs(job)
-        failed = failures.files(job) + former + failures.inside()
-        before += sum(one.container is not None for one in failures.before) - former
+def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str]:
+    """Failures as parts of the summary's first line, also of files inside others. ``counts``: of the walk."""
+    former = failures.of_former_runs(job)
+    failed = failures.files(job) + former + failures.inside()
+    before = (
+        counts.get("failed_before", 0) + sum(one.container is not None for one in failures.before) - former
+    )
     parts = [f"{before:,} cannot be read (unchanged)"] if before else []
     return [*parts, *([f"{failed:,} failed"] if failed else [])]
 
 
 def read(session: Session, job: Job) -> JobFailures:
     """Read the failures at and below the path of a job."""
-    if job.status == "done" and job.item_type == "file":
-        return JobFailures([], [])
     found = session.assembly.documents.failures(
         _path(job), tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
     )
@@ -102,7 +99,7 @@ def print_section(job: Job, failures: JobFailures) -> None:
         return
     named = [*failures.now, *failures.before]
     hints = []
-    if job.item_type != "file" and len(named) > NAMED:
+    if any(one.path != root for one in named) and len(named) > NAMED:
         hints.append(f"All of them: penstock why {printable(root)}")
     if any(not one.remembered for one in failures.now):
         hints.append(f"Try again: penstock retry {job.queue_id}")
@@ -113,14 +110,31 @@ def print_section(job: Job, failures: JobFailures) -> None:
 
 def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
     """Print failures by reason, with paths relative to ``root``; below ``/`` they stay absolute."""
-    from penstock.service.failures import by_reason
+    from penstock.service.failures import by_reason, by_remedy
 
     for code, some in by_reason(failures).items():
-        _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
-        for one in some[:NAMED]:
-            _print_line(f"{_name(one.path, root)}: {one.cause}", 4)
-        if len(some) > NAMED:
-            _print_line(f"and {len(some) - NAMED:,} more", 4)
+        remedies = by_remedy(some)
+        if len(remedies) == 1:
+            _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
+            _print_named(root, some, 4)
+            continue
+        _print_line(f"{code}, {how_many(len(some), 'file')}:", 2)
+        shown = list(remedies.items())[:NAMED]
+        for remedy, same in shown:
+            _print_line(f"{how_many(len(same), 'file')}: {remedy}", 4)
+            _print_named(root, same, 6)
+        left = len(some) - sum(len(same) for _, same in shown)
+        if left:
+            others = how_many(len(remedies) - len(shown), "other remedy", "other remedies")
+            _print_line(f"and {how_many(left, 'file')} with {others}", 4)
+
+
+def _print_named(root: str, failures: Sequence[FailedPath], indent: int) -> None:
+    """Print the first failures, and how many more there are."""
+    for one in failures[:NAMED]:
+        _print_line(f"{_name(one.path, root)}: {one.cause}", indent)
+    if len(failures) > NAMED:
+        _print_line(f"and {len(failures) - NAMED:,} more", indent)
 
 
 def _name(path: str, root: str) -> str:

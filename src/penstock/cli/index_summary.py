@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.cli import index_failures
 from penstock.cli.output import printable, table, wrapped
-from penstock.vocabulary import how_many
+from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:
+    from penstock.catalog.views import RecognizedPages
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
     from penstock.service.job_reports import InsideFiles, JobReport, TypeOutcome
@@ -24,7 +25,7 @@ _REASONS = {
     "penstockignore": "by .penstockignore",
     "hidden": "hidden",
     "binary": "of types without text",
-    "archive": "of archive types, opened with --archives",
+    "archive": "of archive types (--archives)",
     "unsupported": "of types not supported yet",
     "generated": "generated or installed by tools",
     "secret": "with names of keys or passwords",
@@ -53,10 +54,11 @@ class IndexRequest(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """Facts of the catalog about an ended job: what failed, and what it indexed inside other files."""
+    """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
 
     failures: JobFailures
     inside: InsideFiles
+    recognized: RecognizedPages
 
 
 def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> str:
@@ -74,6 +76,11 @@ def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -
     skipped = left_out(job)
     if skipped:
         lines.append(f"{skipped}.")
+    if outcome.recognized.pages:
+        from penstock.service.reasons import recognized_text
+
+        read = recognized_text(outcome.recognized)
+        lines.append(f"{read[0].upper()}{read[1:]}.")
     by_type = types_table(job, outcome)
     return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
 
@@ -122,28 +129,53 @@ def code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted(job: Job, outcome: JobOutcome | None = None) -> str:
-    """Result of a job in one line, without the time. Without ``outcome``, child jobs are counted."""
+def counted(job: Job, outcome: JobOutcome) -> str:
+    """Result of a job in one line, without the time."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
+    failures, inside, _ = outcome
     if job.status == "failed" and not job.children_failed:
-        return f"failed: {printable(job.error_message)} ({job.error_code})"
-    failures, inside = outcome or (None, None)
+        return _error(job)
     if job.item_type == "file":
         return ", ".join([_of_file(job), *_inside(inside, "it"), *index_failures.counted(job, {}, failures)])
-    counts, report = counts_of(job), report_of(job)
-    parts = [how_many(files_indexed(job, failures.files(job) if failures else None), "file") + " indexed"]
-    parts += _inside(inside, "them")
-    chunks = (report.chunks_created if report is not None else 0) + (inside.chunks if inside else 0)
+    report = report_of(job)
+    chunks = (report.chunks_created if report is not None else 0) + inside.chunks
+    parts = _done(job, files_indexed(job, failures.files(job)), _inside(inside, "them"), chunks)
+    return ", ".join([*parts, *index_failures.counted(job, counts_of(job), failures)])
+
+
+def reported(job: Job, report: JobReport) -> str:
+    """Result of an ended folder job in one line, as far as the queue knows it."""
+    from penstock.cli.job_views import failed_text
+    from penstock.service.job_reports import counts_of, files_indexed
+
+    if job.status == "failed" and not job.children_failed:
+        return _error(job)
+    before = counts_of(job).get("failed_before", 0)
+    parts = _done(job, files_indexed(job, report.failed), [], report.chunks_created)
+    parts += [f"{before:,} cannot be read (unchanged)"] if before else []
+    return ", ".join([*parts, *failed_text(report)])
+
+
+def _error(job: Job) -> str:
+    # The remedy is in the section of failures.
+    return f"failed: {printable(split_remedy(job.error_message or '')[0])} ({job.error_code})"
+
+
+def _done(job: Job, indexed: int, inside: list[str], chunks: int) -> list[str]:
+    """Counts of a folder job, without failures."""
+    from penstock.service.job_reports import counts_of
+
+    counts = counts_of(job)
+    parts = [how_many(indexed, "file") + " indexed", *inside]
     if chunks:
         parts.append(how_many(chunks, "chunk"))
     same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
-    parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
-    return ", ".join([*parts, *index_failures.counted(job, counts, failures)])
+    return parts + [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
 
 
-def _inside(files: InsideFiles | None, container: str) -> list[str]:
-    return [f"{how_many(files.count, 'file')} inside {container}"] if files and files.count else []
+def _inside(files: InsideFiles, container: str) -> list[str]:
+    return [f"{how_many(files.count, 'file')} inside {container}"] if files.count else []
 
 
 def _of_file(job: Job) -> str:
@@ -202,7 +234,7 @@ def as_json(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome
         for name, value in counts_of(job).items()
         if name not in ("outcome", "include_code", "types")
     }
-    before, (failures, inside) = request.before, outcome
+    before, (failures, inside, _) = request.before, outcome
     former = failures.of_former_runs(job)
     if former:
         counts["failed_before"] -= former

@@ -64,7 +64,7 @@ def job_as_json(job: Job, queue: Queue) -> dict[str, Any]:
     if report is not None:
         columns |= {
             "progress": _progress_as_json(columns["progress"] or {}, report),
-            "result": result_of(job),
+            "result": result_of(job, queue),
             "total_chunks": report.chunks_created,
         }
     times = {
@@ -98,12 +98,18 @@ def progress_text(report: JobReport, root: str | None) -> str | None:
         parts = [f"{report.files_processed:,} of {how_many(report.files_total, 'file')}{share}"]
     if report.chunks_created:
         parts.append(how_many(report.chunks_created, "chunk"))
-    if report.failed:
-        parts.append(f"{report.failed:,} failed")
+    parts += failed_text(report)
     current = report.current_file
     if current is not None and root is not None:
         current = current.removeprefix(root.rstrip("/") + "/")
     return ", ".join(parts) + (f"; now {current}" if current else "")
+
+
+def failed_text(report: JobReport) -> list[str]:
+    """Failed files as ``9 failed (1 inside another file)``; nothing if none failed."""
+    failed, inside = report.failed + report.failed_inside, report.failed_inside
+    where = f" ({inside:,} inside {'another file' if inside == 1 else 'other files'})" if inside else ""
+    return [f"{failed:,} failed{where}"] if failed else []
 
 
 def details_as_json(details: Details, queue: Queue) -> dict[str, Any]:

@@ -16,7 +16,7 @@ MOST_DOCUMENTS = 50
 
 
 class PageCount(NamedTuple):
-    """Pages read or failed, and all pages, of documents that are being indexed."""
+    """Pages read or failed, and all pages, of the documents that were waited for so far."""
 
     done: int
     total: int
@@ -31,9 +31,11 @@ class PageProgress:
     def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
         self._open = open_catalog
         self._catalog: Catalog | None = None
+        self._totals: dict[int, int] = {}
+        """Pages of the documents seen: those that have ended stay in the count, which never goes back."""
 
     def of(self, jobs: Iterable[Job]) -> PageCount | None:
-        """Count the pages of the documents that these jobs wait for; None if there are none."""
+        """Count the pages of the documents waited for, now and before; None if these jobs wait for none."""
         waited = [job.waiting_for for job in jobs if job.waiting and job.waiting_for is not None]
         ids = [int(text) for text in waited if text.isdecimal()][:MOST_DOCUMENTS]
         if not ids:
@@ -41,9 +43,11 @@ class PageProgress:
         if self._catalog is None:
             self._catalog = self._open()
         with self._catalog.snapshot() as snapshot:
-            found = [progress for each in ids if (progress := snapshot.progress(each)) is not None]
-        done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found)
-        return PageCount(done, sum(each.total_pages for each in found))
+            found = {each: progress for each in ids if (progress := snapshot.progress(each)) is not None}
+        self._totals |= {each: progress.total_pages for each, progress in found.items()}
+        done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found.values())
+        ended = sum(total for each, total in self._totals.items() if each not in found)
+        return PageCount(done + ended, sum(self._totals.values()))
 
     def close(self) -> None:
         if self._catalog is not None:

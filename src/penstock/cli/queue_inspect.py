@@ -159,7 +159,8 @@ def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
     yield "Lock", job.lock_key and f"{job.lock_key}{', held by this job' if job.lock_held else ''}"
     yield "Parent", job.parent_id
     if job.children_open or job.children_failed:
-        yield "Children", f"{job.children_open:,} open, {job.children_failed:,} failed"
+        children = f"{job.children_open:,} open, {job.children_failed:,} failed"
+        yield "Children" if job.item_type != "file" else "Inside", children
     yield from _progress_and_result(job, queue)
     yield "Follow-up", "submitted again while it ran; one more run follows" if job.followup_json else None
     yield "Metadata", _own_metadata(job)
@@ -171,12 +172,12 @@ def _progress_and_result(job: Job, queue: Queue) -> Iterator[tuple[str, object]]
 
     report = report_of(job, queue)
     if report is None or job.item_type not in ("folder", "project"):
-        yield "Progress", job.progress_json
+        yield "Progress", job.progress_json if job.progress else None
         yield "Result", job.result_json
         return
     yield "Progress", progress_text(report, job.payload.get("folder_path") or job.payload.get("project_root"))
     if job.ended:
-        yield "Result", index_summary.counted(job)
+        yield "Result", index_summary.reported(job, report)
     yield "Left out", index_summary.all_left_out(job)
 
 

@@ -5,7 +5,7 @@
 - ``functions``: jobs that run functions of an application
 - ``documents``: registers all handlers below
 - ``files``, ``file_request``, ``file_reader``, ``file_draft``: jobs for one file
-- ``members``, ``container_paths``, ``container_members``: files inside mail and archives, as documents
+- ``members``, ``member_jobs``, ``container_paths``, ``container_members``: files inside others, as documents
 - ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk
 - ``folders``, ``file_comparison``: jobs for a folder or project

@@ -12,27 +12,25 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.pagination import known_below, ledger_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.rules.failures import FailedReading, ReadFile, failed_generation
 from penstock.catalog.rules.path_scope import at_and_above
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Removal, Touch
 from penstock.catalog.views import KnownSource, Source
-from penstock.handlers.child_jobs import file_job
 from penstock.handlers.container_paths import MAX_DEPTH, NOT_READ, may_hold_members
 from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
 from penstock.handlers.generation_batch import MAX_DOCUMENTS
+from penstock.handlers.member_jobs import member_job
 from penstock.handlers.members import Container, safely_named
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
-from penstock.payloads import FilePayload
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
+from penstock.pipeline.fingerprints import keep_reading
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import Rule, WalkRules
 from penstock.pipeline.walk.rules import rule_of_folder, rule_of_name
@@ -153,9 +151,9 @@ class ContainerMembers:
         # With a failure, the content of the source is not the newest.
         if known.content_hash != member.content_hash or known.building_id is not None:
             return False
-        fingerprints = self._pipeline.fingerprints(
-            member.path, self._request.sizes, graph=self._request.graph
-        )
+        request = self._request
+        wanted = self._pipeline.fingerprints(member.path, request.sizes, graph=request.graph, ocr=request.ocr)
+        fingerprints = keep_reading(wanted, known.fingerprints)
         return known.fingerprints == fingerprints or bool(self._context.metadata.get(OUTDATED))
 
     def _touch(self, kept: list[_Member], sources: Mapping[str, KnownSource]) -> None:
@@ -170,9 +168,10 @@ class ContainerMembers:
             new = [self._unread(member) for member in some if member.path not in sources]
             for first in range(0, len(new), MAX_DOCUMENTS):
                 self._catalog.store(new[first : first + MAX_DOCUMENTS])
-            ids = clock.new_ids(len(some))
             self.sent = True
-            self._context.expand([self._job(*one) for one in zip(ids, some, strict=True)])
+            self._context.expand(
+                [member_job(self._context, self._request, member.path, member.size) for member in some]
+            )
 
     def _unread(self, member: _Member) -> Any:
         """A source for a new member, not read yet: should its job be lost, the next walk sends another."""
@@ -189,26 +188,6 @@ class ContainerMembers:
                 file_type=file_types.suffix_of(member.path),
             )
         )
-
-    def _job(self, queue_id: str, member: _Member) -> Any:
-        request, context = self._request, self._context
-        payload = FilePayload(
-            file_path=member.path,
-            size_bytes=member.size,
-            chunk_size=context.payload.get("chunk_size"),
-            chunk_overlap=context.payload.get("chunk_overlap"),
-            graph=request.graph,
-            gate=request.gate.value,
-            archives=request.archives,
-        )
-        metadata = context.metadata | {items.ASKED_AT: context.asked_at.isoformat()}
-        if request.delivered is not None:
-            read_from = request.read_from + member.path[len(request.path) :]
-            delivered = msgspec.structs.replace(request.delivered, read_from=read_from, source_type=None)
-            metadata[items.ARRIVAL] = msgspec.to_builtins(delivered)
-        encoded = msgspec.json.encode(metadata).decode()
-        priority = items.child_priority(context.claim.priority)
-        return file_job(context, queue_id, "ingest", payload, priority=priority, metadata=encoded)
 
     def _note(self, wanted: Mapping[str, _Member], known: Source | None) -> None:
         """Record what was left out, and delete the records of members that are gone."""
@@ -242,14 +221,23 @@ def touch_members(catalog: Catalog, known: Source, mtime_ns: int, asked_at: date
     """Give the members of an unchanged container its new time."""
     if known.mtime_ns != mtime_ns and may_hold_members(known.path):
         inside = known_below(catalog, known.place, known.path, after=known.path)
-        same = [source for source in inside if source.mtime_ns == known.mtime_ns]
+        same = [source for source in inside if _time_of(source) == known.mtime_ns]
         _touch(catalog, same, mtime_ns, asked_at)
+
+
+def _failed(member: KnownSource) -> bool:
+    return member.failed_with is not None and member.building_id is not None
+
+
+def _time_of(member: KnownSource) -> int | None:
+    """Time of the container when the member was last read, whether or not that succeeded."""
+    return member.failed_mtime_ns if _failed(member) else member.mtime_ns
 
 
 def _touch(catalog: Catalog, members: list[KnownSource], mtime_ns: int, asked_at: datetime) -> None:
     touches = [
         Touch(member.source_id, member.failed_size or 0, mtime_ns, failed=True)
-        if member.failed_with is not None and member.building_id is not None
+        if _failed(member)
         else Touch(member.source_id, member.size, mtime_ns, asked_at)
         for member in members
     ]

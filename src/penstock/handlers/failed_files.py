@@ -24,6 +24,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.file_request import FileRequest
 from penstock.payloads import normal_path
 from penstock.pipeline.extract import file_types
+from penstock.vocabulary import split_remedy
 
 FAILED_BEFORE = "failed before"
 """Outcome of a file that failed in an earlier run and is unchanged since."""
@@ -117,9 +118,12 @@ def failed_before(context: Context, known: Source) -> Any:
     """
     failure = known.failure
     code, _, message = (failure.error or "ERR_UNREADABLE: the file cannot be read").partition(": ")
+    message, remedy = split_remedy(message)
     since = f"{failure.at:%Y-%m-%d %H:%M}" if failure.at is not None else "the last run"
     if context.claim.parent_id is not None:
         return {"outcome": FAILED_BEFORE, "code": code, "error": message, "since": since}
     return PermanentFailure(
-        f"{message} (unchanged since {since}, not read again)", code=code, remedy=remedy_for(code)
+        f"{message} (unchanged since {since}, not read again)",
+        code=code,
+        remedy=remedy or remedy_for(code),
     )

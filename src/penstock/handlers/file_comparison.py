@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from penstock import items
 from penstock.catalog.rules.failures import fails_again
 from penstock.catalog.values import Fingerprints
 from penstock.catalog.views import KnownSource
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import reader_in
+from penstock.pipeline.fingerprints import keep_reading, reader_in
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import FoundFile
 
@@ -20,11 +22,18 @@ class FileComparison:
     """The comparison of one walk. ``metadata``: of the job, with its requests for a closer look."""
 
     def __init__(
-        self, pipeline: Pipeline, sizes: ChunkSizes, metadata: Mapping[str, Any], graph: bool | None = None
+        self,
+        pipeline: Pipeline,
+        sizes: ChunkSizes,
+        metadata: Mapping[str, Any],
+        *,
+        graph: bool | None = None,
+        ocr: bool | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._sizes = sizes
         self._graph = graph
+        self._ocr = ocr
         self._rebuild = bool(metadata.get("rebuild"))
         self._checksum = bool(metadata.get("checksum"))
         self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
@@ -43,6 +52,7 @@ class FileComparison:
         wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
         if self._graph is None:
             wanted = self._pipeline.keep_graph(wanted, known.fingerprints, found.path)
+        wanted = keep_reading(wanted, known.fingerprints)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False
@@ -57,16 +67,29 @@ class FileComparison:
             return False
         return self._remembered(found, known)
 
+    def member_outdated(self, known: KnownSource, mtime_ns: int) -> bool:
+        """Check whether a file inside another is to be read although its container is unchanged.
+
+        ``mtime_ns``: the time of the container.
+        """
+        found = FoundFile(known.path, known.size, mtime_ns)
+        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
+        return not self.unchanged(found, known) and not self.fails_again(failed, known)
+
     def _remembered(self, found: FoundFile, known: KnownSource) -> bool:
         if self._rebuild or self._retry_failed:
             return False
-        read_with = self._pipeline.failure_fingerprint(self._wanted(found.path, reader_in(known.failed_with)))
-        return fails_again(known.failure, found.size, found.mtime_ns, read_with)
+        wanted = self._wanted(found.path, reader_in(known.failed_with))
+        ways = (wanted, keep_reading(wanted, known.fingerprints))
+        return any(
+            fails_again(known.failure, found.size, found.mtime_ns, self._pipeline.failure_fingerprint(each))
+            for each in ways
+        )
 
     def _wanted(self, path: str, reader: str | None) -> Fingerprints:
         """Fingerprints for a path, computed once per suffix. ``reader``: the extractor of a misnamed file."""
         if reader is not None:
-            return self._pipeline.fingerprints(path, self._sizes, reader, graph=self._graph)
+            return self._pipeline.fingerprints(path, self._sizes, reader, graph=self._graph, ocr=self._ocr)
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
         if file_types.known_by_whole_name(name) or file_types.is_compressed_name(name):
@@ -74,6 +97,6 @@ class FileComparison:
         found = self._fingerprints.get(suffix)
         if found is None:
             found = self._fingerprints[suffix] = self._pipeline.fingerprints(
-                path, self._sizes, graph=self._graph
+                path, self._sizes, graph=self._graph, ocr=self._ocr
             )
         return found

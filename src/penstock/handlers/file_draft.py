@@ -24,11 +24,12 @@ def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> D
     """Draft a file. Of a long document only the first pages; the others become tasks."""
     content = Content(request.name, read.data, read.size)
     paged = file_types.detect(request.name, read.data) == file_types.PDF
-    draft = pipeline.draft(content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None)
+    pages = range(1, PAGES_PER_CALL + 1) if paged else None
+    draft = pipeline.draft(content, request.sizes, pages=pages, ocr=request.ocr)
     failed = not draft.chunks and not draft.unread
     if paged and failed and len(draft.pages) >= draft.page_count:
         # Once more without a range: only a complete document can be refused for having no text.
-        return pipeline.draft(content, request.sizes)
+        return pipeline.draft(content, request.sizes, ocr=request.ocr)
     return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
 
 

@@ -23,7 +23,7 @@ from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import outdated, reader_in
+from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _payload = msgspec.json.Decoder(FilePayload).decode
@@ -46,6 +46,8 @@ class FileRequest(NamedTuple):
     gate: Gate
     graph: bool | None
     """Whether entities are wanted; None: as the setting says, and those of the known source stay."""
+    ocr: bool | None
+    """Whether the text of pictures is wanted; None: as the setting says."""
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
@@ -65,7 +67,7 @@ class FileRequest(NamedTuple):
         path, delivered = payload.identifier, delivered_file_of(metadata)
         source_type = delivered.source_type if delivered is not None else None
         name = file_types.named_as(path, source_type) if source_type is not None else path
-        fingerprints = pipeline.fingerprints(name, sizes, graph=payload.graph)
+        fingerprints = pipeline.fingerprints(name, sizes, graph=payload.graph, ocr=payload.ocr)
         return cls(
             place=context.place,
             path=path,
@@ -73,6 +75,7 @@ class FileRequest(NamedTuple):
             sizes=sizes,
             gate=Gate(payload.gate),
             graph=payload.graph,
+            ocr=payload.ocr,
             fingerprints=fingerprints,
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),
@@ -88,11 +91,24 @@ class FileRequest(NamedTuple):
         """The request compared by the extractors that read the known source, whatever its name says."""
         made, failed = known.fingerprints, known.failure.read_with
         if reader_in(made.ocr) is None and reader_in(failed) is None:
-            return self.of_size(known.size, pipeline)
-        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader_in(made.ocr), graph=self.graph)
-        failing = pipeline.fingerprints(self.name, self.sizes, reader_in(failed))
-        read_with = pipeline.failure_fingerprint(failing)
-        return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(known.size, pipeline)
+            return self.of_size(known.size, pipeline).as_good_as(known, pipeline)
+        wanted = self._fingerprints_of(reader_in(made.ocr), pipeline)
+        read_with = pipeline.failure_fingerprint(self._fingerprints_of(reader_in(failed), pipeline))
+        request = self._replace(fingerprints=wanted, read_with=read_with)
+        return request.of_size(known.size, pipeline).as_good_as(known, pipeline)
+
+    def _fingerprints_of(self, reader: str | None, pipeline: Pipeline) -> Fingerprints:
+        return pipeline.fingerprints(self.name, self.sizes, reader, graph=self.graph, ocr=self.ocr)
+
+    def as_good_as(self, known: Source, pipeline: Pipeline) -> FileRequest:
+        """The request, to be compared with a known source that need not be read again for the sake of OCR."""
+        kept = keep_reading(self.fingerprints, known.fingerprints)
+        if kept is self.fingerprints:
+            return self
+        # Parts of it may have failed when it was read in the other way.
+        same = known.failure.read_with == pipeline.failure_fingerprint(kept)
+        read_with = known.failure.read_with if same else None
+        return self._replace(fingerprints=kept, read_with=read_with or self.read_with)
 
     def checked_before(self, known: Source | None, pipeline: Pipeline) -> FileRequest:
         """The request, which keeps the entities of a known source unless it says something about them.
@@ -102,8 +118,8 @@ class FileRequest(NamedTuple):
         self.refuse_archive(known)
         if known is None or self.graph is not None or not getattr(known.fingerprints, EXTRACTING):
             return self
-        wanted = pipeline.fingerprints(self.name, self.sizes, graph=True)
-        return self._replace(graph=True, fingerprints=wanted)
+        request = self._replace(graph=True)
+        return request._replace(fingerprints=request._fingerprints_of(None, pipeline))
 
     def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
         """The request with the fingerprints of the extractor that reads this content.
@@ -116,7 +132,7 @@ class FileRequest(NamedTuple):
             reader = file_types.detect(self.name, read.data).extractor
         except UnsupportedType:
             return self
-        fingerprints = pipeline.fingerprints(self.name, self.sizes, reader, graph=self.graph)
+        fingerprints = self._fingerprints_of(reader, pipeline)
         read_with = pipeline.failure_fingerprint(fingerprints)
         return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
 

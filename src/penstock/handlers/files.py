@@ -28,6 +28,7 @@ from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, lanes_of, t
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
+from penstock.handlers.member_jobs import send_outdated
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted, unchanged_at
 from penstock.handlers.model_check import ModelCheck
@@ -37,7 +38,7 @@ from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.fingerprints import outdated
+from penstock.pipeline.fingerprints import outdated, same_reading, without_pictures
 from penstock.pipeline.pipeline import Pipeline
 
 RETRY_DELAY = timedelta(seconds=2)
@@ -185,15 +186,16 @@ class _IngestCall:
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
             self._mismatches[index] = as_known.mismatches(context, known, whole=as_known is request)
-            return self._reuse_text(index, context, as_known, known, (known.size, known.mtime_ns))
+            return self._keep(index, context, as_known, known, (known.size, known.mtime_ns))
         assert read is not None
         request = request.checked(read, self._pipeline)
         content_hash = hashlib.sha256(read.data).hexdigest()
         whole = len(read.data) == read.size
         self._mismatches[index] = file_mismatches(context, read.size, content_hash if whole else None)
-        if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
+        as_good = request.as_good_as(known, self._pipeline) if known is not None else request
+        if known is not None and not request.rebuild and as_good.is_up_to_date(known, content_hash):
             touch_members(self._catalog, known, read.mtime_ns, context.asked_at)
-            return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
+            return self._keep(index, context, as_good, known, (read.size, read.mtime_ns))
         if known is not None and request.failed_before(known, content_hash):
             self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
             self._known_failures.add(index)
@@ -201,6 +203,7 @@ class _IngestCall:
         if known is not None and not request.rebuild:
             adopted = self._adopt(context, known, request, content_hash)
             if adopted is not None:
+                self._send_members(index, context, request, known, read.mtime_ns)
                 return adopted
         return self._build(index, context, request, known, read, content_hash)
 
@@ -226,6 +229,7 @@ class _IngestCall:
         draft = draft.with_warnings(members.update(draft.attachments, known))
         if members.sent:
             self._containers.add(index)
+        fingerprints = without_pictures(request.fingerprints) if draft.all_layers else request.fingerprints
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -236,7 +240,7 @@ class _IngestCall:
             pages=draft.pages,
             space=self._space,
             gate=request.gate,
-            fingerprints=request.fingerprints,
+            fingerprints=fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
             file_type=draft.suffix(request.name),
@@ -266,6 +270,21 @@ class _IngestCall:
         self._batch.add(drafted)
         self._batched.append((index, read_from))
 
+    def _keep(
+        self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
+    ) -> Any:
+        """Keep the stored text of an unchanged file, and read the files inside it that are not up to date."""
+        answer = self._reuse_text(index, context, request, known, state)
+        if not isinstance(answer, Later):
+            self._send_members(index, context, request, known, state[1])
+        return answer
+
+    def _send_members(
+        self, index: int, context: Context, request: FileRequest, known: Source, mtime_ns: int
+    ) -> None:
+        if send_outdated(self._catalog, self._pipeline, context, request, known, mtime_ns):
+            self._containers.add(index)
+
     def _reuse_text(
         self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
     ) -> Any:
@@ -291,8 +310,9 @@ class _IngestCall:
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
             with self._catalog.snapshot() as snapshot:
                 document = snapshot.document(document_id)
-            wanted = (content_hash, request.fingerprints)
-            if document is None or (document.content_hash, document.fingerprints) != wanted:
+            if document is None or document.content_hash != content_hash:
+                continue
+            if not same_reading(request.fingerprints, document.fingerprints):
                 continue
             adoption = Adoption(
                 document_id=document_id,

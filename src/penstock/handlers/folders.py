@@ -106,7 +106,9 @@ class _FolderWalk:
         self._root = payload.identifier
         self._metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata, payload.graph)
+        self._comparison = FileComparison(
+            folders.pipeline, sizes, context.metadata, graph=payload.graph, ocr=payload.ocr
+        )
         self._children: list[_ChildFile] = []
         self._added: list[FoundFile] = []
         self._root_is_known = False
@@ -137,7 +139,8 @@ class _FolderWalk:
             if self._counts.seen % self._checkpoint_interval == 0:
                 self._report_progress(found.path)
         self._send_added()
-        if self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY):
+        removes = self._payload.operation == "index"
+        if removes and (self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY)):
             # An empty root removes nothing: it may be an unmounted disk.
             for source in known.rest():
                 self._record_missing(source)
@@ -316,11 +319,7 @@ class _FolderWalk:
 
     def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
         """Send a child for a file inside another, if it is not up to date although its container is."""
-        if self._comparison.reads_all:
-            return
-        found = FoundFile(known.path, known.size, container.mtime_ns)
-        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
-        if self._comparison.unchanged(found, known) or self._comparison.fails_again(failed, known):
+        if self._comparison.reads_all or not self._comparison.member_outdated(known, container.mtime_ns):
             return
         with self._catalog.snapshot() as snapshot:
             above = next(iter(snapshot.known(self._place, container.path, limit=1)), None)
@@ -362,6 +361,7 @@ class _FolderWalk:
             graph=self._payload.graph,
             gate=self._payload.gate,
             archives=self._payload.archives,
+            ocr=self._payload.ocr,
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 

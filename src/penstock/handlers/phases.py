@@ -41,6 +41,7 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
+from penstock.vocabulary import with_remedy
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
@@ -61,11 +62,12 @@ FAILURE_CODES = {
 
 
 class _OpenFile(NamedTuple):
-    """A file, verified to be the one of the generation, and the chunk sizes."""
+    """A file, verified to be the one of the generation, the chunk sizes, and whether pictures are read."""
 
     source: TaskSource
     content: Content
     sizes: ChunkSizes
+    recognizes: bool
 
 
 class Phases:
@@ -133,6 +135,10 @@ class Phases:
             with suppress(ServiceUnavailable):
                 self._copies.keep()
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._pipeline.pause()
+
     def settled(self, task_ids: Sequence[int], late: Collection[int]) -> None:
         """Take note of settled tasks. ``late``: those whose claims were lost."""
         if self._outside is not None:
@@ -143,7 +149,7 @@ class Phases:
         return self._outside is not None and self._outside.clear_removals()
 
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized: there are none for now."""
+        """Free the memory kept for further pages: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
@@ -183,11 +189,11 @@ class Phases:
             self._drop(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        made = document.fingerprints.ocr
-        if not same or self._pipeline.fingerprints(name, sizes, reader_in(made)).ocr != made:
+        recognizes = self._pipeline.recognizes(name, sizes, document.fingerprints)
+        if not same or recognizes is None:
             self._drop(source)
             return None
-        self._open_file = _OpenFile(source, Content(name, read.data), sizes)
+        self._open_file = _OpenFile(source, Content(name, read.data), sizes, recognizes)
         return self._open_file
 
     def _bytes(self, path: str, file_path: str | None) -> FileContent | None:
@@ -208,21 +214,20 @@ class Phases:
             return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
         try:
-            draft = self._pipeline.draft(
-                file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1)
-            )
+            pages = range(min(numbers), max(numbers) + 1)
+            draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [failed(task, error) for task in tasks]
-        pages = {page.number: page for page in draft.pages}
+        found = {page.number: page for page in draft.pages}
         # A batch ends after some seconds of work; its remaining pages are released.
-        unread = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+        unread = range(max(found, default=draft.page_count) + 1, draft.page_count + 1)
         return [
             outcomes.released(task)
             if task.page_number in unread
-            else _page_ended(task, pages.get(task.page_number))
+            else _page_ended(task, found.get(task.page_number))
             for task in tasks
         ]
 
@@ -238,8 +243,8 @@ class Phases:
         except ServiceUnavailable as down:
             return postponed(task, down)
         except ComponentMissing as missing:
-            # Its remedy names the package. A failure of a page has only a message.
-            return outcomes.failed(task, Failure(missing.code, f"{missing.message}. {missing.remedy}"))
+            # Its remedy names the package.
+            return outcomes.failed(task, Failure(missing.code, with_remedy(missing.message, missing.remedy)))
         except Exception as error:  # noqa: BLE001 - as above
             return failed(task, error)
         return _page_ended(task, page)

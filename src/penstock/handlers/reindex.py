@@ -19,7 +19,7 @@ from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
-from penstock.pipeline.fingerprints import outdated, reader_in, sizes_of
+from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
@@ -69,6 +69,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     name = "note.md" if known.path.startswith(NOTES) else known.path
     wanted = pipeline.fingerprints(name, sizes_of(made) or ChunkSizes(), reader_in(made.ocr))
     wanted = pipeline.keep_graph(pipeline.of_size(wanted, name, known.size), made, name)
+    wanted = keep_reading(wanted, made)
     return outdated(made, wanted)
 
 

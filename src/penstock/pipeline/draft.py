@@ -16,11 +16,14 @@ from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
-from penstock.vocabulary import how_many, none_read
+from penstock.vocabulary import how_many, none_read, with_remedy
 
-OCR_NEEDED = Failure("ERR_NO_TEXT", "no text, OCR needed")
+OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
 """Failure of a page that is a picture, while OCR is switched off."""
-OCR_OFF = "Set PENSTOCK_OCR=true to have the text recognized, or leave the file out with --exclude."
+OCR_OFF = (
+    "Index again with --ocr, or set PENSTOCK_OCR=true, to have the text recognized. Or leave out a file "
+    "without text with --exclude."
+)
 _HEADING_SEPARATOR = " > "
 
 
@@ -38,6 +41,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The name stands for another type than ``media_type``."""
     other_type: bool = False
     """The suffix is not the one of ``media_type``: the file is misnamed, or compressed."""
+    has_pictures: bool = False
+    """Some pages show what their text layer does not say: with OCR their text is another one."""
 
     @property
     def stored_properties(self) -> StoredProperties:
@@ -66,6 +71,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     def unread(self) -> bool:
         """Check whether a task is needed to read some of the pages."""
         return any(page.unread for page in self.pages)
+
+    @property
+    def all_layers(self) -> bool:
+        """Check whether every page was read, and no page is a picture."""
+        return not self.has_pictures and not any(page.unread or page.failure for page in self.pages)
 
     @property
     def tokens(self) -> int:
@@ -127,7 +137,7 @@ def awaiting_ocr(draft: Draft) -> Draft:
     if not any(page.needs_ocr for page in draft.pages):
         return draft
     pages = [NewPage(number=page.number, needs_ocr=True) if page.needs_ocr else page for page in draft.pages]
-    return msgspec.structs.replace(draft, pages=tuple(pages))
+    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def without_ocr(draft: Draft, *, complete: bool) -> Draft:
@@ -146,7 +156,7 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
     if complete and all(page.failure is not None or not page.chunks for page in pages):
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
         raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF)
-    return msgspec.structs.replace(draft, pages=tuple(pages))
+    return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
 
 
 def chunk_page(

@@ -12,6 +12,11 @@ from penstock.catalog.values import Fingerprints
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.protocol import Embedder
 
+OCR_OFF = "off"
+"""In the place of the fingerprint of OCR: pages that are pictures were left unread."""
+NO_PICTURES = "none"
+"""In the same place: every page has a usable text layer, so that OCR makes no difference."""
+
 
 def fingerprint(parts: Mapping[str, object]) -> str:
     """16 hex digits of the names and values given, in any order."""
@@ -33,7 +38,7 @@ def fingerprints(
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
     concerns only its own documents. Not ``named``: the name of the file stands for another extractor.
     ``grammar``: language of an optional grammar that is installed, and cuts the file. ``ocr``: fingerprint of
-    how pictures are read, for extractors of files that may hold some.
+    how pictures are read, or OCR_OFF, for extractors of files that may hold some.
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
@@ -44,10 +49,9 @@ def fingerprints(
         "extract": {name: extractor(name).version for name in names},
         "chunk": boundaries.VERSION,
     }
-    options = {"grammar": grammar, "ocr": ocr}
-    text_fingerprint = fingerprint(
-        parts | {name: value for name, value in options.items() if value is not None}
-    )
+    text_fingerprint = fingerprint(parts | ({} if grammar is None else {"grammar": grammar}))
+    if ocr is not None:
+        text_fingerprint += f"+{ocr}"
     return Fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
         ocr=with_reader(
@@ -71,6 +75,41 @@ def reader_in(fingerprint: str | None) -> str | None:
     parts = (fingerprint or "").split(":")
     # Of a failure: the digits alone. Of a document: the digits and two sizes.
     return parts[-1] if len(parts) in (2, 4) else None
+
+
+def ocr_in(made: str) -> str | None:
+    """How pictures were read, or OCR_OFF, or NO_PICTURES; None for files that hold no pictures."""
+    return made.partition(":")[0].partition("+")[2] or None
+
+
+def without_pictures(made: Fingerprints) -> Fingerprints:
+    """The fingerprints of a document that was found to have no pages that are pictures."""
+    return made if ocr_in(made.ocr) is None else _with_ocr(made, NO_PICTURES)
+
+
+def _with_ocr(made: Fingerprints, ocr: str) -> Fingerprints:
+    first, *rest = made.ocr.split(":")
+    return msgspec.structs.replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
+
+
+def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
+    """The wanted fingerprints of a source made before, if it need not be read again for the sake of OCR.
+
+    Documents without pictures are the same with and without OCR. Recognized text stays where a request does
+    not want OCR.
+    """
+    if "+" not in wanted.ocr or wanted.ocr == made.ocr:
+        return wanted
+    asked, found = ocr_in(wanted.ocr), ocr_in(made.ocr)
+    if found is None or found == OCR_OFF or (found != NO_PICTURES and asked != OCR_OFF):
+        return wanted
+    kept = _with_ocr(wanted, found)
+    return kept if kept.ocr == made.ocr else wanted
+
+
+def same_reading(wanted: Fingerprints, made: Fingerprints) -> bool:
+    """Check whether a generation is what a request wants, so that it can be finished for the request."""
+    return wanted == made or (ocr_in(made.ocr) == NO_PICTURES and keep_reading(wanted, made) == made)
 
 
 def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:

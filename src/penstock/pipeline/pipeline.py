@@ -17,14 +17,23 @@ from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import OCR_NEEDED, Draft, awaiting_ocr, build_draft, without_ocr
+from penstock.pipeline.draft import Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
-from penstock.pipeline.fingerprints import fingerprint, fingerprints, reader_in, with_reader
+from penstock.pipeline.fingerprints import (
+    NO_PICTURES,
+    OCR_OFF,
+    fingerprint,
+    fingerprints,
+    keep_reading,
+    ocr_in,
+    reader_in,
+    with_reader,
+)
 from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
@@ -58,25 +67,24 @@ class Pipeline:
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
-        ``ocr``: how pictures are read; None: OCR is switched off. ``graph``: entities and relations are
-        extracted, unless a request says otherwise. ``llm``: finds those of prose; None: by rules.
-        ``vectors_outside``: a store outside the catalog holds a copy of the vectors, so only tasks embed.
+        ``ocr``: how pictures are read; None: by Tesseract, but only if a request asks for it. ``graph``:
+        entities and relations are extracted, unless a request says otherwise. ``llm``: finds those of prose;
+        None: by rules. ``vectors_outside``: a store outside the catalog holds a copy of the vectors, so only
+        tasks embed.
         """
         self.vectors_outside = vectors_outside
         self._graph = graph
         self.llm = llm
         self.embedder = embedder
         self._isolated = isolated
-        self._ocr = ocr
+        self._ocr = ocr if ocr is not None else OcrSetup(enabled=False)
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
-        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str], Fingerprints] = {}
+        self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str, bool], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
-        self._of_pictures: set[str] = set()
-        """Fingerprints of files whose pages may be pictures."""
 
     @property
     def space(self) -> str:
@@ -84,35 +92,40 @@ class Pipeline:
         return space_of(self.embedder)
 
     def fingerprints(
-        self, name: str, sizes: ChunkSizes, reader: str | None = None, *, graph: bool | None = None
+        self,
+        name: str,
+        sizes: ChunkSizes,
+        reader: str | None = None,
+        *,
+        graph: bool | None = None,
+        ocr: bool | None = None,
     ) -> Fingerprints:
         """Fingerprints for a file of this name. Nothing is read.
 
         ``reader``: the extractor of the content, where it is known; by default the one of the name.
-        ``graph``: whether entities are wanted; None: as the setting says.
+        ``graph``, ``ocr``: whether entities and the text of pictures are wanted; None: as the setting says.
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
         grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
         extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
-        key = (reader or by_name, sizes, reader in (None, by_name), grammar, extracted)
+        wants_ocr = self._ocr.enabled if ocr is None else ocr
+        named = reader in (None, by_name)
+        key = (reader or by_name, sizes, named, grammar, extracted, wants_ocr)
         found = self._fingerprints.get(key)
         if found is None:
-            extractor_name, _, named, _, _ = key
-            ocr = self._ocr_fingerprint if extractor_name in PICTURES else None
-            found = fingerprints(
-                sizes,
-                self.embedder,
-                extractor_name=extractor_name,
-                named=named,
-                grammar=grammar,
-                ocr=ocr,
-            )
+            found = self._made_with(reader or by_name, sizes, grammar, named=named, wants_ocr=wants_ocr)
             found = msgspec.structs.replace(found, **{EXTRACTING.value: extracted})
-            if ocr is not None:
-                self._of_pictures.add(found.ocr)
             self._fingerprints[key] = found
         return found
+
+    def _made_with(
+        self, extractor_name: str, sizes: ChunkSizes, grammar: str | None, *, named: bool, wants_ocr: bool
+    ) -> Fingerprints:
+        ocr = (self._ocr.fingerprint if wants_ocr else OCR_OFF) if extractor_name in PICTURES else None
+        return fingerprints(
+            sizes, self.embedder, extractor_name=extractor_name, named=named, grammar=grammar, ocr=ocr
+        )
 
     def keep_graph(self, wanted: Fingerprints, made: Fingerprints, name: str) -> Fingerprints:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
@@ -127,14 +140,14 @@ class Pipeline:
 
         return graph_fingerprint(name, self.llm)
 
-    @property
-    def _ocr_fingerprint(self) -> str:
-        return self._ocr.fingerprint if self._ocr is not None else "off"
+    def recognizes(self, name: str, sizes: ChunkSizes, made: Fingerprints) -> bool | None:
+        """Whether pictures of a document are read; None: it was made in another way than by this pipeline."""
+        wants_ocr = ocr_in(made.ocr) != OCR_OFF
+        wanted = self.fingerprints(name, sizes, reader_in(made.ocr), ocr=wants_ocr)
+        return wants_ocr if keep_reading(wanted, made).ocr == made.ocr else None
 
     def _languages(self) -> tuple[str, ...]:
         """Installed languages of OCR: pages that failed for want of one are read once it is there."""
-        if self._ocr is None:
-            return ()
         at, languages = self._languages_seen
         if clock.elapsed_s() - at > LOOK_AGAIN_S:
             languages = self._ocr.languages
@@ -154,7 +167,7 @@ class Pipeline:
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
         """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
-        languages = self._languages() if wanted.ocr in self._of_pictures else ()
+        languages = () if ocr_in(wanted.ocr) in (None, OCR_OFF, NO_PICTURES) else self._languages()
         found = self._failure_fingerprints.get((wanted.ocr, languages))
         if found is None:
             found = fingerprint(
@@ -170,9 +183,12 @@ class Pipeline:
             self._failure_fingerprints[wanted.ocr, languages] = found
         return found
 
-    def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
+    def draft(
+        self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, ocr: bool | None = None
+    ) -> Draft:
         """Extract a file and cut the text into chunks, within the file's budget.
 
+        ``ocr``: pages that are pictures are left to be recognized, or fail; None: as the setting says.
         Raises an ``UnreadableDocument`` if the file cannot be read or exceeds its budget, and ``MemoryInUse``
         while another large file is being parsed.
         """
@@ -182,7 +198,8 @@ class Pipeline:
         complete = pages is None
 
         def finished(draft: Draft) -> Draft:
-            return awaiting_ocr(draft) if self._ocr is not None else without_ocr(draft, complete=complete)
+            wanted = self._ocr.enabled if ocr is None else ocr
+            return awaiting_ocr(draft) if wanted else without_ocr(draft, complete=complete)
 
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data)
@@ -193,13 +210,22 @@ class Pipeline:
         def in_sandbox(memory_bytes: int) -> Draft:
             # This process holds the file and the result as well.
             memory_bytes -= 2 * size
-            return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes, alone=True)
+            return self._sandbox.draft(
+                content,
+                sizes,
+                pages=pages,
+                memory_bytes=memory_bytes,
+                alone=complete or self._isolated,
+                last_attempt=True,
+            )
 
-        work = Work(in_process, in_sandbox)
+        work, seconds = Work(in_process, in_sandbox), limits.seconds_for(size)
         if self._isolated and not is_plain(content):
             draft = self._limiter.run_isolated(work)
+        elif not complete:
+            draft = self._limiter.run_pages(seconds, hash(content.data), work, self._sandbox.close)
         else:
-            draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+            draft = self._limiter.run(seconds, size, work)
         return _with_misnaming(content, finished(draft))
 
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
@@ -207,8 +233,6 @@ class Pipeline:
 
         Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
-        if self._ocr is None:
-            return NewPage(number=page, failure=OCR_NEEDED)
         most = self._limiter.most_bytes
         wanted = page_memory(self._ocr, most, 2 * len(content.data))
 
@@ -230,7 +254,7 @@ class Pipeline:
     def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
         from penstock.pipeline.ocr.factory import open_endpoint
 
-        options, endpoint = setup
+        options, endpoint = setup.options, setup.endpoint
         extracted = self._sandbox.extract(
             content,
             pages=range(page, page + 1),
@@ -244,8 +268,12 @@ class Pipeline:
         pages = tuple(combined(each, found) for each in extracted.pages)
         return msgspec.structs.replace(extracted, pages=pages)
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._limiter.pause()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized, when there are none for now."""
+        """Free the memory kept for further pages, when there are none for now."""
         self._limiter.rest()
 
     def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:

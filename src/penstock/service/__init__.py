@@ -14,5 +14,8 @@
 ``models``: embedding models, their installation, and tokens used
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
+``job_records``, ``document_records``: the same as records for programs
+``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
+``server_status``, ``runtime_file``: the state of a server, and where it runs
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

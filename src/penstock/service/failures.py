@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 
@@ -11,7 +11,7 @@ import msgspec
 from penstock.catalog.pagination import failures_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import CONTENT_CODES
-from penstock.catalog.values import Place
+from penstock.catalog.values import LedgerEntry, Place
 from penstock.handlers.container_paths import container_of
 from penstock.retry import FAILURE_CODES
 
@@ -33,26 +33,36 @@ class FailedPath(msgspec.Struct, frozen=True, kw_only=True):
     """The file on the disk that holds this one, for an attachment or a member of an archive."""
 
 
+def failed_path(entry: LedgerEntry) -> FailedPath:
+    return FailedPath(
+        path=entry.path,
+        code=entry.rule,
+        cause=entry.cause,
+        remedy=entry.remedy or FAILURE_CODES.get(entry.rule, ""),
+        since=entry.at,
+        job_id=entry.job_id,
+        remembered=entry.rule in CONTENT_CODES,
+        container=found.path if (found := container_of(entry.path)) is not None else None,
+    )
+
+
 def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> list[FailedPath]:
     """Failed paths at or below a path, by path; None: all of the place."""
-    return [
-        FailedPath(
-            path=entry.path,
-            code=entry.rule,
-            cause=entry.cause,
-            remedy=entry.remedy or FAILURE_CODES.get(entry.rule, ""),
-            since=entry.at,
-            job_id=entry.job_id,
-            remembered=entry.rule in CONTENT_CODES,
-            container=found.path if (found := container_of(entry.path)) is not None else None,
-        )
-        for entry in islice(failures_below(catalog, place, path), MOST)
-    ]
+    return [failed_path(entry) for entry in islice(failures_below(catalog, place, path), MOST)]
 
 
 def by_reason(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
     """Group failures by code, the most frequent first."""
+    return _groups(failures, lambda failure: failure.code)
+
+
+def by_remedy(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
+    """Group failures by remedy, the most frequent first."""
+    return _groups(failures, lambda failure: failure.remedy)
+
+
+def _groups(failures: Iterable[FailedPath], key: Callable[[FailedPath], str]) -> dict[str, list[FailedPath]]:
     groups: dict[str, list[FailedPath]] = {}
     for failure in failures:
-        groups.setdefault(failure.code, []).append(failure)
+        groups.setdefault(key(failure), []).append(failure)
     return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))

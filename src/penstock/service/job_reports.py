@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
-from penstock.handlers.container_paths import published_members
+from penstock.handlers.container_paths import container_of, published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
@@ -23,6 +23,9 @@ from penstock.service.failures import FailedPath
 
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
+CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
+MOST_FAILED = 1_000
+"""Failed child jobs that are looked at for files inside others."""
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,9 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     files_total: int
     """All files to index or compare; while walking, those found so far."""
     failed: int = 0
+    """Files on the disk that failed. Without the queue, also mails and archives with failed files inside."""
+    failed_inside: int = 0
+    """Files inside others that failed; they are known to the queue."""
     unchanged: int = 0
     skipped: dict[str, int] = {}
     """Files and folders left out, by rule."""
@@ -65,8 +71,9 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
     """Report on an indexing job; None for other types. ``queue``: to look up the file in work."""
     if job.op == "delete":
         return None
+    inside = _failed_inside(job, queue) if queue is not None else _FailedInside()
     if job.item_type in _SINGLE:
-        return _single(job)
+        return _single(job, inside)
     counts = counts_of(job)
     if job.item_type not in _WALKED or (job.ended and "total" not in counts):
         return None
@@ -81,7 +88,8 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
         stage=_stage(job),
         files_processed=done,
         files_total=total,
-        failed=job.children_failed,
+        failed=job.children_failed - inside.child_jobs,
+        failed_inside=inside.files,
         unchanged=counts.get("unchanged", 0),
         skipped=counts.get("skipped_by", {}),
         chunks_created=job.total_chunks + counts.get("resumed_chunks", 0),
@@ -90,14 +98,39 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
     )
 
 
-def result_of(job: Job) -> Any:
+class _FailedInside(NamedTuple):
+    """Failed files inside others, and the failed child jobs that are no failures of files on the disk."""
+
+    files: int = 0
+    child_jobs: int = 0
+
+
+def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
+    """Count failed files inside others. The job of a mail fails with an attachment, though it is indexed."""
+    if not job.children_failed:
+        return _FailedInside()
+    failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=MOST_FAILED)
+    files = child_jobs = 0
+    for child in queue.find(failed):
+        path = child.payload.get("file_path")
+        if child.error_code == CHILDREN_FAILED:
+            child_jobs += 1
+            files += _failed_inside(child, queue).files
+        elif path is not None and (job.item_type == "file" or container_of(path) is not None):
+            child_jobs += 1
+            files += 1
+    return _FailedInside(files, child_jobs)
+
+
+def result_of(job: Job, queue: Queue | None = None) -> Any:
     """The result of a job; of an ended folder job with what its child jobs did."""
-    report = report_of(job) if job.ended and job.item_type in _WALKED else None
+    report = report_of(job, queue) if job.ended and job.item_type in _WALKED else None
     if report is None:
         return job.result
     return job.result | {
         "done": report.files_processed,
         "failed": report.failed,
+        "failed_inside": report.failed_inside,
         "chunks": report.chunks_created,
     }
 
@@ -178,13 +211,14 @@ def outcomes_by_type(
     ]
 
 
-def _single(job: Job) -> JobReport:
+def _single(job: Job, inside: _FailedInside) -> JobReport:
     result = job.result if job.ended and isinstance(job.result, dict) else {}
     return JobReport(
         stage=_stage(job),
         files_processed=int(job.ended and job.status is not Status.CANCELLED),
         files_total=1,
-        failed=int(job.status is Status.FAILED),
+        failed=int(job.status is Status.FAILED and job.error_code != CHILDREN_FAILED),
+        failed_inside=inside.files,
         unchanged=int(result.get("outcome") == "unchanged"),
         chunks_created=result.get("chunks", 0),
         current_file=None if job.ended else job.payload.get("file_path"),

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -14,7 +15,8 @@ from penstock.catalog.protocol import BATCH, CatalogSnapshot
 from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
-from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of
+from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of, may_hold_members
+from penstock.service.failures import MOST, FailedPath, failed_path
 from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
 
@@ -55,6 +57,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """Losses and guesses of the reading, of what search finds."""
     missing: tuple[str, ...] = ()
+    failed_inside: tuple[FailedPath, ...] = ()
+    """Files inside this one that failed, such as attachments of a mail."""
     counts: dict[str, int] = {}
     below: tuple[Below, ...] = ()
 
@@ -125,7 +129,20 @@ def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None
     published = known.source is not None and known.source.published_id is not None
     recognized = snapshot.recognized(place, path, EARLIEST, LOW_CONFIDENCE) if published else None
     above = _ledger_above(snapshot, place, path) if known.ledger is None else None
-    return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above), recognized)
+    reason = _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above), recognized)
+    return _with_failed_inside(reason, snapshot, place)
+
+
+def _with_failed_inside(reason: Reason | None, snapshot: CatalogSnapshot, place: Place) -> Reason | None:
+    """The reason for a container, with the files inside it that failed."""
+    if reason is None or reason.source is None or not may_hold_members(reason.path):
+        return reason
+    entries = islice(_pages(snapshot.failures, place, reason.path), MOST)
+    failed = tuple(failed_path(entry) for entry in entries if entry.path != reason.path)
+    if not failed:
+        return reason
+    cause = f"{reason.cause}; {how_many(len(failed), 'file')} inside it failed"
+    return msgspec.structs.replace(reason, cause=cause, failed_inside=failed)
 
 
 def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | None:

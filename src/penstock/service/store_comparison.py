@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from datetime import timedelta
 from typing import NamedTuple
 
+from penstock import clock
 from penstock.catalog.outside_stores import OutsideStore, OutsideStores, StoredText
 from penstock.errors import ServiceUnavailable
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vocabulary import how_many
+
+MOST_PENDING = 1_000_000
+LATER = timedelta(days=1)
+"""Removals due within this time are left to a worker."""
 
 
 class _SpaceDifference(NamedTuple):
@@ -71,11 +77,16 @@ class StoreComparison:
             # In this order: what comes between the two counts as missing, and is only copied once more.
             there = self._store.ids(collection)
             known = self._outside.vector_ids(space)
-            surplus = there - known
+            surplus = there - known - self._leaving(space)
             for batch in _batches(surplus):
                 # A task has written its points and is to settle.
                 surplus -= self._outside.wanted(space, batch)
             yield _SpaceDifference(space, collection, known - there, surplus)
+
+    def _leaving(self, space: str) -> set[int]:
+        """Texts that a worker is to remove from the store."""
+        found = self._outside.pending_removals(OutsideStore.VECTOR, MOST_PENDING, now=clock.now() + LATER)
+        return {one.text.content_id for one in found if one.text.space == space}
 
     def _unused(self, catalog_id: str) -> list[str]:
         """Collections of spaces that the catalog no longer has."""

@@ -110,11 +110,12 @@ class _Asking:
             near = [
                 NearVector(point.content_id, point.score)
                 for point in points
-                if point.score > 0 and (self._allowed is None or point.source_key in self._allowed)
+                # A vector of zeros is near nothing.
+                if point.score != 0 and (self._allowed is None or point.source_key in self._allowed)
             ]
             published = self._snapshot.visible(self._filters, [one.content_id for one in near])
             near = [one for one in near if one.content_id in published]
-            dry = len(points) < wanted or points[-1].score <= 0 or wanted >= MOST
+            dry = len(points) < wanted or wanted >= MOST
             if len(near) >= self._limit or dry:
                 return sorted(near, key=lambda one: (-one.score, one.content_id))[: self._limit]
             wanted = min(wanted * WIDER, MOST)

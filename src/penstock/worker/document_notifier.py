@@ -23,7 +23,7 @@ from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
-from penstock.vocabulary import how_many, none_read
+from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages
 
 FAILURE_CODES = {
@@ -135,13 +135,14 @@ def _code(missing: list[MissingPart]) -> str:
 
 def _ledger_entry(job: Job, document: Document, settlement: Settlement) -> LedgerEntry:
     code = settlement.error_code or ""
+    cause, remedy = split_remedy(settlement.error_message or "")
     return LedgerEntry(
         place=document.place,
         path=document.path,
         kind=LedgerKind.FAILED,
         rule=code,
-        cause=(settlement.error_message or "")[:MAX_MESSAGE],
-        remedy=remedy_for(code) or FAILURE_CODES.get(code, ""),
+        cause=cause[:MAX_MESSAGE],
+        remedy=remedy or remedy_for(code) or FAILURE_CODES.get(code, ""),
         job_id=job.queue_id,
     )
 
@@ -164,13 +165,20 @@ def _result(job: Job, document: Document, missing: list[MissingPart], made: Chun
 
 
 def _failures(document: Document, missing: list[MissingPart]) -> str:
-    named = "; ".join(_part_text(one) for one in missing)
+    """The failed parts in words, with the remedy of the first one if it has one."""
+    remedy = split_remedy(missing[0].error)[1] if missing else ""
+    return with_remedy(_failed_parts(document, missing), remedy)
+
+
+def _failed_parts(document: Document, missing: list[MissingPart]) -> str:
+    named = "; ".join(split_remedy(_part_text(one))[0] for one in missing)
     more = document.failed_count - len(missing)
     kept = " The former version stays." if document.outage else ""
     read = not missing or missing[0].chunk_index is not None
     if not read and not document.outage and document.failed_count == document.page_count:
         # Mostly a scan: all pages have the same error.
-        cause = missing[0].error.partition(": ")[2] or missing[0].error
+        error, _ = split_remedy(missing[0].error)
+        cause = error.partition(": ")[2] or error
         return f"{none_read(document.page_count)}: {cause}"
     failed = how_many(document.failed_count, "part")
     return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"

@@ -153,6 +153,7 @@ class Lanes:
 
     def release_batch(self) -> None:
         """Settle the finished tasks of the batch and release the rest, before something long runs."""
+        self._phases.rest()
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -181,6 +182,7 @@ class Lanes:
         self._settle_background()
         now = time.monotonic()
         due = self._due(now)
+        self._phases.pause()
         for line in self._with_tasks(due, now):
             tasks = self._claim(line, now)
             if tasks:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock import clock
 from penstock.catalog.protocol import BATCH, SWEPT
-from penstock.catalog.rules.portions import Portions, Slice
+from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.lazy_module import LazyModule
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         task_outcomes,
         tombstones,
     )
-    from penstock.catalog.sql.large_generations import Written
+    from penstock.catalog.sql.large_generations import Part, Written
 else:
     # All that writes. A search or a status only reads.
     generation_store = LazyModule("generation_store")
@@ -131,16 +131,18 @@ class SqlCatalog(ABC):
         return self._write(lambda rows, at: generation_store.store(rows, group, at), now)
 
     def _store_large(self, new: NewGeneration, now: datetime | None) -> StoreResult:
-        *parts, last = self.portions.parts(new.pages)
-        written: Written | None = None
-        for part in parts:
+        parts = large_generations.parts(new, self.portions)
+        part, written = next(parts), None
+        # Each part is made before the transaction of the one before it: outside of any.
+        for following in parts:
             began = clock.elapsed_s()
             # A power cut in between drops the generation as a kill does.
             written = self._write_part(new, part, written, now, synced=False)
             if written.stored is not None:
                 return written.stored
             self._let_others_write(began)
-        stored = self._write_part(new, last, written, now).stored
+            part = following
+        stored = self._write_part(new, part, written, now).stored
         assert stored is not None
         return stored
 
@@ -153,7 +155,7 @@ class SqlCatalog(ABC):
     def _write_part(
         self,
         new: NewGeneration,
-        part: Sequence[Slice],
+        part: Part,
         so_far: Written | None,
         now: datetime | None,
         *,

