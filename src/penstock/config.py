@@ -281,11 +281,6 @@ class Settings:
         """The URL of the catalog."""
         return StoreUrl(self.catalog_url)
 
-    @property
-    def graph_by_service(self) -> bool:
-        """True if the graph needs another service: a language model, or a store outside the catalog."""
-        return self.graph_endpoint_url is not None or self.graph_store != "default"
-
 
 def _rows() -> tuple[Setting, ...]:
     fields = ((field.name, field.metadata) for field in dataclasses.fields(Settings) if field.metadata)

@@ -136,7 +136,7 @@ class Worker:
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
-            background_lanes=(EXTRACTING,) if settings.graph_by_service else (),
+            background_lanes=_background_lanes(settings),
             keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
             if has_documents
             else None,
@@ -156,6 +156,12 @@ class Worker:
                 log.warning("functions only: %s. %s", refusal.message, refusal.remedy)
                 return False
         return True
+
+
+def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
+    """Lanes that wait for a service: a language model, or a graph store outside the catalog."""
+    waits = settings.graph_endpoint_url is not None or settings.graph_store != "default"
+    return (EXTRACTING,) if waits else ()
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
