@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, graph_assembly, vector_assembly
-from penstock.endpoint_setup import embed_endpoint, graph_endpoint, ocr_setup
+from penstock import config, endpoint_assembly, graph_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.service.models import Models
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
+    from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
@@ -159,20 +160,36 @@ class Assembly:
         return Documents(self.catalog, self.jobs, self.settings)
 
     @_MadeOnce
+    def _nearest_vectors(self) -> NearestVectors:
+        return vector_assembly.open_vector_search(self.vector_store, self.catalog, self.vector_files)
+
+    @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
         from functools import partial
 
         from penstock.pipeline.embed import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
         open_here = partial(
-            open_space, endpoint=embed_endpoint(self.settings), models_dir=self.settings.models_dir
+            open_space,
+            endpoint=endpoint_assembly.embed_endpoint(self.settings),
+            models_dir=self.settings.models_dir,
         )
-        own = VectorCache(self.vector_files)
-        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
-        return Search(self.catalog, self.settings, open_here, vectors)
+        return Search(
+            self.catalog,
+            self.settings,
+            open_here,
+            self._nearest_vectors,
+            endpoint_assembly.reranker(self.settings),
+        )
+
+    @_MadeOnce
+    def similar(self) -> Similar:
+        """Chunks of other documents like a given one."""
+        from penstock.service.similar import Similar
+
+        return Similar(self.catalog, self.documents, self._nearest_vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -266,9 +283,8 @@ class Assembly:
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
-        if self.settings.vector_store != "default":
-            return False  # its vectors are written by tasks
-        options = small_job_options(self)
+        # Vectors of another store are written by tasks, which need a worker.
+        options = small_job_options(self) if self.settings.vector_store == "default" else None
         return options is not None and run_small_job(job_id, options)
 
     def has_later_tasks(self) -> bool:
@@ -311,9 +327,9 @@ class Assembly:
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
-            ocr=ocr_setup(chosen),
+            ocr=endpoint_assembly.ocr_setup(chosen),
             graph=chosen.graph,
-            llm=graph_endpoint(chosen),
+            llm=endpoint_assembly.graph_endpoint(chosen),
             vectors_outside=chosen.vector_store != "default",
         )
 
@@ -321,7 +337,7 @@ class Assembly:
         from penstock.pipeline.embed import open_embedder
 
         chosen = self.settings
-        return open_embedder(chosen.embedder, embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits

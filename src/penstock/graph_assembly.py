@@ -40,7 +40,7 @@ def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
         return catalog.graph
     from penstock.graph_stores.reader import CopyReader
 
-    return CopyReader(store, attached.catalog_id, catalog.graph_texts)
+    return CopyReader(store, attached.catalog_id, catalog.graph_texts, catalog.graph)
 
 
 def keep_graph(

@@ -38,7 +38,7 @@ class GraphUnderTest:
     def reader(self) -> GraphReader:
         if self.copy is None or self.copies is None:
             return self.catalog.graph
-        return CopyReader(self.copy, self.copies.attach(), self.catalog.graph_texts)
+        return CopyReader(self.copy, self.copies.attach(), self.catalog.graph_texts, self.catalog.graph)
 
     def index(self, path: str, *texts: str, seconds: int = 0, tenant: str = "acme") -> None:
         place = Place(tenant, "docs")

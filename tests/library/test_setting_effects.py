@@ -25,6 +25,7 @@ from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
+from penstock.pipeline.rerank_endpoint import RerankEndpoint
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -152,6 +153,13 @@ def copied_graph(settings: Settings, _: Path) -> object:
     store = open_graph_store(settings)
     assert store is None or isinstance(store, Neo4jCopy)
     return store and (store.address, store._timeout_s)
+
+
+def reranking(settings: Settings, _: Path) -> object:
+    """The re-ranking endpoint, as the search got it."""
+    with opened(settings) as assembly:
+        reranker = assembly.search._reranker
+        return isinstance(reranker, RerankEndpoint) and msgspec.structs.asdict(reranker._endpoint._options)
 
 
 def written_pages(settings: Settings, place: Path) -> object:
@@ -312,6 +320,10 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "graph_endpoint_calls": (1, asked_model, _MODEL),
     "graph_endpoint_per_minute": (60, asked_model, _MODEL),
     "graph_endpoint_tokens": (1000, asked_model, _MODEL),
+    "rerank_endpoint_url": ("http://127.0.0.1:9/v1", reranking, {}),
+    "rerank_endpoint_model": ("other", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "rerank_endpoint_key": ("secret", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "rerank_endpoint_timeout_s": (2.0, reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
     "ocr_dpi": (200, recognition, {}),
     "ocr_min_confidence": (50.0, recognition, {}),
     "ocr_endpoint_url": ("http://127.0.0.1:9/v1", recognition, {}),

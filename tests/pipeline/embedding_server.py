@@ -1,4 +1,4 @@
-"""A scripted server with the interface of an embedding endpoint."""
+"""A scripted server with the interfaces of an embedding and of a re-ranking endpoint."""
 
 from __future__ import annotations
 
@@ -26,9 +26,17 @@ class EmbeddingServer(ScriptedEndpoint):
         return [text for request in self.requests for text in request["input"]]
 
     def usual(self, request: dict[str, Any]) -> Answer:
-        texts = request["input"]
+        texts = request["documents"] if "query" in request else request["input"]
         refused = bool(self.refused_text) and any(self.refused_text in text for text in texts)
-        return Answer(500 if refused else 200, embeddings(texts))
+        body = relevances(texts) if "query" in request else embeddings(texts)
+        return Answer(500 if refused else 200, body)
+
+
+def relevances(texts: list[str]) -> bytes:
+    """Scores that prefer long texts, best first as such endpoints answer."""
+    results = [{"index": place, "relevance_score": len(text) / 100} for place, text in enumerate(texts)]
+    results.sort(key=lambda each: -each["relevance_score"])
+    return json.dumps({"id": "1", "results": results}).encode()
 
 
 def vector(text: str) -> list[float]:

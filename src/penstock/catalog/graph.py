@@ -29,7 +29,7 @@ class Mention(NamedTuple):
 
     source_id: str
     path: str
-    page: int
+    page: int | None
     first_line: int | None
     chunk_id: str
 
@@ -91,6 +91,9 @@ class GraphReader(Protocol):
 
     def named(self, tenant_id: str, entity_ids: Iterable[int]) -> dict[int, Node]:
         """These entities by id."""
+
+    def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
+        """Entities with a name much like this one, the most alike first. Not all names are looked at."""
 
     def counts(self, tenant_id: str) -> GraphCounts: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from penstock.catalog.graph import Edge, GraphCounts, GraphTexts, Mention, Neighbourhood, Node
+from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphTexts, Mention, Neighbourhood, Node
 from penstock.catalog.rules.graph_walk import EDGES_AT_ONCE, heaviest, neighbourhood, shortest_path
 from penstock.graph_stores.protocol import FoundMention, FoundRelation, GraphCopy
 
@@ -15,7 +15,9 @@ NODES_AT_ONCE = 1_000
 class CopyReader:
     """Reads a copy. The answers are those of the catalog's own tables."""
 
-    def __init__(self, copy: GraphCopy, catalog_id: str, texts: GraphTexts) -> None:
+    def __init__(self, copy: GraphCopy, catalog_id: str, texts: GraphTexts, names: GraphReader) -> None:
+        """``names``: the catalog's own graph, which suggests names."""
+        self._names = names
         self._copy = copy
         self._catalog_id = catalog_id
         self._texts = texts
@@ -47,6 +49,9 @@ class CopyReader:
     def named(self, tenant_id: str, entity_ids: Iterable[int]) -> dict[int, Node]:
         found = self._copy.mentions(self._catalog_id, tenant_id, list(entity_ids))
         return {node.id: node for node in self._nodes(tenant_id, found)}
+
+    def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
+        return self._names.similar(tenant_id, name, limit=limit)
 
     def counts(self, tenant_id: str) -> GraphCounts:
         shown = self._texts.shown(tenant_id)

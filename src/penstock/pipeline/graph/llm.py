@@ -15,12 +15,12 @@ from penstock.errors import JobError, PermanentFailure, ServiceUnavailable
 from penstock.pipeline.call_limits import CallLimitReached, CallLimits
 from penstock.pipeline.endpoint import (
     BadAnswer,
-    Endpoint,
     EndpointOptions,
     EndpointSilent,
     EndpointUse,
     ServiceGuard,
 )
+from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.fingerprints import fingerprint
 from penstock.pipeline.graph import llm_answer
 from penstock.pipeline.graph.names import NAME

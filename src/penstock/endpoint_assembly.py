@@ -1,19 +1,22 @@
-"""Endpoints as the settings say: OCR, embeddings, entities. Nothing is loaded for those not set."""
+"""The composition of endpoints: OCR, embedding, re-ranking and entities, as the settings name them.
+
+Nothing is imported before its first use.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import Settings
-
 if TYPE_CHECKING:
+    from penstock.config import Settings
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.graph.llm import LlmExtractor
     from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
 
 
 def ocr_setup(settings: Settings) -> OcrSetup:
-    """How pictures are read, and whether they are unless a request says otherwise."""
+    """Options of OCR, with the address of its endpoint if one is set."""
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
@@ -36,7 +39,7 @@ def ocr_setup(settings: Settings) -> OcrSetup:
 
 
 def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
-    """The endpoint for embeddings; None without its URL."""
+    """Address and limits of the embedding endpoint; None if none is set."""
     if settings.embed_endpoint_url is None:
         return None
     from penstock.pipeline.call_limits import CallLimits
@@ -58,6 +61,23 @@ def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
         guard=Breakers(),
         token_limit=settings.embed_endpoint_tokens,
     )
+
+
+def reranker(settings: Settings) -> RerankEndpoint | None:
+    """The re-ranker of searches; None if none is set."""
+    if settings.rerank_endpoint_url is None:
+        return None
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
+    from penstock.worker.breaker import Breakers
+
+    options = EndpointOptions(
+        url=settings.rerank_endpoint_url,
+        model=settings.rerank_endpoint_model,
+        key=settings.rerank_endpoint_key or "",
+        timeout_s=settings.rerank_endpoint_timeout_s,
+    )
+    return RerankEndpoint(options, Breakers())
 
 
 def graph_endpoint(settings: Settings) -> LlmExtractor | None:
