@@ -1,7 +1,9 @@
 """``python -m bench.pdf_text``: text of PDFs by way of the sandbox, next to a bare pypdfium2 loop.
 
-Both read the same files from memory, all pages, in rounds that take turns. Imports and a first pass are not
-counted. The rate on the clock is the result; CPU time counts every process, and is steady on a busy machine.
+All readers are started at once, read all files once, and wait. Then they take turns: each reads all pages of
+the same files some times from memory, while the others wait. So what else the machine does, it does to all.
+The rate on the clock is the result. Two bare loops show what two processes could gain on this machine at that
+time. CPU time counts every process of a reader, and is steady on a busy machine.
 ``--write`` renews the table in docs/benchmarks.md.
 """
 
@@ -9,26 +11,25 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from bench import page_section
-from bench.pipeline import counted_run, long_document
+from bench import page_section, processes
+from bench.pipeline import long_document
 from bench.retrieval import CORPUS
 
 FOLDERS = ("text", "columns", "table")
 NAMES = {
     ("bare", 1): "bare pypdfium2 loop",
+    ("bare", 2): "bare loop, 2 processes",
     ("extractor", 1): "extractor, in the same process",
     ("sandbox", 1): "sandbox, 1 process",
     ("sandbox", 2): "sandbox, 2 processes",
@@ -45,53 +46,64 @@ class Round(NamedTuple):
     cpu: float
 
 
+class Reader:
+    """The processes of one contender, which share the passes of a round."""
+
+    def __init__(self, kind: str, processes: int, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        files = sorted(folder.rglob("*.pdf"))
+        self._ends: list[Connection] = []
+        self._started = []
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_read, args=(kind, files, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._started.append(process)
+            self._ends.append(ours)
+        for end in self._ends:
+            end.recv()
+
+    def read(self, passes: int) -> Round:
+        began = time.perf_counter()
+        for number, end in enumerate(self._ends):
+            end.send((passes + number) // len(self._ends))
+        answers = [end.recv() for end in self._ends]
+        if not sum(pages for pages, _ in answers):
+            raise SystemExit("a reader has read no page")
+        return Round(time.perf_counter() - began, sum(cpu for _, cpu in answers))
+
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
+        for process in self._started:
+            process.join()
+
+
 def measure(folder: Path, rounds: int, passes: int) -> dict[tuple[str, int], list[Round]]:
     spent: dict[tuple[str, int], list[Round]] = {contender: [] for contender in CONTENDERS}
-    for _ in range(rounds):
-        for kind, processes in CONTENDERS:
-            command = [sys.executable, "-m", "bench.pdf_text", "--loop", kind, "--folder", str(folder)]
-            command += ["--processes", str(processes), "--passes"]
-            idle, busy = counted_run([*command, "0"], {}), counted_run([*command, str(passes)], {})
-            if not busy.output["pages"]:
-                raise SystemExit(f"{kind} read no page")
-            clock = float(str(busy.output["seconds"]))
-            spent[kind, processes].append(Round(clock, busy.cpu - idle.cpu))
+    readers = {contender: Reader(*contender, folder) for contender in CONTENDERS}
+    for number in range(rounds):
+        for contender in CONTENDERS[:: 1 if number % 2 else -1]:
+            spent[contender].append(readers[contender].read(passes))
+    for reader in readers.values():
+        reader.close()
     return spent
 
 
-def loop(kind: str, folder: Path, processes: int, passes: int) -> dict[str, float]:
-    """Read the files in processes at once, which share the passes. Seconds count after the first pass."""
-    context = multiprocessing.get_context("spawn")
-    files = sorted(folder.rglob("*.pdf"))
-    ends: list[Connection] = []
-    started = []
-    for number in range(processes):
-        ours, theirs = context.Pipe()
-        share = (passes + number) // processes
-        process = context.Process(target=_read, args=(kind, files, share, theirs))
-        process.start()
-        started.append(process)
-        ends.append(ours)
-    for end in ends:
-        end.recv()
-    began = time.perf_counter()
-    for end in ends:
-        end.send("go")
-    pages = sum(end.recv() for end in ends)
-    seconds = time.perf_counter() - began
-    for process in started:
-        process.join()
-    return {"seconds": seconds, "pages": pages}
-
-
-def _read(kind: str, files: Sequence[Path], passes: int, end: Connection) -> None:
+def _read(kind: str, files: Sequence[Path], end: Connection) -> None:
     contents = [(file.name, file.read_bytes()) for file in files]
-    with {"bare": _bare, "extractor": _extractor, "sandbox": _sandbox}[kind]() as pages_of:
+    with (
+        {"bare": _bare, "extractor": _extractor, "sandbox": _sandbox}[kind]() as pages_of,
+        suppress(EOFError),
+    ):
         for name, data in contents:
             pages_of(name, data)
         end.send("ready")
-        end.recv()
-        end.send(sum(pages_of(name, data) for _ in range(passes) for name, data in contents))
+        while passes := end.recv():
+            before = processes.cpu_seconds(os.getpid(), ended=True)
+            pages = sum(pages_of(name, data) for _ in range(passes) for name, data in contents)
+            end.send((pages, processes.cpu_seconds(os.getpid(), ended=True) - before))
 
 
 @contextmanager
@@ -156,20 +168,11 @@ def rendered(spent: dict[tuple[str, int], list[Round]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pdf_text", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds (7)")
-    parser.add_argument("--passes", type=int, default=6, help="times each file is read in a round (6)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds (15)")
+    parser.add_argument("--passes", type=int, default=2, help="times each file is read in a round (2)")
     parser.add_argument("--folder", type=Path, help="folder of PDFs (the corpus, or a generated document)")
     parser.add_argument("--write", action="store_true", help="renew the table in docs/benchmarks.md")
-    parser.add_argument("--loop", choices=("bare", "extractor", "sandbox"), help=argparse.SUPPRESS)
-    parser.add_argument("--processes", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.loop:
-        print(
-            msgspec.json.encode(
-                loop(options.loop, options.folder, options.processes, options.passes)
-            ).decode()
-        )
-        return 0
     with tempfile.TemporaryDirectory() as below:
         folder = options.folder or _files(Path(below))
         spent = measure(folder, options.rounds, options.passes)

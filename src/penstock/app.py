@@ -19,7 +19,8 @@ from penstock.service.functions import FunctionJobs
 from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
-    from penstock.service.documents import Documents, IndexOptions
+    from penstock.service.documents import Documents
+    from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit
     from penstock.service.verification import Verifier
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config
+from penstock import config, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verification import Verifier
+    from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -85,9 +87,10 @@ class Assembly:
         return _assembly_from, (config.portable_values(self.settings),)
 
     def after_fork(self) -> None:
-        """Replace the lock and drop the vector cache: threads of the parent may have held both."""
+        """Replace the lock, and drop the vector cache and connections: threads of the parent may use them."""
         self._making = threading.RLock()
-        self.__dict__.pop("search", None)
+        for name in ("search", "verifier", "vector_store"):
+            self.__dict__.pop(name, None)
 
     # Stores.
 
@@ -122,6 +125,13 @@ class Assembly:
         from penstock.pipeline.vectors.cache_directory import open_cache_directory
 
         return open_cache_directory(self.settings)
+
+    @_MadeOnce
+    def vector_store(self) -> VectorStore | None:
+        """The vector store outside the catalog; None: the catalog itself is searched."""
+        from penstock.vector_stores.factory import open_vector_store
+
+        return open_vector_store(self.settings)
 
     # Services.
 
@@ -161,7 +171,9 @@ class Assembly:
         open_here = partial(
             open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
         )
-        return Search(self.catalog, self.settings, open_here, VectorCache(self.vector_files))
+        own = VectorCache(self.vector_files)
+        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
+        return Search(self.catalog, self.settings, open_here, vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -182,7 +194,8 @@ class Assembly:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits())
+        comparison = vector_assembly.open_comparison(self.vector_store, self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), comparison)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -195,7 +208,7 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(self.settings, self.open_queue, self.open_catalog)
+        return diagnose(self.settings, self.open_queue, self.open_catalog, lambda: self.vector_store)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -212,7 +225,14 @@ class Assembly:
         if self.settings.embedder in ("minilm", "endpoint"):
             # What is not installed or set is one error here, with its remedy, instead of one in each process.
             self._embedder()
+        vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
+
+    def server(self, **options: Any) -> HttpServer:
+        """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
+        from penstock.http.factory import make_server
+
+        return make_server(self, **options)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -235,13 +255,16 @@ class Assembly:
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
-        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir)))
+        outside = vector_assembly.attach_vectors(self.settings, catalog)
+        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
+        if self.settings.vector_store != "default":
+            return False  # its vectors are written by tasks
         options = small_job_options(self)
         return options is not None and run_small_job(job_id, options)
 
@@ -255,6 +278,7 @@ class Assembly:
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
         pipeline = self._pipeline(memory, isolated=True)
+        vector_assembly.attach_vectors(self.settings, self.catalog)
         self._register_documents(registry, self.catalog, pipeline, None)
         return pipeline.close
 
@@ -286,6 +310,7 @@ class Assembly:
             isolated=isolated,
             ocr=_ocr_setup(chosen),
             graph=chosen.graph,
+            vectors_outside=chosen.vector_store != "default",
         )
 
     def _embedder(self) -> Embedder:
@@ -322,8 +347,8 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("gateway", "producer", "queue", "catalog"):
-            if name in self.__dict__:
+        for name in ("gateway", "producer", "vector_store", "queue", "catalog"):
+            if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 
 

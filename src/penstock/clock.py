@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import threading
 import time
@@ -64,6 +65,11 @@ def new_task_id() -> str:
 def new_rag_job_id(rag_id: str) -> str:
     """A job id of the Redis contract: seconds since 1970 and 8 random hex digits."""
     return f"rag-{rag_id}-{int(time.time())}-{os.urandom(4).hex()}"
+
+
+def new_secret() -> str:
+    """A secret of 256 random bits, as 43 characters of URLs."""
+    return base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
 
 
 def new_id() -> str:

@@ -174,6 +174,8 @@ class Settings:
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
     )
+    vector_store: str = setting_fields.VECTOR_STORE
+    vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
     usearch_from: int = _setting(
         types.whole(1, 1_000_000_000),
         200_000,
@@ -253,6 +255,11 @@ class Settings:
         86_400.0,
         "Time that messages wait for a RAG no gateway serves; then they are refused.",
     )
+    roots: tuple[str, ...] = setting_fields.ROOTS
+    allow_external: bool = setting_fields.ALLOW_EXTERNAL
+    hosts: tuple[str, ...] = setting_fields.HOSTS
+    rate_limit: int | None = setting_fields.RATE_LIMIT
+    body_limit_mb: int = setting_fields.BODY_LIMIT_MB
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -313,6 +320,8 @@ def combine(
     for name in ("ocr_tessdata_dir", "pages_dir"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
+    if "roots" in values:
+        values["roots"] = tuple(str(absolute(root, environ)) for root in values["roots"])
     values["models_dir"] = absolute(values.get("models_dir") or default_models(environ), environ)
     values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
@@ -370,7 +379,7 @@ def read_project_file(path: Path) -> settings_file.SettingsFile:
 
 
 def _plain(name: str, value: object) -> object:
-    if name.endswith("url") and value is not None:
+    if name.endswith(("url", "_store")) and value is not None:
         return StoreUrl(str(value)).masked
     if name.endswith("_key") and value is not None:
         return "***"

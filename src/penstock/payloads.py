@@ -24,6 +24,7 @@ ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+Operation: TypeAlias = Literal["index", "add"]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +111,10 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
 class Reading(Chunked, frozen=True, kw_only=True):
     """Which files are opened, and whether text in pictures is recognized; None: as the setting says."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "ocr")
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "ocr", "operation")
     archives: bool = False
     ocr: bool | None = None
+    operation: Operation = "index"
 
 
 class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,7 +139,7 @@ class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Walked(Reading, frozen=True, kw_only=True):
-    """Filters for the files below a root. Depth None: all levels."""
+    """Filters for the files below a root. Depth None: all levels. Operation ``add`` removes no document."""
 
     _FILTERS: ClassVar = ("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code")
     OPTIONS: ClassVar[tuple[str, ...]] = (*Reading.OPTIONS, *_FILTERS)
@@ -275,8 +277,7 @@ def normal_path(path: str) -> str:
 
 
 def _require_absolute(payload: Payload, field: str) -> None:
-    path = getattr(payload, field)
-    if not path.startswith("/"):
+    if not (path := getattr(payload, field)).startswith("/"):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
 
 
@@ -290,8 +291,8 @@ def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, l
     except msgspec.ValidationError as error:
         # msgspec wraps errors of __post_init__; the wrapped error is the exact one.
         refusal = error.__cause__ if isinstance(error.__cause__, InvalidRequest) else None
-        error_class = type(refusal) if refusal else InvalidPayload
-        raise error_class(f"{label}: {refusal or _readable(str(error), model)}") from None
+        refused = type(refusal) if refusal else InvalidPayload
+        raise refused(f"{label}: {refusal or _readable(str(error), model)}") from None
     except InvalidPayload as refusal:
         raise InvalidPayload(f"{label}: {refusal}") from None
     return checked
@@ -322,8 +323,7 @@ def _readable(complaint: str, model: type[Payload]) -> str:
     return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
 
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:

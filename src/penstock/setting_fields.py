@@ -1,4 +1,4 @@
-"""Fields of the settings: declaration of a setting, and the settings of OCR and of embedding endpoints."""
+"""Fields of the settings: declaration of a setting, those of OCR, embedding endpoints and server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.setting_types import ProjectRule
 
 DERIVED = "(derived)"
 """Default of a setting that ``config.combine`` computes."""
-_SECRET = frozenset([types.URL, types.CATALOG_URL, types.SECRET])
+_SECRET = frozenset([types.URL, types.CATALOG_URL, types.VECTOR_STORE, types.SECRET])
 """Types with values that may hold a password."""
 
 
@@ -93,6 +93,14 @@ MODELS_DIR = setting(
     "Directory of installed models.",
     shown="$XDG_DATA_HOME/penstock/models, else ~/.local/share/penstock/models",
 )
+VECTOR_STORE = setting(
+    types.VECTOR_STORE,
+    "default",
+    "Store in which vectors are searched: the catalog by default; others hold a copy of its vectors.",
+)
+VECTOR_STORE_TIMEOUT_S = setting(
+    types.seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
+)
 EMBED_ENDPOINT_URL = setting(
     types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
 )
@@ -117,4 +125,26 @@ EMBED_ENDPOINT_TOKENS = setting(
     types.whole_or_none(1, 10**15),
     None,
     "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then its chunks fail.",
+)
+
+ROOTS = setting(
+    types.DIRECTORIES,
+    (),
+    "Folders whose files the server may index.",
+    shown="the folder in which the server was started",
+)
+ALLOW_EXTERNAL = setting(
+    types.SWITCH, False, "When true, a request to the server with `allow_external` may name any path."
+)
+HOSTS = setting(
+    types.HOSTS,
+    (),
+    "Names of the server, which requests may have in their Host header.",
+    shown="localhost, and IP addresses",
+)
+RATE_LIMIT = setting(
+    types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
+)
+BODY_LIMIT_MB = setting(
+    types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

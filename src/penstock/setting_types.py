@@ -37,7 +37,7 @@ class Setting(NamedTuple):
     @property
     def is_url(self) -> bool:
         """True for a URL, which may hold a password."""
-        return self.name.endswith("url")
+        return self.name.endswith(("url", "_store"))
 
     def read_default(self) -> Any:
         """The default as a value; of settings that a project's file may lower."""
@@ -123,6 +123,19 @@ def _url(value: Any) -> str:
     return value
 
 
+def _vector_store(value: Any) -> str:
+    if value in ("default", "pgvector"):
+        return str(value)
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    scheme, _, rest = value.partition(":")
+    # A relative folder would be another one for each process.
+    start = ("/", "~") if scheme.endswith("+local") else "//"
+    if scheme not in VECTOR_STORE_SCHEMES or not rest.startswith(start):
+        raise ValueError
+    return value
+
+
 def _languages(value: Any) -> str:
     text = str(value).strip()
     if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
@@ -134,6 +147,27 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError
     return value.strip()
+
+
+def _list(value: Any, separator: str) -> tuple[str, ...]:
+    parts = value.split(separator) if isinstance(value, str) else list(value)
+    if not all(isinstance(part, str) for part in parts):
+        raise ValueError
+    found = tuple(part.strip() for part in parts if part.strip())
+    if parts and not found:
+        raise ValueError
+    return found
+
+
+def _directories(value: Any) -> tuple[str, ...]:
+    return tuple(_directory(part) for part in _list(value, os.pathsep))
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    found = tuple(name.lower() for name in _list(value, ","))
+    if not all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in found):
+        raise ValueError
+    return found
 
 
 LEASE = seconds(1, 7 * 86_400)
@@ -158,10 +192,20 @@ URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
 CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+VECTOR_STORE_SCHEMES = frozenset(
+    ["qdrant", "qdrant+https", "qdrant+local", "chroma", "chroma+https", "chroma+local", "pgvector"]
+)
+VECTOR_STORE = SettingType(
+    "default, qdrant://HOST:PORT, qdrant+local:/FOLDER, chroma://HOST:PORT, chroma+local:/FOLDER, pgvector "
+    "or pgvector://HOST/DATABASE",
+    _vector_store,
+)
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 TEXT = SettingType("printable text", _text)
 SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
+DIRECTORIES = SettingType("directories, joined by a colon", _directories)
+HOSTS = SettingType("names of hosts without ports, joined by commas", _hosts)
 FILE = SettingType("a file", _directory)
 SWITCH = SettingType("true or false", _yes_or_no)
 LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)

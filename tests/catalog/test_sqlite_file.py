@@ -18,6 +18,7 @@ from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
+from penstock.database import sqlite_connections
 from penstock.errors import SchemaMismatch, UnknownScheme
 from penstock.queue.factory import open_queue
 from tests.catalog.conftest import embed, found, page, put, vectors
@@ -215,4 +216,24 @@ def test_only_what_a_power_cut_may_undo_is_not_synced(tmp_path: Path):
     assert (4, {False}, True) == (len(parts), set(parts), last)
     assert [False, True] == synced(lambda: embed(catalog))
     assert (2,) == catalog._connections.get("write").execute("PRAGMA synchronous").fetchone()
+    catalog.close()
+
+
+def test_the_log_is_copied_back_by_the_parts_of_large_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A small job would wait for the copying; so its commit leaves that to those that fill the log."""
+    monkeypatch.setattr(sqlite_connections, "BULK_LOG_PAGES", 20)
+    catalog = SqliteCatalog(tmp_path / "catalog.db")
+    catalog.portions = Portions(rows=2, uncut=1)
+    file = tmp_path / "catalog.db"
+
+    def copied(call: Callable[[], object]) -> bool:
+        before = file.read_bytes()
+        call()
+        return file.read_bytes() != before
+
+    assert not copied(lambda: put(catalog, "/small.md", *[page("x" * 90_000)]))
+    assert copied(lambda: put(catalog, "/large.md", page(*[f"text {number}" for number in range(10)])))
+    assert not copied(lambda: put(catalog, "/other.md", *[page("y" * 90_000)]))
     catalog.close()

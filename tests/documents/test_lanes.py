@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import StoreUnavailable
 from penstock.handlers.phases import Phases
+from penstock.pipeline.budget import MemoryShare
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.memory.queue import MemoryQueue
@@ -118,5 +120,31 @@ def test_a_lane_of_another_model_is_not_served_and_says_so(catalog: SqliteCatalo
     lanes.wake()
     assert lanes.run_piece(lambda _: nullcontext())
     assert {} == lanes.refused
+    state.close(remove=True)
+    pipeline.close()
+
+
+def test_memory_kept_for_further_pages_is_freed_before_long_work(catalog: SqliteCatalog, tmp_path: Path):
+    """Without a batch in hand as well: a function may run for hours, and others wait for the memory."""
+    share = MemoryShare(16 << 20, 64 << 20, str(tmp_path / "lock"))
+    pipeline = Pipeline(HashingEmbedder(), memory=share)
+    state = SharedState.create(tmp_path / "w1.state")
+    tools = DocumentTools(catalog, Phases(catalog, pipeline))
+    lanes = Lanes(tools, MemoryQueue(), state, "w1", (Phase.VECTOR,))
+    freed: list[str] = []
+
+    def keep() -> None:
+        pipeline._limiter.run_recognition(48 << 20, lambda memory: memory, lambda: freed.append("freed"))
+
+    keep()
+    lanes.release_batch()
+    assert ["freed"] == freed
+
+    begin(catalog, pipeline, chunks=3)
+    keep()
+    with (tmp_path / "lock.turn").open() as waiting:
+        fcntl.flock(waiting, fcntl.LOCK_EX)
+        assert lanes.run_piece(lambda _: nullcontext())
+    assert ["freed"] * 2 == freed
     state.close(remove=True)
     pipeline.close()

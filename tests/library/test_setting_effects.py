@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,13 +16,16 @@ from penstock.app import Penstock
 from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
 from penstock.config import Settings
-from penstock.errors import PenstockError, QueueFull
+from penstock.errors import PathOutside, PenstockError, QueueFull
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
+from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.service.keys import Keys
+from penstock.service.path_policy import PathPolicy
 
 Effect: TypeAlias = Callable[[Settings, Path], object]
 
@@ -149,6 +152,14 @@ def requested(settings: Settings, place: Path) -> object:
         return assembly.documents.submission(place)["payload"]
 
 
+def vector_store(settings: Settings, _: Path) -> Any:
+    """The vector store that is searched, and how long it is waited for."""
+    from penstock.vector_stores.factory import open_vector_store
+
+    store = open_vector_store(settings)
+    return None if store is None else (store.address, vars(store)["_timeout_s"])
+
+
 def index_from(settings: Settings, _: Path) -> object:
     return Assembly(settings).vector_files.sizes.index_from
 
@@ -206,6 +217,22 @@ def contract(settings: Settings, place: Path) -> object:
         return error.code
 
 
+def allowed_paths(settings: Settings, _: Path) -> object:
+    """Paths that a request with ``allow_external`` may name."""
+    policy = PathPolicy.of(settings)
+    found = []
+    for path in ("/usr/bin", "/usr/lib"):
+        with suppress(PathOutside):
+            found.append(policy.allowed(path, allow_external=path.endswith("lib")))
+    return found
+
+
+def guarded(settings: Settings, place: Path) -> object:
+    """Limits of a server."""
+    options = GuardOptions.of(settings, Keys(place), "127.0.0.1", requires_keys=True)
+    return options.hosts, options.body_limit, options.rate._per_minute
+
+
 _ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
 EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
@@ -235,6 +262,8 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "failed_retention_days": (7, option("retention"), {}),
     "embedder": ("static", limits, {}),
     "graph": (True, wanted_phases, {}),
+    "vector_store": ("pgvector://127.0.0.1:1/db", vector_store, {}),
+    "vector_store_timeout_s": (3.0, vector_store, {"vector_store": "pgvector://127.0.0.1:1/db"}),
     "usearch_from": (1_000, index_from, {}),
     "max_file_mb": (8, limits, {}),
     "text_limit_mb": (8, limits, {}),
@@ -270,6 +299,11 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "contract_url": ("redis://other:6379/0", contract, {"rag_config": "{place}/rags.yaml"}),
     "rag_config": ("{place}/rags.yaml", contract, {"contract_url": "redis://other:6379/0"}),
     "rag_away_s": (60.0, contract, {"rag_config": "{place}/rags.yaml"}),
+    "roots": ("/usr/bin:/usr/share", allowed_paths, {}),
+    "allow_external": (True, allowed_paths, {}),
+    "hosts": ("mill.example", guarded, {}),
+    "rate_limit": (5, guarded, {}),
+    "body_limit_mb": (1, guarded, {}),
 }
 
 

@@ -20,6 +20,8 @@ from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
+from penstock.pipeline.extract.sandbox.messages import ParseRequest
+from penstock.pipeline.extract.sandbox.process import SandboxChild
 from penstock.pipeline.pipeline import Pipeline
 from tests.pipeline.sample_documents import PIXEL, pdf
 
@@ -177,6 +179,75 @@ def test_pages_to_be_recognized_do_not_keep_out_a_large_file(tmp_path: Path):
     assert [("sandbox", 96 * MIB)] == answers
     pages.close()
     files.close()
+
+
+def test_pages_of_a_large_document_keep_the_memory_for_the_next_ones(tmp_path: Path):
+    first, second = other(tmp_path), other(tmp_path)
+    done: list[object] = []
+
+    def in_small_share(_: int | None) -> None:
+        done.append("small")
+        allocate(40)
+
+    work = Work(in_small_share, done.append)
+
+    for _ in range(3):
+        first.run_pages(10.0, 1, work, lambda: done.append("freed"))
+    # At once, so that the first one, which opened the document, goes on with it.
+    with pytest.raises(MemoryInUse, match="pages of a large document"):
+        second.run_pages(10.0, 1, work, lambda: None)
+    first.pause()
+    first.run_pages(10.0, 1, work, lambda: None)
+    first.run(10.0, 10, only_here(lambda _: None))
+    second.run_pages(10.0, 1, work, lambda: None)
+
+    assert ["small", *[96 * MIB] * 3, "small", 96 * MIB, "freed", 96 * MIB] == done
+    first.close()
+    second.close()
+
+
+def test_pages_of_a_large_document_do_not_keep_out_a_large_file(tmp_path: Path):
+    pages, files = other(tmp_path), other(tmp_path)
+    answers: list[object] = []
+    waiting = threading.Thread(target=lambda: answers.append(files.run_isolated(only_here(lambda _: None))))
+    work = Work(lambda _: allocate(40), lambda _: None if waiting.ident else waiting.start())
+
+    while not answers:
+        with suppress(MemoryInUse):
+            pages.run_pages(10.0, 1, work, lambda: None)
+        pages.pause()
+    waiting.join()
+
+    assert [("sandbox", 96 * MIB)] == answers
+    pages.close()
+    files.close()
+
+
+def test_a_large_document_is_sent_to_the_sandbox_once_for_all_its_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sent: list[tuple[int, bool]] = []
+    begin = SandboxChild._begin
+
+    def counted(child: SandboxChild, request: ParseRequest, data: bytes) -> None:
+        sent.append((request.memory_bytes, request.resumed))
+        begin(child, request, data)
+
+    monkeypatch.setattr(SandboxChild, "_begin", counted)
+    small, large = 16 * MIB, 128 * MIB
+    pipeline = Pipeline(HashingEmbedder(), memory=MemoryShare(small, large, str(tmp_path / "lock")))
+    heavy = b"BT /F1 12 Tf (words) Tj ET " + b"0 0 m 1 1 l S " * 150_000
+    content = Content("a.pdf", pdf(*[heavy] * 4))
+    try:
+        drafts = [
+            pipeline.draft(content, ChunkSizes(), pages=range(number, number + 1)) for number in range(1, 5)
+        ]
+    finally:
+        pipeline.close()
+
+    assert [1, 2, 3, 4] == [page.number for draft in drafts for page in draft.pages]
+    left = large - 2 * len(content.data)
+    assert [(small, False), (left, False), *[(left, True)] * 3] == sent
 
 
 def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):

@@ -44,6 +44,7 @@ EMPTIED = [
     *("catalog_vector", "catalog_vector_cache", "catalog_space", "catalog_outbox", "catalog_tombstone"),
     *("catalog_gone", "catalog_ledger", "catalog_fingerprint", "catalog_history", "catalog_walk"),
     *("catalog_arrival", "catalog_entity", "catalog_mention", "catalog_relation", "catalog_token_use"),
+    *("catalog_outside_store", "catalog_removal"),
 ]
 """What belongs to these goes with them."""
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

@@ -188,7 +188,7 @@ def test_chunk_ids_are_uuids_of_version_5():
 
 
 def test_equal_texts_are_told_apart_by_their_occurrence():
-    ids = ChunkIds("acme", "s1", seen=[text_hash("x")])
+    ids = ChunkIds("acme", "s1", seen={text_hash("x"): 1})
 
     assert chunk_id("acme", "s1", text_hash("x"), 1) == ids.next(text_hash("x"))
     assert chunk_id("acme", "s1", text_hash("y"), 0) == ids.next(text_hash("y"))

@@ -43,6 +43,8 @@ TURNED = {
     "failed_retention_days": ("7", 7),
     "embedder": ("Hashing", "hashing"),
     "graph": ("true", True),
+    "vector_store": ("qdrant://127.0.0.1:6333", "qdrant://127.0.0.1:6333"),
+    "vector_store_timeout_s": ("3", 3.0),
     "usearch_from": ("1000", 1_000),
     "models_dir": ("/srv/models", Path("/srv/models")),
     "embed_endpoint_url": ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
@@ -78,6 +80,11 @@ TURNED = {
     "contract_url": ("redis://broker:6379/0", "redis://broker:6379/0"),
     "rag_config": ("rags.yaml", "rags.yaml"),
     "rag_away_s": ("60", 60.0),
+    "roots": ("/srv/docs:/srv/notes", ("/srv/docs", "/srv/notes")),
+    "allow_external": ("true", True),
+    "hosts": ("Mill.example, gate", ("mill.example", "gate")),
+    "rate_limit": ("60", 60),
+    "body_limit_mb": ("1", 1),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",
@@ -170,6 +177,8 @@ def test_defaults_are_those_of_the_design():
         "embed_endpoint_calls": 4,
         "embed_endpoint_per_minute": None,
         "embed_endpoint_tokens": None,
+        "vector_store": "default",
+        "vector_store_timeout_s": 10.0,
         "usearch_from": 200_000,
         "max_file_mb": 64,
         "text_limit_mb": 64,
@@ -195,6 +204,11 @@ def test_defaults_are_those_of_the_design():
         "contract_url": None,
         "rag_config": None,
         "rag_away_s": 86_400.0,
+        "roots": (),
+        "allow_external": False,
+        "hosts": (),
+        "rate_limit": 6_000,
+        "body_limit_mb": 8,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

@@ -45,6 +45,8 @@ def test_a_pasted_page_is_cut():
     [
         ("Plain words, OF no note: a_b 3x", ""),
         ("the maxHeaderSize of ParseHTTP", "max Header Size Parse HTTP"),
+        ("aB x1Y HTTPs, ABc_dE éAb1", "a B x1 Y HTT Ps A Bc d E"),
+        ("AB A1 Ab éB É b B", ""),
         ("大きな水車 is a mill", "大き きな な水 水車"),
         ("水 alone", "水"),
     ],

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.catalog.graph import GraphStore
+from penstock.catalog.outside_stores import OutsideStores
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -216,6 +217,9 @@ class CatalogSnapshot(Protocol):
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
+    def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
+        """Those of these chunks that are published and let through by the filters."""
+
     def spaces(self, tenant_id: str | None) -> list[Space]:
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
@@ -242,6 +246,10 @@ class Catalog(Protocol):
     @property
     def graph(self) -> GraphStore:
         """The entities and relations found in the texts of this catalog."""
+
+    @property
+    def outside(self) -> OutsideStores:
+        """Stores outside the catalog that hold a copy of a part of it."""
 
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 

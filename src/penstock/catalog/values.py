@@ -120,9 +120,8 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a source, read at ``read_at`` for a request made at ``asked_at``.
 
     ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``fingerprints``: also
-    say which later phases are wanted. ``source_id``: the id to give when the path is new (whoever writes to
-    an outside store first needs one); made here when left out. ``tags`` are slash-separated and filtered by
-    prefix.
+    say which later phases are wanted. ``source_id``: the id to give when the path is new; made here when left
+    out. ``tags`` are slash-separated and filtered by prefix.
 
     ``failure``: the file as a whole could not be read; there are no pages. ``read_with``: fingerprint of the
     parser and its limits: what failed is not read again with the same.
@@ -209,6 +208,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: int
     source_id: str
+    source_key: int
     place: Place
     path: str
     content_hash: str
@@ -234,6 +234,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     file_path: str | None = None
     needs_ocr: bool = False
     chunk_id: str = ""
+    content_id: int = 0
     text_hash: str = ""
     text: str = ""
     heading_path: str = ""

@@ -29,6 +29,14 @@ def duration(context: click.Context, param: click.Parameter, value: str | None) 
     return timedelta(seconds=min(float(match[1]) * _UNITS[match[2]], 1e11))
 
 
+def seconds_of_grace(context: click.Context, param: click.Parameter, value: str) -> float:
+    """Parse the time for running jobs to finish: a duration of at most a day."""
+    grace = duration(context, param, value)
+    if grace is None or grace > timedelta(days=1):
+        raise click.BadParameter("the longest time is 1d", context, param)
+    return grace.total_seconds()
+
+
 def agreed(question: str) -> bool:
     """Ask for confirmation. Without a terminal the request is refused: there is no one to ask."""
     if not sys.stdin.isatty():

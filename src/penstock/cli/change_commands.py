@@ -146,7 +146,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
         if len(found) > SHOWN:
             emit(f"… and {len(found) - SHOWN:,} more; --json lists all.")
         if repaired:
-            emit(f"{how_many(repaired, 'row')} of the catalog repaired.")
+            emit(f"{how_many(repaired, 'row')} of the catalog or its copies repaired.")
         if receipts:
             emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
         if fix:

@@ -27,7 +27,13 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "retry": "queue_manage",
         "queue": "queue_commands",
     },
-    "Workers and services": {"worker": "worker", "redis": "redis_commands"},
+    "Workers and services": {
+        "worker": "worker",
+        "serve": "serve_commands",
+        "stop": "serve_commands",
+        "keys": "key_commands",
+        "redis": "redis_commands",
+    },
     "Maintenance": {
         "verify": "change_commands",
         "rebuild": "rebuild",
@@ -50,6 +56,8 @@ FORMER: Mapping[str, str] = {
     "gateway URL": "redis gateway URL",
     "ingest submit": "redis submit",
     "ingest status --job ID": "redis job ID",
+    "start": "serve",
+    "keys add NAME": "keys create NAME",
 }
 """Former spellings and the words of the Redis contract, each with its present spelling."""
 

@@ -83,7 +83,11 @@ COMMANDS = {
     for name, module in modules.items()
 }
 """Module and function of each command."""
-FORMER_COMMANDS = {"gateway": "redis_commands:gateway", "ingest": "redis_commands:ingest"}
+FORMER_COMMANDS = {
+    "gateway": "redis_commands:gateway",
+    "ingest": "redis_commands:ingest",
+    "start": "serve_commands:serve",
+}
 """Former spellings, which help and completion leave out."""
 
 cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from datetime import timedelta
 
 import click
 
-from penstock.cli.arguments import duration
+from penstock.cli.arguments import seconds_of_grace
 from penstock.cli.output import emit_json
 from penstock.cli.session import Session
 from penstock.process_start import log_to_stderr, once_reachable
@@ -27,13 +26,6 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str | None)
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}")
     return lanes
-
-
-def _grace(context: click.Context, option: click.Parameter, given: str) -> float:
-    grace = duration(context, option, given)
-    if grace is None or grace > timedelta(days=1):
-        raise click.BadParameter("the longest time is 1d", context, option)
-    return grace.total_seconds()
 
 
 @click.command()
@@ -62,7 +54,7 @@ def _grace(context: click.Context, option: click.Parameter, given: str) -> float
     default="30s",
     show_default=True,
     metavar="DURATION",
-    callback=_grace,
+    callback=seconds_of_grace,
     help="Time for running jobs to finish after a stop signal; then they are released.",
 )
 @click.option(

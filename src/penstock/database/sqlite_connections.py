@@ -37,6 +37,13 @@ DESCRIPTORS = 4
 RETRY_S = 0.002
 """Longest time between two attempts of a waiting writer to take the lock."""
 
+LOG_PAGES = 8000
+"""Pages in the log from which on a commit copies them back. Hot pages are copied once for many commits, and
+the log stays below 32 MB."""
+BULK_LOG_PAGES = LOG_PAGES // 2
+"""The same for commits that need not be synced. They belong to large documents, which fill the log: so the
+copying takes their time, not that of a small job."""
+
 
 def truncate_log(path: Path, busy_timeout_s: float) -> None:
     """Copy the write-ahead log back into the database file and empty the log.
@@ -122,8 +129,7 @@ class SqliteConnections:
     def _configure(self, connection: sqlite3.Connection, role: str) -> None:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -32768")
-        # Hot pages are copied back once for many commits; the log stays below 32 MB.
-        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
         connection.execute("PRAGMA temp_store = MEMORY")
         if self._foreign_keys:
             connection.execute("PRAGMA foreign_keys = 1")
@@ -141,17 +147,23 @@ class SqliteConnections:
         Nothing is committed to a file without a name, which no one could read. ``synced=False``: a power
         cut may undo the transaction, as long as no later one was synced. The lock is free sooner.
         """
-        if synced or self._synchronous not in ("FULL", "EXTRA"):
+        if synced:
             with self._transaction() as connection:
                 yield connection
             return
         with self._write_lock:
-            self.get("write").execute("PRAGMA synchronous = NORMAL")
+            self._commit_as("NORMAL" if self._synchronous in ("FULL", "EXTRA") else None, BULK_LOG_PAGES)
             try:
                 with self._transaction() as connection:
                     yield connection
             finally:
-                self.get("write").execute(f"PRAGMA synchronous = {self._synchronous}")
+                self._commit_as(self._synchronous, LOG_PAGES)
+
+    def _commit_as(self, synchronous: str | None, log_pages: int) -> None:
+        connection = self.get("write")
+        if synchronous is not None:
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages}")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -8,11 +8,12 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
+│   ├── RequestTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
 │   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
-│   ├── InvalidTransition (also ValueError) · FingerprintMismatch
+│   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
 │   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
@@ -24,17 +25,37 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── WorkerFailed                          a worker cannot start
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+│   ├── NotAllowed (OriginRefused)
+├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
-    ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable
+    ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable · KeylessServer
 
 Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
 
 from __future__ import annotations
 
+from penstock.errors.access import (
+    HostRefused,
+    KeyExists,
+    KeylessServer,
+    KeyRequired,
+    NotAllowed,
+    OriginRefused,
+    PathOutside,
+    RateLimited,
+    RequestTooLarge,
+    RequestTooSlow,
+    RouteNotFound,
+    ServerFailed,
+    ServerNotRunning,
+    ServerRunning,
+    UnknownKey,
+)
 from penstock.errors.jobs import (
     Cancelled,
     ComponentMissing,
@@ -195,4 +216,19 @@ __all__ = [
     "ModelUnavailable",
     "AppNotFound",
     "InvalidRags",
+    "KeyRequired",
+    "NotAllowed",
+    "OriginRefused",
+    "HostRefused",
+    "RateLimited",
+    "RequestTooLarge",
+    "RequestTooSlow",
+    "RouteNotFound",
+    "PathOutside",
+    "UnknownKey",
+    "KeyExists",
+    "ServerRunning",
+    "ServerNotRunning",
+    "ServerFailed",
+    "KeylessServer",
 ]

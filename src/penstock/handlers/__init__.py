@@ -15,6 +15,7 @@
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
+- ``outside_vectors``: points in a vector store outside the catalog
 - ``chunk_graphs``: entities and relations of chunks
 - ``token_meter``: tokens counted by tenant and job, for models that charge for them
 - ``child_jobs``: children of a job

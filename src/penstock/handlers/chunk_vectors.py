@@ -40,6 +40,9 @@ class EmbeddedTexts(NamedTuple):
 def embed(
     catalog: Catalog, pipeline: Pipeline, wanted: Sequence[tuple[PageOwner, Sequence[NewPage]]]
 ) -> EmbeddedTexts:
+    if pipeline.vectors_outside:
+        # Only tasks write to the outside store, and they embed.
+        return EmbeddedTexts({}, set())
     by_tenant: dict[str, dict[str, OwnedText]] = {}
     found: dict[str, bytes] = {}
     with catalog.snapshot() as snapshot:

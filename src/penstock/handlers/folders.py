@@ -139,7 +139,8 @@ class _FolderWalk:
             if self._counts.seen % self._checkpoint_interval == 0:
                 self._report_progress(found.path)
         self._send_added()
-        if self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY):
+        removes = self._payload.operation == "index"
+        if removes and (self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY)):
             # An empty root removes nothing: it may be an unmounted disk.
             for source in known.rest():
                 self._record_missing(source)

@@ -30,6 +30,7 @@ from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
+from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
 from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.budget import MemoryInUse
@@ -70,8 +71,16 @@ class _OpenFile(NamedTuple):
 class Phases:
     """Runs claimed tasks of one lane and returns the outcome of each."""
 
-    def __init__(self, catalog: Catalog, pipeline: Pipeline, page_files: PageFiles | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        pipeline: Pipeline,
+        page_files: PageFiles | None = None,
+        outside: OutsideVectors | None = None,
+    ) -> None:
+        """``outside``: the vector store outside the catalog, if one is used."""
         self._catalog = catalog
+        self._outside = outside
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
@@ -89,7 +98,10 @@ class Phases:
     def one_call(self, lane: Phase) -> int:
         """Tasks of a lane that one call to a service takes; 0 without a service."""
         embedder = self._pipeline.embedder
-        return embedder.batch if lane is Phase.VECTOR and isinstance(embedder, MeteredEmbedder) else 0
+        if lane is not Phase.VECTOR:
+            return 0
+        points = POINTS_A_CALL if self._outside is not None else 0
+        return max(points, embedder.batch if isinstance(embedder, MeteredEmbedder) else 0)
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
@@ -104,13 +116,28 @@ class Phases:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._pipeline.pause()
+
+    def settled(self, task_ids: Sequence[int], late: Collection[int]) -> None:
+        """Take note of settled tasks. ``late``: those whose claims were lost."""
+        if self._outside is not None:
+            self._outside.settled(task_ids, late)
+
+    def clear_removals(self) -> bool:
+        """Remove texts from outside stores; True when there may be more to remove."""
+        return self._outside is not None and self._outside.clear_removals()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized: there are none for now."""
+        """Free the memory kept for further pages: there are none for now."""
         self._pipeline.rest()
 
     def close(self) -> None:
-        """End the sandbox process."""
+        """End the sandbox process, and close the connection to an outside store."""
         self._pipeline.close()
+        if self._outside is not None:
+            self._outside.close()
 
     # Pages.
 
@@ -247,8 +274,9 @@ class Phases:
 
     def _embed_matching(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:
-            texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in tasks]
-            vectors = embed_texts(self._catalog, self._pipeline, texts)
+            vectors = self._vectors_of(tasks)
+            if self._outside is not None:
+                self._outside.write(tasks, vectors)
         except (ServiceUnavailable, CallLimitReached) as error:
             # Each text alone would meet the same.
             return [_postponed(task, error) for task in tasks]
@@ -257,6 +285,13 @@ class Phases:
                 return [_embedding_failed(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+
+    def _vectors_of(self, tasks: Sequence[Task]) -> list[bytes]:
+        known = self._outside.known(tasks) if self._outside is not None else {}
+        new = [task for task in tasks if task.text_hash not in known]
+        texts = [OwnedText(task.source.place.tenant_id, task.source.job_id, task.text) for task in new]
+        embedded = iter(embed_texts(self._catalog, self._pipeline, texts) if texts else ())
+        return [known[task.text_hash] if task.text_hash in known else next(embedded) for task in tasks]
 
     # Entities and relations.
 

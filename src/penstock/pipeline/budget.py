@@ -76,7 +76,8 @@ class Work(NamedTuple, Generic[_Result]):
     in_process: Callable[[int | None], _Result]
     """In this process. None: without a limit on memory."""
     in_sandbox: Callable[[int], _Result]
-    """In a process that ends afterwards, so that memory left behind by a large file is returned."""
+    """In a process that ends afterwards, or with the memory kept for further pages, so that memory left
+    behind by a large file is returned."""
 
 
 class FileLimiter:
@@ -86,6 +87,8 @@ class FileLimiter:
         self._share = share
         self._pool = MemoryPool(share.lock_path, share.large_bytes) if share is not None else None
         self._own: OwnMemory | None = None
+        self._large_document: int | None = None
+        """Hash of the latest document whose pages needed the large share."""
 
     def run(self, seconds: float, size: int, work: Work[_Result]) -> _Result:
         """Process a small file here, and a large or memory-hungry one in the sandbox.
@@ -103,6 +106,28 @@ class FileLimiter:
             with suppress(MemoryBudgetExceeded):
                 return self._run_limited(seconds, self._share.small_bytes, work.in_process)
         return self._run_large(work)
+
+    def run_pages(
+        self, seconds: float, document: int, work: Work[_Result], free: Callable[[], None]
+    ) -> _Result:
+        """Read some pages of a document, whose hash is given. Raises errors as ``run`` does.
+
+        Where they need the large share, this process keeps the share and the open document for the pages
+        after them, until other work needs the memory. ``free``: ends the sandbox.
+        """
+        if self._share is None or threading.get_ident() != threading.main_thread().ident:
+            return self.run(seconds, 0, work)
+        if document != self._large_document:
+            self.rest()
+            with suppress(MemoryBudgetExceeded):
+                return self._run_limited(seconds, self._share.small_bytes, work.in_process)
+            self._large_document = document
+        assert self._pool is not None
+        self._pool.take_for_pages(free)
+        try:
+            return work.in_sandbox(self._share.large_bytes)
+        finally:
+            self._pool.pause()
 
     def run_isolated(self, work: Work[_Result]) -> _Result:
         """Process a file of any size in the sandbox. Raises ``MemoryInUse`` as ``run`` does."""
@@ -135,8 +160,13 @@ class FileLimiter:
         finally:
             self._pool.pause()
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        if self._pool is not None:
+            self._pool.pause()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized."""
+        """Free the memory kept for further pages."""
         if self._pool is not None:
             self._pool.release()
 

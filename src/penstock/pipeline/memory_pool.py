@@ -34,7 +34,7 @@ class MemoryPool:
     def __init__(self, path: str, total_bytes: int) -> None:
         self._path = path
         self.pieces = max(total_bytes // PIECE_BYTES, 1)
-        self._turn = -1
+        self._turn = self._pages = -1
         self._locks: list[int] = []
         self._held: list[int] = []
         self._on_release: Callable[[], None] | None = None
@@ -46,10 +46,34 @@ class MemoryPool:
         ``pause``, for the next request of the same kind.
         """
         wanted = self.pieces if pieces is None else min(pieces, self.pieces)
-        if self._held and on_release is not None and len(self._held) >= wanted:
+        if self._keeps(wanted, on_release):
             return
         self.release()
         self._open()
+        self._wait_for(wanted, on_release)
+
+    def take_for_pages(self, on_release: Callable[[], None]) -> None:
+        """Take all pieces as ``take`` does, for pages of a large document, which stays open.
+
+        Raises ``MemoryInUse`` at once if another process reads such pages. If both waited for each other,
+        each would open its document again for every few pages.
+        """
+        if self._keeps(self.pieces, on_release):
+            return
+        self.release()
+        self._open()
+        if not _acquired([self._pages], 1, 0.0):
+            raise MemoryInUse("another process of this worker reads pages of a large document")
+        try:
+            self._wait_for(self.pieces, on_release)
+        except BaseException:
+            fcntl.flock(self._pages, fcntl.LOCK_UN)
+            raise
+
+    def _keeps(self, wanted: int, on_release: Callable[[], None] | None) -> bool:
+        return bool(self._held) and on_release is not None and len(self._held) >= wanted
+
+    def _wait_for(self, wanted: int, on_release: Callable[[], None] | None) -> None:
         until = clock.elapsed_s() + WAIT_S
         if not _acquired([self._turn], 1, until):
             raise MemoryInUse("another file waits for memory of this worker")
@@ -74,24 +98,26 @@ class MemoryPool:
         on_release, self._on_release = self._on_release, None
         if on_release is not None:
             on_release()
-        for lock in self._held:
-            fcntl.flock(lock, fcntl.LOCK_UN)
+        if self._held:
+            for lock in (*self._held, self._pages):
+                fcntl.flock(lock, fcntl.LOCK_UN)
         self._held = []
 
     def _open(self) -> None:
         # Not before they are needed: a forked process must not share the locks of its parent.
         if self._turn < 0:
             self._turn = _opened(f"{self._path}.turn")
+            self._pages = _opened(f"{self._path}.pages")
             self._locks = [_opened(self._path)]
             self._locks += [_opened(f"{self._path}.{number}") for number in range(1, self.pieces)]
 
     def close(self) -> None:
         """Release the pieces and close the lock files."""
         self.release()
-        for lock in (self._turn, *self._locks):
+        for lock in (self._turn, self._pages, *self._locks):
             if lock >= 0:
                 os.close(lock)
-        self._turn, self._locks = -1, []
+        self._turn, self._pages, self._locks = -1, -1, []
 
 
 def _opened(path: str) -> int:

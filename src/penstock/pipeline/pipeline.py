@@ -58,12 +58,15 @@ class Pipeline:
         isolated: bool = False,
         ocr: OcrSetup | None = None,
         graph: bool = False,
+        vectors_outside: bool = False,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
         ``ocr``: how pictures are read; None: by Tesseract, but only if a request asks for it. ``graph``:
-        entities and relations are extracted, unless a request says otherwise.
+        entities and relations are extracted, unless a request says otherwise. ``vectors_outside``: a store
+        outside the catalog holds a copy of the vectors, so only tasks embed.
         """
+        self.vectors_outside = vectors_outside
         self._graph = graph
         self.embedder = embedder
         self._isolated = isolated
@@ -193,13 +196,22 @@ class Pipeline:
         def in_sandbox(memory_bytes: int) -> Draft:
             # This process holds the file and the result as well.
             memory_bytes -= 2 * size
-            return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes, alone=True)
+            return self._sandbox.draft(
+                content,
+                sizes,
+                pages=pages,
+                memory_bytes=memory_bytes,
+                alone=complete or self._isolated,
+                last_attempt=True,
+            )
 
-        work = Work(in_process, in_sandbox)
+        work, seconds = Work(in_process, in_sandbox), limits.seconds_for(size)
         if self._isolated and not is_plain(content):
             draft = self._limiter.run_isolated(work)
+        elif not complete:
+            draft = self._limiter.run_pages(seconds, hash(content.data), work, self._sandbox.close)
         else:
-            draft = self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
+            draft = self._limiter.run(seconds, size, work)
         return _with_misnaming(content, finished(draft))
 
     def recognize(self, content: Content, sizes: ChunkSizes, page: int) -> NewPage | None:
@@ -242,8 +254,12 @@ class Pipeline:
         pages = tuple(combined(each, found) for each in extracted.pages)
         return msgspec.structs.replace(extracted, pages=pages)
 
+    def pause(self) -> None:
+        """Free the memory kept for further pages, if another process waits for some."""
+        self._limiter.pause()
+
     def rest(self) -> None:
-        """Free the memory kept for pages to be recognized, when there are none for now."""
+        """Free the memory kept for further pages, when there are none for now."""
         self._limiter.rest()
 
     def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:

@@ -5,6 +5,7 @@
 ``documents``, ``notes``, ``search``, ``graph``, ``rebuild``, ``verification``: the index
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
 ``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
@@ -12,5 +13,8 @@
 ``models``: embedding models, their installation, and tokens used
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
+``job_records``, ``document_records``: the same as records for programs
+``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
+``server_status``, ``runtime_file``: the state of a server, and where it runs
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -18,6 +18,7 @@ from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
 from penstock.queue.protocol import Queue
 from penstock.service.explanations import living_workers
+from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal["ok", "note", "failed"]
@@ -43,7 +44,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(
-    settings: Settings, open_queue: Callable[[], Queue], open_catalog: Callable[[], Catalog]
+    settings: Settings,
+    open_queue: Callable[[], Queue],
+    open_catalog: Callable[[], Catalog],
+    open_vector_store: Callable[[], VectorStore | None],
 ) -> Diagnosis:
     """Check everything that Penstock needs. Stores are opened and closed; nothing else changes."""
     return Diagnosis(
@@ -55,7 +59,7 @@ def diagnose(
             _catalog(settings, open_catalog),
             _sandbox(),
             _ocr(settings),
-            _vector_index(),
+            _vector_search(open_vector_store),
             *_formats(),
             *_extras(),
         ]
@@ -152,6 +156,16 @@ def _ocr(settings: Settings) -> Check:
     return Check(
         subject="ocr", detail=f"{engines}; languages {found} installed, {settings.ocr_languages} in use"
     )
+
+
+def _vector_search(open_vector_store: Callable[[], VectorStore | None]) -> Check:
+    try:
+        store = open_vector_store()
+        if store is None:
+            return _vector_index()
+        return Check(subject="vector search", detail=f"{store.check()}, {store.address}")
+    except PenstockError as error:
+        return _failed("vector search", error)
 
 
 def _vector_index() -> Check:

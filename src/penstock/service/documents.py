@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
 from penstock import items
-from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
 from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
@@ -22,7 +22,7 @@ from penstock.service import paths, reasons
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
-from penstock.service.folder_requests import Preview, preview_of, walked
+from penstock.service.folder_requests import IndexOptions, Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
@@ -31,31 +31,6 @@ from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
 from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
-
-
-class IndexOptions(TypedDict, total=False):
-    """Options of ``index``; all have defaults."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    priority: int | None
-    include: Sequence[str]
-    exclude: Sequence[str]
-    include_code: bool | None
-    archives: bool | None
-    recursive: bool
-    depth: int | None
-    chunk_size: int | None
-    chunk_overlap: int | None
-    graph: bool | None
-    ocr: bool | None
-    gate: Literal["page", "document"] | None
-    force: bool
-    checksum: bool
-    retry_failed: bool
-    allow_empty: bool
-    project: bool
 
 
 class Where(TypedDict, total=False):
@@ -99,7 +74,8 @@ class Documents:
         failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
         ``checksum`` compares contents even where size and time are equal. ``archives`` opens zip and tar
         archives as folders, ``ocr`` recognizes text in pictures; by default the settings of the same names
-        decide. ``graph`` extracts entities and relations, or removes them; without it, they stay.
+        decide. ``graph`` extracts entities and relations, or removes them; without it, they stay. The
+        ``operation`` "add" removes nothing: documents whose files are gone stay.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -115,7 +91,7 @@ class Documents:
             raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
         payload: dict[str, Any] = {
             name: options[name]
-            for name in ("chunk_size", "chunk_overlap", "graph", "ocr", "gate")
+            for name in ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "operation")
             if options.get(name) is not None
         }
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
@@ -128,7 +104,7 @@ class Documents:
                 payload["archives"] = True
         else:
             raise PathNotFound(f"{os.fspath(path)} is neither a file nor a folder")
-        for name in ("tenant_id", "collection", "branch", "priority"):
+        for name in ("tenant_id", "collection", "branch", "priority", "run_at", "delay", "timeout_s"):
             if options.get(name) is not None:
                 submission[name] = options[name]
         metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
@@ -374,18 +350,32 @@ class Documents:
         if tenant_id is not None:
             items.validate_name("tenant_id", tenant_id)
         with self.catalog.snapshot() as snapshot:
-            tasks: dict[str, dict[str, int]] = {}
-            for (task_type, status), number in snapshot.statistics().items():
-                tasks.setdefault(task_type, {})[str(status)] = number
             return Overview(
                 tenants=snapshot.tenants(tenant_id),
-                tasks=tasks,
+                tasks=_task_counts(snapshot),
                 model=snapshot.fingerprints().get(Phase.VECTOR),
                 spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
             )
 
+    def tenant_counts(self, tenant_id: str | None = None) -> list[TenantCount]:
+        """Searchable documents and chunks of each collection, of one tenant or of all."""
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.tenants(tenant_id)
+
+    def task_counts(self) -> dict[str, dict[str, int]]:
+        """Tasks of pages and chunks by type and status."""
+        with self.catalog.snapshot() as snapshot:
+            return _task_counts(snapshot)
+
     def _place(self, **where: Unpack[Where]) -> Place:
         return self.notes.place_of(**where)
+
+
+def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
+    tasks: dict[str, dict[str, int]] = {}
+    for (task_type, status), number in snapshot.statistics().items():
+        tasks.setdefault(task_type, {})[str(status)] = number
+    return tasks
 
 
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:

@@ -1,20 +1,51 @@
-"""Requests for folders: their payload, whether code is included, and a preview of the walk."""
+"""Requests for folders: their options and payload, whether code is included, and a preview of the walk."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import Source
+from penstock.payloads import Operation
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service.requests import Submission
+
+
+class IndexOptions(TypedDict, total=False):
+    """Options of ``Documents.index``; all have defaults."""
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    priority: int | None
+    include: Sequence[str]
+    exclude: Sequence[str]
+    include_code: bool | None
+    archives: bool | None
+    recursive: bool
+    depth: int | None
+    chunk_size: int | None
+    chunk_overlap: int | None
+    graph: bool | None
+    ocr: bool | None
+    gate: Literal["page", "document"] | None
+    force: bool
+    checksum: bool
+    retry_failed: bool
+    allow_empty: bool
+    project: bool
+    operation: Operation
+    run_at: datetime | str | None
+    delay: float | None
+    timeout_s: int | None
 
 
 class Preview(msgspec.Struct, kw_only=True):

@@ -139,7 +139,7 @@ class Jobs:
     def _receipt(self, added: AddResult, position: Position | None) -> Receipt:
         message = "Job queued"
         if added.dedupe_hit:
-            message = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"
+            message = f"Duplicate: job {added.queue_id} already {self.word(added.status)}"
         return Receipt(
             job_id=added.queue_id,
             status=added.status,
@@ -175,7 +175,7 @@ class Jobs:
 
         ``after`` is the last id of the previous page.
         """
-        return self.queue.find(_query(filters))
+        return self.queue.find(job_query(filters))
 
     def details(self, id_or_prefix: str) -> Details:
         """Find one job with queue position, history and the reason why it is waiting."""
@@ -203,7 +203,7 @@ class Jobs:
         if answer.was is None:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.refused:
-            raise CannotCancel(f"Cannot cancel job with status: {self._word(answer.was)}")
+            raise CannotCancel(f"Cannot cancel job with status: {self.word(answer.was)}")
         # Children are cancelled after the job; the last of them may have ended it.
         after = self.queue.get(job_id)
         if after is None or after.status is Status.CANCELLED:
@@ -226,7 +226,7 @@ class Jobs:
                 twin=answer.twin,
             )
         if answer.refused:
-            raise CannotRetry(f"Cannot retry job with status: {self._word(answer.was)}")
+            raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}")
         return self.job(job_id)
 
     def retry_failed(self, **filters: Unpack[JobFilter]) -> RetryAnswer:
@@ -245,7 +245,7 @@ class Jobs:
 
     def _requeue_failed(self, filters: JobFilter, *, top_level: bool) -> Iterator[RequeueResult]:
         query = msgspec.structs.replace(
-            _query(filters),
+            job_query(filters),
             statuses=frozenset({Status.FAILED}),
             top_level=top_level,
             newest_first=False,
@@ -329,12 +329,14 @@ class Jobs:
             removed += gone
         return removed
 
-    def _word(self, status: Status) -> str:
+    def word(self, status: Status) -> str:
+        """The door's word for a status."""
         door = self.door if self.door in vocabulary.DOORS else "job"
         return vocabulary.speak(status, cast("vocabulary.Door", door))
 
 
-def _query(filters: JobFilter) -> JobQuery:
+def job_query(filters: JobFilter) -> JobQuery:
+    """Check filters, and bring them into the form of the queue."""
     unknown = sorted(set(filters) - JobFilter.__optional_keys__)
     if unknown:
         raise InvalidRequest(f"unknown filter {unknown[0]!r}")

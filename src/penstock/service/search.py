@@ -175,6 +175,8 @@ class Search:
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )
             rankings.append(SpaceRanking(embedder.name, _with_phrases(snapshot, query, near), depth))
+            notice = self._vectors.notice()
+            notes += [notice] if notice and notice not in notes else []
         return rankings, notes
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:

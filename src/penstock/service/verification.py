@@ -23,6 +23,7 @@ from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
+from penstock.service.store_comparison import StoreComparison
 
 FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
@@ -43,13 +44,20 @@ class Verifier:
     """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
 
     def __init__(
-        self, catalog: Catalog, jobs: Jobs, vector_copies: VectorCopies, limits: ExtractLimits
+        self,
+        catalog: Catalog,
+        jobs: Jobs,
+        vector_copies: VectorCopies,
+        limits: ExtractLimits,
+        vector_store: StoreComparison | None = None,
     ) -> None:
-        """``limits``: of the workers; they decide which part of a large text is compared."""
+        """``limits``: of the workers; they decide which part of a large text is compared. ``vector_store``:
+        the one outside the catalog, if there is one."""
         self._catalog = catalog
         self._jobs = jobs
         self._vector_copies = vector_copies
         self._limits = limits
+        self._vector_store = vector_store
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
@@ -64,6 +72,8 @@ class Verifier:
         # Copies, not part of the index: only damage is reported.
         for path in self._vector_copies.damaged():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
+        for what in self._vector_store.differences() if self._vector_store is not None else ():
+            yield Difference(what=what)
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
@@ -101,7 +111,8 @@ class Verifier:
         return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
-        """Repair faults of the catalog that need no source file; return the number of rows and files.
+        """Repair faults of the catalog and its copies that need no source file; return the number of rows,
+        files and vectors.
 
         Chunks without a vector become tasks of the vector lane.
         """
@@ -111,6 +122,8 @@ class Verifier:
         total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
+        if self._vector_store is not None:
+            total += self._vector_store.fix()
         return total
 
     def fix(self, found: list[Difference]) -> list[Receipt]:

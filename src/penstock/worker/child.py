@@ -250,7 +250,7 @@ class Child:
         if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
             # Send finished results before a job that may take long or kill the process.
             self._retry_on_outage(self._outbox.send)
-        if self._lanes is not None and self._lanes.has_batch and self._batch_size.is_slow(kind):
+        if self._lanes is not None and self._batch_size.is_slow(kind):
             self._retry_on_outage(self._lanes.release_batch)
         started = self._now()
         settlements = self._execute(claims, started)

@@ -31,6 +31,8 @@ PIECE_S = 0.008
 """Target duration of one piece of a batch: a job that comes meanwhile waits this long."""
 NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
+REMOVALS_S = 1.0
+"""Interval at which an idle process looks for texts to be removed from outside stores."""
 REFUSED_S = 60.0
 TIMEOUT_S = 900
 """Timeout of one piece. A piece that takes longer is stuck; its tasks are tried alone."""
@@ -105,6 +107,7 @@ class Lanes:
         self._seconds_a_task = {line: PIECE_S / line.piece for line in lines}
         self.refused: dict[str, str] = {}
         """Lanes not served here, with the reason: the catalog was made with another model."""
+        self._removals_at = 0.0
         self._uncertain = False
         """The store failed during a call, so a claim may or may not have been committed."""
 
@@ -140,6 +143,7 @@ class Lanes:
 
     def release_batch(self) -> None:
         """Settle the finished tasks of the batch and release the rest, before something long runs."""
+        self._phases.rest()
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -162,6 +166,7 @@ class Lanes:
         due = [
             line for line in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[line] <= now
         ]
+        self._phases.pause()
         for line in self._with_tasks(due, now):
             tasks = self._claim(line, now)
             if tasks:
@@ -171,7 +176,14 @@ class Lanes:
                 return True
         if due:
             self._phases.rest()
+        self._clear_removals(now)
         return False
+
+    def _clear_removals(self, now: float) -> None:
+        """Remove texts from outside stores while no task waits."""
+        if Line(Phase.VECTOR) in self._ask_at and now >= self._removals_at:
+            more = self._phases.clear_removals()
+            self._removals_at = now if more else now + REMOVALS_S
 
     def _with_tasks(self, lines: Sequence[Line], now: float) -> list[Line]:
         """Select lines whose lane has tasks. Reading blocks no writer and loads no model."""
@@ -220,7 +232,9 @@ class Lanes:
     def _settle(self) -> None:
         settled = self._catalog.settle(self._unsettled)
         late = [outcome for outcome, status in zip(self._unsettled, settled, strict=True) if status is None]
+        ended = [outcome.task_id for outcome in self._unsettled if outcome.lane is Phase.VECTOR]
         sources, self._sources, self._unsettled = self._sources, {}, []
+        self._phases.settled(ended, {outcome.task_id for outcome in late})
         if late:
             self._state.count_refused(len(late))
             results = how_many(len(late), "result")

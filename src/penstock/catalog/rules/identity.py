@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 NAMESPACE = bytes.fromhex("6f6b1d9ac0c74b0f9e0b7a6d0e1c5a42")
 """Ours alone, as RFC 4122 asks for ids of version 5."""
@@ -27,17 +27,15 @@ def text_key(hash_of_text: str) -> int:
 
 def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
     """UUIDv5 of tenant, source, text, and the number of equal texts before in the source."""
-    return ChunkIds(tenant_id, source_id, [hash_of_text] * occurrence).next(hash_of_text)
+    return ChunkIds(tenant_id, source_id, {hash_of_text: occurrence}).next(hash_of_text)
 
 
 class ChunkIds:
     """The ids of one generation's chunks, given in the order of the document."""
 
-    def __init__(self, tenant_id: str, source_id: str, seen: Iterable[str] = ()) -> None:
-        """Start numbering. ``seen``: text hashes of this generation's chunks with an id."""
-        self._seen: dict[str, int] = {}
-        for hash_of_text in seen:
-            self._seen[hash_of_text] = self._seen.get(hash_of_text, 0) + 1
+    def __init__(self, tenant_id: str, source_id: str, seen: Mapping[str, int] | None = None) -> None:
+        """Start numbering. ``seen``: by text hash, the number of this generation's chunks with an id."""
+        self._seen = dict(seen or {})
         self._begun = hashlib.sha1(NAMESPACE + f"{tenant_id}\0{source_id}".encode(), usedforsecurity=False)
 
     def next(self, hash_of_text: str) -> str:

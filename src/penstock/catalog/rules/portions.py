@@ -27,9 +27,9 @@ class Portions(NamedTuple):
     """Maximum number of page and chunk rows, and of characters, in a part of a large generation. ``uncut``:
     parts that one transaction may hold all the same, where that is all there is to write."""
 
-    rows: int = 256
-    chars: int = 512 << 10
-    uncut: int = 8
+    rows: int = 64
+    chars: int = 128 << 10
+    uncut: int = 16
 
     def large(self, new: NewGeneration) -> bool:
         """Check whether a generation is written in parts: one of up to ``uncut`` parts is not."""

@@ -17,6 +17,8 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
 HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The places where a name such as ``parseHTTPHeader`` is split into words."""
+_AFTER_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+"""The letters after these places. A pattern that begins with letters is searched for many times faster."""
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -44,13 +46,16 @@ def keyword_text(text: str) -> str:
     The indexes know words between spaces and signs. So ``maxHeaderSize`` adds its three words, and a run of a
     script without spaces adds its overlapping pairs of characters. Nothing else is added.
     """
-    # Each word is looked at once: a pattern of words with humps in them would try every part of a long word.
-    added = [
-        part for word in _ASCII_WORD.findall(text) if len(parts := HUMP.split(word)) > 1 for part in parts
-    ]
+    added = _humped_parts(text) if _AFTER_HUMP.search(text) else []
     if not text.isascii():
         added += [pair for run in _UNSPACED.findall(text) for pair in _pairs(run)]
     return f"{text}\n{' '.join(added)}" if added else text
+
+
+def _humped_parts(text: str) -> list[str]:
+    # Each word is looked at once: a pattern of words with humps in them would try every part of a long word.
+    words = [word for word in _ASCII_WORD.findall(text) if not word[1:].islower()]
+    return [part for word in words if len(parts := HUMP.split(word)) > 1 for part in parts]
 
 
 def _pairs(run: str) -> list[str]:

@@ -17,5 +17,6 @@ the schemas in ``migrations``.
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
 ``removals``, ``tombstones``   deletes, renames and announced walks
 ``graph``, ``graph_rows``   entities and relations found in texts
+``outside_stores``    attached stores, and texts to be removed from them
 ``outbox``, ``repair``, ``ledger``   clean-up, repair, and records beside the documents
 """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock import clock
 from penstock.catalog.protocol import BATCH, SWEPT
-from penstock.catalog.rules.portions import Portions, Slice
+from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.lazy_module import LazyModule
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         large_generations,
         ledger,
         outbox,
+        outside_stores,
         removals,
         repair,
         retry,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
         task_outcomes,
         tombstones,
     )
-    from penstock.catalog.sql.large_generations import Written
+    from penstock.catalog.sql.large_generations import Part, Written
 else:
     # All that writes. A search or a status only reads.
     generation_store = LazyModule("generation_store")
@@ -64,6 +65,7 @@ else:
     large_generations = LazyModule("large_generations")
     ledger = LazyModule("ledger")
     outbox = LazyModule("outbox")
+    outside_stores = LazyModule("outside_stores")
     removals = LazyModule("removals")
     repair = LazyModule("repair")
     retry = LazyModule("retry")
@@ -93,6 +95,14 @@ class SqlCatalog(ABC):
     def graph(self) -> graph.CatalogGraph:
         return graph.CatalogGraph(self)
 
+    @property
+    def outside(self) -> outside_stores.CatalogOutsideStores:
+        return outside_stores.CatalogOutsideStores(self)
+
+    def now(self) -> datetime:
+        """The time of the store's clock."""
+        return self._now()
+
     def write(self, work: Callable[[Statements], T]) -> T:
         """One transaction of other rows than those of documents."""
         return self._write(lambda rows, _: work(rows))
@@ -115,16 +125,18 @@ class SqlCatalog(ABC):
         return self._write(lambda rows, at: generation_store.store(rows, group, at), now)
 
     def _store_large(self, new: NewGeneration, now: datetime | None) -> StoreResult:
-        *parts, last = self.portions.parts(new.pages)
-        written: Written | None = None
-        for part in parts:
+        parts = large_generations.parts(new, self.portions)
+        part, written = next(parts), None
+        # Each part is made before the transaction of the one before it: outside of any.
+        for following in parts:
             began = clock.elapsed_s()
             # A power cut in between drops the generation as a kill does.
             written = self._write_part(new, part, written, now, synced=False)
             if written.stored is not None:
                 return written.stored
             self._let_others_write(began)
-        stored = self._write_part(new, last, written, now).stored
+            part = following
+        stored = self._write_part(new, part, written, now).stored
         assert stored is not None
         return stored
 
@@ -137,7 +149,7 @@ class SqlCatalog(ABC):
     def _write_part(
         self,
         new: NewGeneration,
-        part: Sequence[Slice],
+        part: Part,
         so_far: Written | None,
         now: datetime | None,
         *,
@@ -222,7 +234,7 @@ class SqlCatalog(ABC):
 
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         began = clock.elapsed_s()
-        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
+        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, at), now)
         if not over:
             self._let_others_write(began)
         return over
@@ -254,7 +266,7 @@ class SqlCatalog(ABC):
     def scrub(self) -> None: ...
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: repair.repair(rows, limit, format_time(at)), now)
+        return self._write(lambda rows, at: repair.repair(rows, limit, at), now)
 
     def audit(self) -> list[str]:
         with self.snapshot() as snapshot:

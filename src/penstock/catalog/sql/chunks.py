@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import and_
 from typing import Any, NamedTuple, TypeAlias
 
@@ -68,6 +68,8 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     max_retries: int
     relatives: tuple[int, ...] = ()
     """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
+    outside: bool = False
+    """True if an outside store has vectors too: only tasks, which write there first, end them."""
     held: tuple[str | None, ...] = NOT_HELD
     """For each chunk phase the reason its tasks cannot be claimed yet."""
 
@@ -91,10 +93,14 @@ class KnownChunk(NamedTuple):
 class ChunkRows:
     """Chunk, text, keyword and vector rows, collected and written together."""
 
-    def __init__(self, rows: Statements, numbers: RowNumbers, at: str) -> None:
+    def __init__(
+        self, rows: Statements, numbers: RowNumbers, at: str, keyword_texts: Mapping[str, str] | None = None
+    ) -> None:
+        """``keyword_texts``: those already made, by text hash."""
         self._rows = rows
         self._numbers = numbers
         self._at = at
+        self._keyword_texts = keyword_texts or {}
         self._contents: list[tuple[Any, ...]] = []
         self._keywords: list[tuple[Any, ...]] = []
         self._vectors: list[tuple[Any, ...]] = []
@@ -131,7 +137,8 @@ class ChunkRows:
         if known is None:
             content_id = self._numbers.next()
             self._contents.append((content_id, owner.source_key, key, chunk.text))
-            self._keywords.append((content_id, keyword_text(chunk.text)))
+            words = self._keyword_texts.get(chunk.text_hash)
+            self._keywords.append((content_id, keyword_text(chunk.text) if words is None else words))
         else:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
@@ -235,18 +242,26 @@ def hold_by_gate(owner: ChunkOwner, prepared: PreparedChunks, *, unread: bool) -
 
 
 class ExistingChunks(NamedTuple):
-    """Existing rows of some chunks: by their ids, the hashes of those that are the owner's own, and
-    vectors of the cache by hash."""
+    """Existing rows of some chunks: those of other generations by their ids, the number of the owner's own
+    for each hash, and vectors of the cache by hash."""
 
     known: dict[str, KnownChunk]
-    own: list[str]
+    own: Mapping[str, int]
     cached: dict[str, bytes]
 
 
-def find(rows: Statements, owner: ChunkOwner, chunks: Sequence[NewChunk]) -> ExistingChunks:
-    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
+def find(
+    rows: Statements,
+    owner: ChunkOwner,
+    chunks: Sequence[NewChunk],
+    own: Mapping[str, int] | None = None,
+) -> ExistingChunks:
+    """Look up existing chunks with these texts. ``own``: the number of the owner's own, if known."""
+    keys = {chunk.text_hash: text_key(chunk.text_hash) for chunk in chunks} if owner.relatives else {}
+    known, embedded = _known(rows, owner, keys)
+    own = _own(rows, owner, keys) if own is None else own
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
-    if owner.space_id is None or not unembedded:
+    if owner.space_id is None or owner.outside or not unembedded:
         return ExistingChunks(known, own, {})
     wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
@@ -262,37 +277,50 @@ def prepare(
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
-    ids = ChunkIds(owner.tenant_id, owner.source_id, [*there.own, *unwritten])
+    seen = Counter(there.own)
+    seen.update(unwritten)
+    ids = ChunkIds(owner.tenant_id, owner.source_id, seen)
     parts = []
     kept = 0
     for given in chunks:
         chunk, chunk_id = given, ids.next(given.text_hash)
         found = there.known.get(chunk_id)
         kept += found is not None
-        if there.cached and chunk.vector is None and chunk.text_hash in there.cached:
+        if owner.outside and chunk.vector:
+            chunk = msgspec.structs.replace(chunk, vector=None)
+        elif there.cached and chunk.vector is None and chunk.text_hash in there.cached:
             chunk = msgspec.structs.replace(chunk, vector=there.cached[chunk.text_hash])
         parts.append((chunk, chunk_id, found))
     return PreparedChunks(parts, kept)
 
 
+def _own(rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]) -> dict[str, int]:
+    """The number of chunks the owner already has, for each hash of a text.
+
+    They are counted in the index: a text may repeat in each part of a large document.
+    """
+    if owner.document_id not in owner.relatives:
+        return {}
+    found: dict[int, int] = dict(rows.all("own_texts", owner.document_id, listed(set(keys.values()))))
+    return {hash_of_text: found[key] for hash_of_text, key in keys.items() if key in found}
+
+
 def _known(
-    rows: Statements, owner: ChunkOwner, chunks: Iterable[NewChunk]
-) -> tuple[dict[str, KnownChunk], list[str], dict[str, int]]:
-    """Known chunks by id, the text hashes of the owner's chunks, and the vectors for each hash."""
+    rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]
+) -> tuple[dict[str, KnownChunk], dict[str, int]]:
+    """Chunks of other generations by id, and the number of their vectors for each hash of a text."""
+    others = [number for number in owner.relatives if number != owner.document_id]
+    if not others:
+        return {}, {}
     about = {
         document_id: (space_id, fingerprints)
-        for document_id, space_id, *fingerprints in rows.all("known_documents", listed(owner.relatives))
+        for document_id, space_id, *fingerprints in rows.all("known_documents", listed(others))
     }
     wanted = [getattr(owner.fingerprints, phase) for phase in LATER_PHASES] if owner.wants_later else None
     known: dict[str, KnownChunk] = {}
-    own: list[str] = []
     with_vector: dict[str, str] = {}
-    keys = listed({text_key(chunk.text_hash) for chunk in chunks})
-    for row in rows.all("known_chunks", listed(owner.relatives), keys):
+    for row in rows.all("known_chunks", listed(others), listed(set(keys.values()))):
         chunk_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
-        if document_id == owner.document_id:
-            own.append(hash_of_text)
-            continue
         space_id, fingerprints = about[document_id]
         embedded = vector == "completed" and space_id == owner.space_id
         before = known.get(chunk_id)
@@ -308,7 +336,7 @@ def _known(
                 known[chunk_id] = KnownChunk(content_id, embedded, tuple(done), extracted)
         if embedded:
             with_vector[chunk_id] = hash_of_text
-    return known, own, Counter(with_vector.values())
+    return known, Counter(with_vector.values())
 
 
 class Spaces:
@@ -317,6 +345,8 @@ class Spaces:
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
         self._known: dict[str, tuple[int, int | None]] = {}
+        self.outside = False
+        """True if a store outside the catalog holds a copy of each vector. Known once a space was."""
 
     def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
         """The number of a space, after checking the lengths of all vectors."""
@@ -340,7 +370,8 @@ class Spaces:
     def _look_up(self, name: str) -> tuple[int, int | None]:
         found = self._rows.one("space", name)
         if found is not None:
-            number, dimension = found
+            number, dimension, outside = found
+            self.outside = bool(outside)
             return number, dimension
         number = int(self._rows.value("free_space"))
         if number > MOST_SPACES:
@@ -349,7 +380,7 @@ class Spaces:
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
         self._rows.send("add_space", number, name, None)
-        return number, None
+        return self._look_up(name)
 
 
 def owner_of(
@@ -380,6 +411,7 @@ def owner_of(
         priority=document.priority,
         max_retries=document.max_retries,
         relatives=tuple(number for number in relatives if number is not None),
+        outside=spaces.outside,
         held=held,
     )
 

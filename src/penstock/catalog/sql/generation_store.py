@@ -254,6 +254,7 @@ class GenerationStore:
             priority=new.priority,
             max_retries=new.max_retries,
             relatives=tuple([number for number in relatives if number is not None]),
+            outside=self._spaces.outside,
         )
 
     def _hold(

@@ -7,15 +7,17 @@ Tasks of the parts that are there are done meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, turns
-from penstock.catalog.rules.portions import Slice, count_rows
+from penstock.catalog.rules.portions import Portions, Slice, count_rows
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING, REPLACED, SUPERSEDED, Verdict, verdict
+from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
@@ -66,8 +68,30 @@ class Written(NamedTuple):
     stored: StoreResult | None = None
 
 
+class Part(NamedTuple):
+    """A part, with all that can be found out before its transaction."""
+
+    slices: Sequence[Slice]
+    earlier: Mapping[str, int] | None
+    """By text hash, the number of equal chunks in earlier parts. None: tasks add chunks meanwhile, so the
+    catalog has to be asked."""
+    keyword_texts: Mapping[str, str]
+    """Texts for the keyword index, by text hash."""
+
+
+def parts(new: NewGeneration, portions: Portions) -> Iterator[Part]:
+    """The parts of a large generation, in their order. Each is made when it is asked for."""
+    unshared = all(page.chunks is not None for page in new.pages)
+    seen: Counter[str] = Counter()
+    for slices in portions.parts(new.pages):
+        texts = {chunk.text_hash: keyword_text(chunk.text) for one in slices for chunk in one.chunks}
+        earlier = {text_hash: seen[text_hash] for text_hash in texts.keys() & seen.keys()}
+        yield Part(slices, earlier if unshared else None, texts)
+        seen.update(chunk.text_hash for one in slices for chunk in one.chunks)
+
+
 def write_part(
-    rows: Statements, new: NewGeneration, part: Sequence[Slice], so_far: Written | None, now: datetime
+    rows: Statements, new: NewGeneration, part: Part, so_far: Written | None, now: datetime
 ) -> Written:
     """Write the next part; the first one begins the generation. What it returns is true once the transaction
     is committed: nothing is kept here, so that a transaction can be tried again."""
@@ -84,7 +108,7 @@ def write_part(
     if document is None or document.state != "building":
         return so_far._replace(stored=_interrupted(document, so_far))
     document.unwritten = (document.unwritten if unwritten is None else unwritten) - sum(
-        one.rows for one in part
+        one.rows for one in part.slices
     )
     document.finishes = not document.unwritten
     written = _Part(rows, new, document, rollup, at).write(part, so_far)
@@ -138,21 +162,21 @@ class _Part:
         self._whole_pages: list[tuple[Any, ...]] = []
         self._texts: list[PageText] = []
 
-    def write(self, part: Sequence[Slice], so_far: Written) -> Written:
-        rows, document = self._rows, self._document
-        chunks = [chunk for one in part for chunk in one.chunks]
+    def write(self, part: Part, so_far: Written) -> Written:
+        rows, document, slices = self._rows, self._document, part.slices
+        chunks = [chunk for one in slices for chunk in one.chunks]
         owner = owner_of(rows, Spaces(rows), document, chunks, so_far.older)
-        prepared = prepare(owner, chunks, find(rows, owner, chunks))
-        numbers = RowNumbers(rows, len(part) + 2 * len(chunks))
-        chunk_rows = ChunkRows(rows, numbers, self._at)
-        parts = iter(zip(prepared.parts, self._chunk_turns(owner, prepared), strict=True))
-        page_turn, page_turns = self._page_turns(part, so_far.page_turn)
+        prepared = prepare(owner, chunks, find(rows, owner, chunks, part.earlier))
+        numbers = RowNumbers(rows, len(slices) + 2 * len(chunks))
+        chunk_rows = ChunkRows(rows, numbers, self._at, part.keyword_texts)
+        ready = iter(zip(prepared.parts, self._chunk_turns(owner, prepared), strict=True))
+        page_turn, page_turns = self._page_turns(slices, so_far.page_turn)
         page_id = so_far.page_id
-        for one, turn in zip(part, page_turns, strict=True):
+        for one, turn in zip(slices, page_turns, strict=True):
             page_id = page_id if one.first else numbers.next()
             kinds = [
                 chunk_rows.add(owner, page_id, index, *known, chunk_turn)
-                for index, (known, chunk_turn) in enumerate(islice(parts, len(one.chunks)), one.first)
+                for index, (known, chunk_turn) in enumerate(islice(ready, len(one.chunks)), one.first)
             ]
             if one.first:
                 self._grow(page_id, kinds)
@@ -175,11 +199,11 @@ class _Part:
         document.given += count
         return numbers
 
-    def _page_turns(self, part: Sequence[Slice], first: int) -> tuple[int, list[int]]:
-        if not any(one.page.unread for one in part):
-            return first, [0] * len(part)
+    def _page_turns(self, slices: Sequence[Slice], first: int) -> tuple[int, list[int]]:
+        if not any(one.page.unread for one in slices):
+            return first, [0] * len(slices)
         document = self._document
-        pages = [one.page for one in part]
+        pages = [one.page for one in slices]
         return turns_of_pages(self._rows, pages, document.priority, first, document.page_count)
 
     def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, ...]], turn: int) -> None:

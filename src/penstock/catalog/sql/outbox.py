@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from penstock.catalog.sql import graph_rows
 from penstock.catalog.sql.chunks import forget_words
+from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, OUTBOX_ENTRY, LeftoverChunk
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import OutboxEntry, OutboxEntryKind
+from penstock.clock import format_time
 
 
 def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
     return OUTBOX_ENTRY.decode_all(rows.all("outbox", after, kind or "", limit))
 
 
-def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
+def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime) -> bool:
     """Clear entries; returns whether nothing of them is left."""
-    room = limit
+    room, at = limit, format_time(now)
     gone: dict[str, list[int]] = {}
+    removals = RemovalRows(rows, now)
     # What two generations share goes with the later of them.
     rows.hold("entries", listed(entry_ids))
     rows.hold("sources_of_entries", listed(entry_ids))
@@ -29,8 +33,9 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
             continue
         kind, document_id, source_key, space_id = entry
         if kind == OutboxEntryKind.LEFTOVER:
-            texts = gone.setdefault(rows.value("tenant_of", source_key) or "", [])
-            room -= _clear_parts(rows, document_id, source_key, space_id, room, at, texts)
+            tenant_id = rows.value("tenant_of", source_key) or ""
+            parts = _Parts(rows, tenant_id, at, removals, gone.setdefault(tenant_id, []))
+            room -= parts.clear(document_id, source_key, space_id, room)
             if room > 0 and not rows.value("other_leftover", source_key, entry_id):
                 # What waited for these deletes; the entry goes with the last of them.
                 room -= rows.run("release_outbox", source_key, room)
@@ -40,52 +45,66 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
         rows.send("delete_entry", entry_id)
         if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
             forget_source(rows, source_key, at)
+    removals.flush()
     for tenant_id, texts in sorted(gone.items()):
         graph_rows.remove(rows, tenant_id, texts)
     return room > 0
 
 
-def _clear_parts(
-    rows: Statements,
-    document_id: int,
-    source_key: int,
-    space_id: int | None,
-    limit: int,
-    at: str,
-    gone: list[int],
-) -> int:
-    """Rows removed; fewer than the limit when the generation is gone. ``gone``: gets the texts removed."""
-    siblings = rows.all("siblings", source_key, document_id)
-    others = listed(number for number, _ in siblings)
-    parts = LEFTOVER_CHUNK.decode_all(rows.all("parts", document_id, others, limit))
-    orphans = [part for part in parts if not part.shared]
-    if space_id is not None:
-        _remember(rows, source_key, space_id, orphans, at)
-        if all(space != space_id for _, space in siblings):
-            rows.many("delete_vector", [(part.content_id, space_id) for part in parts if part.shared])
-    contents = [(part.content_id,) for part in orphans]
-    gone += [part.content_id for part in orphans]
-    rows.many("delete_vectors", contents)
-    forget_words(rows, [number for (number,) in contents])
-    rows.many("delete_content", contents)
-    rows.many("delete_chunk", [(part.chunk_key,) for part in parts])
-    removed = len(parts)
-    if removed < limit:
-        removed += rows.run("delete_pages", document_id, limit - removed)
-    if removed < limit:
-        rows.send("delete_document", document_id)
-    return removed
+class _Parts:
+    """The parts of generations of one tenant, removed with all that belongs to them. ``gone``: gets the texts
+    removed."""
 
+    def __init__(
+        self, rows: Statements, tenant_id: str, at: str, removals: RemovalRows, gone: list[int]
+    ) -> None:
+        self._rows = rows
+        self._tenant_id = tenant_id
+        self._at = at
+        self._removals = removals
+        self._gone = gone
 
-def _remember(
-    rows: Statements, source_key: int, space_id: int, orphans: list[LeftoverChunk], at: str
-) -> None:
-    """Cache the vectors of deleted chunks: a reverted edit or a moved file embeds nothing."""
-    tenant_id = rows.value("tenant_of", source_key)
-    hashes = {part.content_id: part.text_hash for part in orphans}
-    found = rows.all("vectors_of", space_id, listed(hashes))
-    kept = {hashes[content_id]: vector for content_id, vector in found}
-    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in kept.items()])
+    def clear(self, document_id: int, source_key: int, space_id: int | None, limit: int) -> int:
+        """Rows removed; fewer than the limit when the generation is gone."""
+        rows = self._rows
+        siblings = rows.all("siblings", source_key, document_id)
+        others = listed(number for number, _ in siblings)
+        parts = LEFTOVER_CHUNK.decode_all(rows.all("parts", document_id, others, limit))
+        orphans = [part for part in parts if not part.shared]
+        if space_id is not None:
+            self._remember(space_id, orphans)
+            if all(space != space_id for _, space in siblings):
+                shared = [part.content_id for part in parts if part.shared]
+                rows.many("delete_vector", [(number, space_id) for number in shared])
+                self._removals.add_vectors(self._tenant_id, space_id, shared)
+        self._forget_texts(orphans)
+        rows.many("delete_chunk", [(part.chunk_key,) for part in parts])
+        removed = len(parts)
+        if removed < limit:
+            removed += rows.run("delete_pages", document_id, limit - removed)
+        if removed < limit:
+            rows.send("delete_document", document_id)
+        return removed
+
+    def _forget_texts(self, orphans: list[LeftoverChunk]) -> None:
+        rows, ids = self._rows, [part.content_id for part in orphans]
+        self._gone += ids
+        # Whoever runs a task of such a chunk may write to an outside store once more.
+        for late in (False, True):
+            texts = [part.content_id for part in orphans if bool(part.claimed) is late]
+            self._removals.add_texts(self._tenant_id, texts, late=late)
+        contents = [(number,) for number in ids]
+        rows.many("delete_vectors", contents)
+        forget_words(rows, ids)
+        rows.many("delete_content", contents)
+
+    def _remember(self, space_id: int, orphans: list[LeftoverChunk]) -> None:
+        """Cache the vectors of deleted chunks: a reverted edit or a moved file embeds nothing."""
+        hashes = {part.content_id: part.text_hash for part in orphans}
+        found = self._rows.all("vectors_of", space_id, listed(hashes))
+        kept = {hashes[content_id]: vector for content_id, vector in found}
+        cached = [(self._tenant_id, space_id, text, self._at, vector) for text, vector in kept.items()]
+        self._rows.many("remember", cached)
 
 
 def forget_old(rows: Statements, before: str, limit: int) -> int:

@@ -145,6 +145,7 @@ class TaskRow(NamedTuple):
     file_path: str | None
     needs_ocr: int
     chunk_id: str
+    content_id: int
     text_hash: str
     text: str
     heading_path: str
@@ -156,6 +157,7 @@ class TaskSourceRow(NamedTuple):
 
     document_id: int
     source_id: str
+    source_key: int
     place: Place
     path: str
     content_hash: str
@@ -178,12 +180,14 @@ class FencedClaim(NamedTuple):
 
 
 class LeftoverChunk(NamedTuple):
-    """A chunk to be removed. ``shared``: another generation of the source has the same text."""
+    """A chunk to be removed. ``shared``: another generation of the source has the same text. ``claimed``: a
+    task of it is running."""
 
     chunk_key: int
     content_id: int
     text_hash: str
     shared: int
+    claimed: int
 
 
 class ContentRow(NamedTuple):

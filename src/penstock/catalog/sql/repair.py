@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeVar
 
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, WAITING
 from penstock.catalog.sql import generations
 from penstock.catalog.sql.chunks import forget_words
+from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.read_records import (
     MISCOUNTED_DOCUMENT,
     MISCOUNTED_PAGE,
@@ -20,19 +22,21 @@ from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Phase
+from penstock.clock import format_time
 
 MOST = 1_000_000_000
 
 
-def repair(rows: Statements, limit: int, at: str) -> int:
+def repair(rows: Statements, limit: int, now: datetime) -> int:
     """Repair rows and return their number, at most ``limit`` of a kind."""
+    at = format_time(now)
     with rows.whole_tables():
         rows.send("forget_stray_words")
         wordless = rows.all("wordless", limit)
     rows.many("add_keyword", [(number, keyword_text(text)) for number, text in wordless])
     # A text goes with its words: in SQLite forgetting words that are not there would break the index.
     texts = _found(rows, "stray_texts", limit) if len(wordless) < limit else []
-    _forget_texts(rows, [number for (number,) in texts])
+    _forget_texts(rows, [number for (number,) in texts], now)
     vectors = _found(rows, "stray_vectors", limit)
     rows.many("delete_vectors", vectors)
     documents = _found(rows, "stray_documents", limit)
@@ -66,7 +70,10 @@ def _found(rows: Statements, name: str, limit: int) -> list[Row]:
         return rows.all(name, limit)
 
 
-def _forget_texts(rows: Statements, ids: list[int]) -> None:
+def _forget_texts(rows: Statements, ids: list[int], now: datetime) -> None:
+    removals = RemovalRows(rows, now)
+    removals.add_texts("", ids)
+    removals.flush()
     rows.many("delete_vectors", [(number,) for number in ids])
     forget_words(rows, ids)
     rows.many("delete_content", [(number,) for number in ids])

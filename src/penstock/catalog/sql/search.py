@@ -71,8 +71,7 @@ class SearchReads:
         looked_at = 2 * limit + 20
         while True:
             ranked = self._rows.all("ranked", words, looked_at)
-            ids = listed(column(ranked))
-            seen = set(column(self._rows.all("visible", *self._filters(filters), ids)))
+            seen = self.visible(filters, column(ranked))
             hits = [(number, rank) for number, rank in ranked if number in seen][:limit]
             if len(hits) == limit or len(ranked) < looked_at:
                 break
@@ -108,6 +107,9 @@ class SearchReads:
         if not any(value is not None for value in self._filters(filters)[1:]):
             return None
         return column(self._rows.all("matching", *self._filters(filters)))
+
+    def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
+        return set(column(self._rows.all("visible", *self._filters(filters), listed(content_ids))))
 
     def spaces(self, tenant_id: str | None) -> list[Space]:
         found = self._rows.all("all_spaces") if tenant_id is None else self._rows.all("spaces", tenant_id)

@@ -6,9 +6,11 @@ from datetime import datetime
 
 import msgspec
 
+from penstock.catalog.outside_stores import OutsideStore
 from penstock.catalog.rules.rollup import PROCESSING, WAITING
 from penstock.catalog.sql.read_records import TASK_ROW, TASK_SOURCE_ROW, TaskRow, TaskSourceRow
 from penstock.catalog.sql.rollup import Rollup
+from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Phase, Task, TaskRequest, TaskSource
 from penstock.clock import format_time
@@ -27,6 +29,10 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
         if not ids:
             return []
         tasks = TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
+        if request.lane is Phase.VECTOR:
+            tasks = _writable(rows, tasks)
+            if not tasks:
+                return []
         found = {task.task_id: task for task in tasks}
         documents = {task.document_id for task in tasks}
         rows.hold("documents", listed(documents))
@@ -39,6 +45,13 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
             _take(rows, request, taken, at)
             return [_task(request.lane, task, about[task.document_id]) for task in taken]
     return []
+
+
+def _writable(rows: Statements, tasks: list[TaskRow]) -> list[TaskRow]:
+    """The tasks whose texts are not still to be removed from an outside store."""
+    texts = listed(task.content_id for task in tasks)
+    awaited = set(column(rows.all("awaiting_removal", OutsideStore.VECTOR, texts)))
+    return [task for task in tasks if task.content_id not in awaited]
 
 
 def _refuse_other_fingerprint(rows: Statements, request: TaskRequest) -> None:
@@ -94,6 +107,7 @@ def _source(row: TaskSourceRow) -> TaskSource:
     return TaskSource(
         document_id=row.document_id,
         source_id=row.source_id,
+        source_key=row.source_key,
         place=row.place,
         path=row.path,
         content_hash=row.content_hash,
@@ -120,6 +134,7 @@ def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
         file_path=row.file_path,
         needs_ocr=row.needs_ocr == 1,
         chunk_id=row.chunk_id,
+        content_id=row.content_id,
         text_hash=row.text_hash,
         text=row.text,
         heading_path=row.heading_path,

@@ -20,6 +20,7 @@ from penstock.catalog.sql.chunks import (
     owner_of,
     prepare,
 )
+from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.page_rows import kept_texts
 from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
@@ -209,6 +210,7 @@ class TaskSettlement:
             about = {task_id: (content_id, later) for task_id, content_id, *later in found}
         vectors: list[tuple[int, int, bytes]] = []
         extracted: list[tuple[int, int, int]] = []
+        failed: dict[tuple[str, int | None], list[int]] = {}
         for outcome, claim in held:
             document = self._rollup.documents[claim.document_id]
             content_id, later = about.get(outcome.task_id, (0, []))
@@ -226,13 +228,24 @@ class TaskSettlement:
             elif after in (FAILED, SKIPPED):
                 if after == FAILED and lane is Phase.VECTOR:
                     self._count_failure(document, outcome)
+                    owner = (document.place.tenant_id, document.space_id)
+                    failed.setdefault(owner, []).append(content_id)
                 self._skip_followers(outcome, claim, dict(zip(LATER_PHASES, later, strict=False)))
+        self._withdraw(failed)
         self._check_lengths(vectors)
         self._rows.many("put_vector", vectors)
         self._rows.many("end_extraction", extracted)
         for phase, rows in self._skipped.items():
             self._rows.many(f"skip_{phase}", rows)
             rows.clear()
+
+    def _withdraw(self, failed: dict[tuple[str, int | None], list[int]]) -> None:
+        """Remove from an outside store what attempts wrote that failed in the end."""
+        removals = RemovalRows(self._rows, self._now) if failed else None
+        for (tenant_id, space_id), ids in failed.items():
+            if removals is not None and space_id is not None:
+                removals.add_vectors(tenant_id, space_id, ids)
+                removals.flush()
 
     def _skip_followers(self, outcome: TaskOutcome, claim: FencedClaim, later: dict[Phase, str]) -> None:
         """Skip the waiting later phases of a chunk that failed or was skipped in one."""

@@ -367,3 +367,6 @@ class VectorCache:
             while len(self._caches) > MAX_SPACES:
                 self._caches.popitem(last=False)
             return cache.follow(snapshot).nearest(query, limit, allowed)
+
+    def notice(self) -> str | None:
+        return None

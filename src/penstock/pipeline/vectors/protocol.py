@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.catalog.views import SourceMark, VectorBatch, VectorChanges
+from penstock.catalog.views import Filters, SourceMark, VectorBatch, VectorChanges
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,12 @@ class VectorSource(Protocol):
     ) -> Iterator[VectorBatch]: ...
 
 
+class PublishedChunks(VectorSource, Protocol):
+    """Methods of a catalog snapshot used by a search in a store outside the catalog."""
+
+    def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]: ...
+
+
 class NearVector(NamedTuple):
     content_id: int
     score: float
@@ -39,7 +45,7 @@ class NearestVectors(Protocol):
 
     def nearest(
         self,
-        snapshot: VectorSource,
+        snapshot: PublishedChunks,
         tenant_id: str,
         space: str,
         query: npt.NDArray[np.float32],
@@ -49,9 +55,13 @@ class NearestVectors(Protocol):
     ) -> list[NearVector]:
         """The nearest vectors in this snapshot, best first; with ``allowed`` only chunks of these sources.
 
-        Vectors with a score of zero or less are dropped. Scores are exact. An approximate index may miss some
+        Vectors with a score of exactly zero are dropped. Scores are exact. An approximate index may miss some
         of the nearest, but never those of sources that changed last.
         """
+        ...
+
+    def notice(self) -> str | None:
+        """What the last search could not do as the settings say, such as reach a store; None: nothing."""
         ...
 
 

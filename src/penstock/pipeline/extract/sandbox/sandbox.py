@@ -102,15 +102,16 @@ class Sandbox:
         pages: range | None = None,
         memory_bytes: int | None = None,
         alone: bool = False,
+        last_attempt: bool = False,
     ) -> Draft:
-        """Extract and chunk a file of any type in the child. ``alone``: in a child for this file only.
+        """Extract and chunk a file of any type in the child. ``alone``: the child ends with this file.
 
-        With ``memory_bytes``, and not alone, a page that exceeds them fails the call, which can be repeated
-        with more.
+        With ``memory_bytes``, a page that exceeds them fails the call, which can be repeated with more; in
+        the last attempt it fails alone.
         """
         request = self._request(content, pages, memory_bytes)
         request.sizes = sizes
-        call = _Call(request, content.data, last_attempt=alone or memory_bytes is None)
+        call = _Call(request, content.data, last_attempt=last_attempt or memory_bytes is None)
         self._run(call, alone=alone)
         return call.draft()
 
@@ -158,6 +159,9 @@ class Sandbox:
             except ChildDied as death:
                 # One that served other files may have been full of leaked memory: try a new one once.
                 fresh = not used and not child.answers
+                if isinstance(death, TooLarge) and not call.last_attempt:
+                    # Pages of this file have filled it, and would fill the next one. There is more memory.
+                    fresh = not used
                 self._end_child()
                 if death.retry and not fresh:
                     call.resume()

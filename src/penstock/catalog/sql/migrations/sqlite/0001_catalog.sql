@@ -295,6 +295,8 @@ CREATE VIEW catalog_keyword_text AS SELECT id, keyword_text(text) AS text FROM c
 CREATE VIRTUAL TABLE catalog_keyword USING fts5 (
     text, content = 'catalog_keyword_text', content_rowid = 'id', tokenize = 'porter unicode61'
 );
+-- Segments of a level that are merged: by default 4. A merge is part of a commit, and others wait for it.
+INSERT INTO catalog_keyword (catalog_keyword, rank) VALUES ('automerge', 8);
 -- id = content id * 256 + space id: one row a text and space, found without an index. float32, little endian.
 CREATE TABLE catalog_vector (
     id      INTEGER NOT NULL PRIMARY KEY,

@@ -1,5 +1,7 @@
+-- The last column: a store outside holds a copy of each vector.
 -- name: space
-SELECT id, dimension FROM catalog_space WHERE name = $1
+SELECT id, dimension, EXISTS (SELECT 1 FROM catalog_outside_store WHERE store = 'vector')
+FROM catalog_space WHERE name = $1
 
 -- name: free_space
 SELECT coalesce(min(a.id) + 1, 1) FROM (SELECT 0 AS id UNION ALL SELECT id FROM catalog_space) a

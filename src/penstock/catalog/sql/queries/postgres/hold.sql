@@ -45,3 +45,6 @@ LOCK TABLE catalog_fingerprint IN SHARE ROW EXCLUSIVE MODE
 
 -- name: hold_graph
 SELECT pg_advisory_xact_lock('catalog_entity'::regclass::oid::int, hashtext($1::text))
+
+-- name: hold_outside_stores
+LOCK TABLE catalog_outside_store IN SHARE ROW EXCLUSIVE MODE

@@ -105,6 +105,7 @@ WHERE o.id > $1 AND ($2 = '' OR o.kind = $2) ORDER BY o.id LIMIT $3
 
 -- name: parts
 SELECT {LeftoverChunk c.; chunk_key = c.key; text_hash = c.chunk_content_hash;
+    claimed = [[chunk phase OR| c.{phase}_status = 'processing']];
     shared = (SELECT o.key FROM task_queue_chunk o
               WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
                 AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL}

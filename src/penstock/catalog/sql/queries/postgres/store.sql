@@ -67,6 +67,11 @@ SELECT c.chunk_id, c.content_id, d.key, c.entities_extracted, c.relationships_ex
 FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
 WHERE d.key = ANY(numbers($1)) AND c.text_key = ANY(numbers($2))
 
+-- name: own_texts
+SELECT c.text_key, count(*)
+FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
+WHERE d.key = $1 AND c.text_key = ANY(numbers($2)) GROUP BY c.text_key
+
 -- name: add_content
 INSERT INTO catalog_content (id, source_key, text_key, text)
 SELECT * FROM rows(id bigint, source_key bigint, text_key bigint, text text)

@@ -23,11 +23,11 @@ SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.ke
                 claim_number = p.ocr_claim_number + 1; failed = p.ocr_status = 'failed';
                 retry_count, suspect: p.ocr_; file_path = p.page_file_path;
                 needs_ocr = p.needs_ocr;
-                chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
+                chunk_id = ''; content_id = 0; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.key = ANY(numbers($1))
 
 -- name: task_sources
-SELECT {TaskSourceRow s.; document_id = d.key; source_id = s.id; content_hash, job_id, state, gate: d.;
+SELECT {TaskSourceRow s.; document_id = d.key; source_id = s.id; source_key = s.key; content_hash, job_id, state, gate: d.;
                       space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
                       source_json = coalesce(d.source_json, '')}
 FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.key = ANY(numbers($1))

@@ -69,6 +69,7 @@ WHERE o.id > $1 AND ($2 = '' OR o.kind = $2) ORDER BY o.id LIMIT $3
 
 -- name: parts
 SELECT {LeftoverChunk c.; chunk_key = c.id; text_hash = c.chunk_content_hash;
+    claimed = [[chunk phase OR| c.{phase}_status = 'processing']];
     shared = EXISTS (SELECT 1 FROM json_each($2) j CROSS JOIN task_queue_chunk o INDEXED BY idx_tqc_document
                      WHERE o.document_id = j.value AND o.text_key = c.text_key AND o.content_id = c.content_id)}
 FROM task_queue_chunk c INDEXED BY idx_tqc_document WHERE c.document_id = $1 LIMIT $3

@@ -1,0 +1,94 @@
+"""Stores outside the catalog that hold a copy of a part of it, and texts still to be removed from them.
+
+The catalog is the truth. A task writes to the store first and settles afterwards, so a published document is
+always in the store. A transaction that removes texts records them here, and upkeep removes them from the
+store afterwards. A text number is never used twice, so a late removal hits no other text.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+
+class OutsideStore(enum.StrEnum):
+    """Part of the catalog that an outside store holds."""
+
+    VECTOR = "vector"
+    GRAPH = "graph"
+
+
+class AttachedStore(NamedTuple):
+    """The store in use. ``address``: its URL without password. ``filled``: it has all that is published.
+    ``catalog_id`` tells the copies of several catalogs in one store apart."""
+
+    address: str
+    filled: bool
+    catalog_id: str
+
+
+class StoredText(NamedTuple):
+    """A text in a store. ``space``: the vector space; empty in other stores."""
+
+    tenant_id: str
+    content_id: int
+    space: str = ""
+
+
+class StoredVector(NamedTuple):
+    """A vector of the catalog, published or not, for a copy in another store."""
+
+    content_id: int
+    tenant_id: str
+    source_key: int
+    vector: bytes
+
+
+class PendingRemoval(NamedTuple):
+    """A text to be removed from a store. ``tenant_id`` is empty where the source is unknown."""
+
+    removal_id: int
+    text: StoredText
+
+
+class OutsideStores(Protocol):
+    """The outside stores of a catalog. Every call is one transaction."""
+
+    def attach(self, store: OutsideStore, address: str) -> AttachedStore:
+        """Use the store at this address from now on. Another address than before begins as not filled, unless
+        the catalog has nothing to be copied; removals recorded for the former store are forgotten."""
+
+    def detach(self, store: OutsideStore) -> None:
+        """Stop using an outside store, and forget the removals recorded for it."""
+
+    def attached(self, store: OutsideStore) -> AttachedStore | None: ...
+
+    def set_filled(self, store: OutsideStore, address: str, *, filled: bool) -> None:
+        """Record whether the store has all that is published; nothing if another one is in use."""
+
+    def pending_removals(
+        self, store: OutsideStore, limit: int, *, now: datetime | None = None
+    ) -> list[PendingRemoval]:
+        """Texts to be removed from a store, oldest first. Those whose task was running when they were removed
+        follow some minutes later, as the task may still write. Removing a text twice does no harm."""
+
+    def forget_removals(self, store: OutsideStore, removal_ids: Sequence[int]) -> None:
+        """Delete the records of removals that were done."""
+
+    def spaces(self) -> list[str]:
+        """Names of the vector spaces of the catalog."""
+
+    def vector_ids(self, space: str) -> set[int]:
+        """Numbers of the texts with a vector in a space."""
+
+    def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
+        """The vectors of texts in a space; those that are gone are left out."""
+
+    def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
+        """The texts that have a vector in a space, or are to get one by a task."""
+
+    def withdraw(self, store: OutsideStore, texts: Sequence[StoredText]) -> None:
+        """Record texts that a task wrote to a store and could not settle. Those that a document still has, or
+        is still to get, are left out."""

@@ -1,0 +1,102 @@
+"""``penstock keys``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.command_group import CommandGroup
+from penstock.cli.output import emit, emit_json, fields, table
+from penstock.cli.session import Session
+
+if TYPE_CHECKING:
+    from penstock.service.access import KeyScope
+    from penstock.service.keys import Keys
+
+BY = "command line"
+
+
+def _keys(session: Session) -> Keys:
+    from penstock.service.keys import Keys
+
+    return Keys(session.settings.state_dir)
+
+
+def _record(session: Session, action: str, name: str) -> None:
+    from penstock.service.audit import ActionLog
+
+    ActionLog(session.settings.state_dir).record(BY, action, key=name)
+
+
+@click.group(cls=CommandGroup)
+def keys() -> None:
+    """Make, list and revoke API keys of the server.
+
+    Without any key, the server needs none and listens on this machine only. Once there is a key, every
+    request needs one.
+    """
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "write", "admin"]),
+    default="read",
+    show_default=True,
+    help="What the key may do; write includes read, admin both.",
+)
+@click.option(
+    "--tenant", "tenants", multiple=True, metavar="NAME", help="Tenant of the key. Default: all tenants."
+)
+@click.pass_obj
+def create(session: Session, name: str, scope: KeyScope, tenants: tuple[str, ...]) -> None:
+    """Make a key and print it. It is shown only now: its hash is stored.
+
+    \b
+    penstock keys create ci --scope write --tenant acme
+    """
+    made = _keys(session).create(name, scope, tenants)
+    _record(session, "create key", name)
+    if session.as_json:
+        emit_json(made)
+        return
+    if session.quiet:
+        emit(made.key)
+        return
+    emit(fields([("Key", made.key), ("KeyScope", made.scope), ("Tenants", ", ".join(made.tenants) or "all")]))
+    session.hint("Keep the key now: it cannot be shown again.")
+
+
+@keys.command("list")
+@click.pass_obj
+def list_keys(session: Session) -> None:
+    """List the keys: names, scopes and tenants."""
+    found = _keys(session).all()
+    if session.as_json:
+        emit_json({"keys": found})
+    elif found:
+        rows = [
+            (key.name, key.scope, ", ".join(key.tenants) or "all", f"{key.created_at:%Y-%m-%d}")
+            for key in found
+        ]
+        emit(table(["name", "scope", "tenants", "made"], rows))
+    else:
+        emit("There are no keys: the server listens on this machine only, and needs none.")
+
+
+@keys.command()
+@click.argument("name")
+@click.pass_obj
+def revoke(session: Session, name: str) -> None:
+    """Revoke a key: the server refuses it from the next request on."""
+    _keys(session).revoke(name)
+    _record(session, "revoke key", name)
+    if session.as_json:
+        emit_json({"revoked": name})
+    else:
+        session.confirm_done(f"Revoked {name}.")
+
+
+keys.add_former(create, "add")

@@ -1,0 +1,118 @@
+"""Errors of access: keys, scopes, paths and limits of a server, and the server itself."""
+
+from __future__ import annotations
+
+from penstock.errors.jobs import WorkerFailed
+from penstock.errors.requests import Conflict, InvalidRequest, PenstockError
+from penstock.errors.stores import ConfigError
+
+
+class KeyRequired(PenstockError):
+    """The request has no key, or a key that does not exist."""
+
+    code = "ERR_KEY_REQUIRED"
+    default_remedy = "Send `Authorization: Bearer KEY`; `penstock keys create NAME` makes a key."
+
+
+class NotAllowed(PenstockError):
+    """The key's scope or tenants do not include this."""
+
+    code = "ERR_NOT_ALLOWED"
+    default_remedy = "Use a key with the scope or tenant named in the message."
+
+
+class OriginRefused(NotAllowed):
+    """The request comes from a page of another site."""
+
+    code = "ERR_ORIGIN_REFUSED"
+    default_remedy = "Send the request from a page of this server, or from a program."
+
+
+class HostRefused(PenstockError):
+    """The Host header names a server that this one is not."""
+
+    code = "ERR_HOST_REFUSED"
+    default_remedy = "Use the address the server printed, or add the name to PENSTOCK_HOSTS."
+
+
+class RateLimited(PenstockError):
+    """The key sent too many requests."""
+
+    code = "ERR_RATE_LIMITED"
+    default_remedy = "Wait for the seconds in Retry-After, or raise PENSTOCK_RATE_LIMIT."
+
+    def __init__(self, message: str, *, retry_after: int, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class RequestTooLarge(InvalidRequest):
+    """The body of the request is larger than the configured limit."""
+
+    code = "ERR_REQUEST_TOO_LARGE"
+    default_remedy = "Index a file by its path, or raise PENSTOCK_BODY_LIMIT_MB."
+
+
+class RequestTooSlow(PenstockError):
+    """The body of the request did not arrive in time."""
+
+    code = "ERR_REQUEST_TOO_SLOW"
+    default_remedy = "Send the request again."
+
+
+class RouteNotFound(PenstockError, LookupError):
+    """The server has no such route, or not with this method."""
+
+    code = "ERR_ROUTE_NOT_FOUND"
+    default_remedy = "See GET /openapi.json for the routes and their methods."
+
+
+class PathOutside(InvalidRequest):
+    """The path lies outside the folders that the server may index."""
+
+    code = "ERR_PATH_OUTSIDE"
+    default_remedy = (
+        "Add its folder to PENSTOCK_ROOTS; allow_external counts only if PENSTOCK_ALLOW_EXTERNAL is true."
+    )
+
+
+class UnknownKey(PenstockError, LookupError):
+    """No key has this name."""
+
+    code = "ERR_UNKNOWN_KEY"
+    default_remedy = "List the keys with `penstock keys list`."
+
+
+class KeyExists(Conflict):
+    """A key with this name exists already."""
+
+    code = "ERR_KEY_EXISTS"
+    default_remedy = "Use another name, or revoke the key first."
+
+
+class ServerRunning(Conflict):
+    """A server of this state directory is running already."""
+
+    code = "ERR_SERVER_RUNNING"
+    default_remedy = "Use the running server, or stop it with `penstock stop`."
+
+
+class ServerNotRunning(PenstockError, LookupError):
+    """No server of this state directory is running on this host."""
+
+    code = "ERR_SERVER_NOT_RUNNING"
+    default_remedy = "Start one with `penstock serve`."
+
+
+class ServerFailed(WorkerFailed):
+    """The server cannot start, or stopped by itself."""
+
+    code = "ERR_SERVER_FAILED"
+    default_remedy = "Use another --host or --port, or read the log above."
+
+
+class KeylessServer(ConfigError):
+    """A server that other machines can reach needs a key."""
+
+    code = "ERR_KEYLESS_SERVER"
+    default_remedy = "Make a key with `penstock keys create NAME`, or use --host 127.0.0.1."

@@ -1,0 +1,13 @@
+"""The HTTP door: routes over the service layer, run by ``penstock serve``.
+
+``factory``: makes a server, or says what has to be installed
+``server``: sockets, threads and the end of a server; the worker beside it
+``api``: the application of all routes, and its OpenAPI document
+``guard``: checks before a request is read: host, origin, key, rate and size
+``request_context``: what the routes of a server share, and the sender of a request
+``index_routes``, ``job_routes``, ``document_routes``, ``queue_routes``, ``health_routes``: the routes
+``request_bodies``: bodies of requests, checked
+``answers``: answers and their schemas
+``problems``: every error as a problem document (RFC 9457)
+``thread_pools``: threads for handlers; those that write cannot keep those that read waiting
+"""

@@ -1,0 +1,72 @@
+"""Answers: values of the service as JSON, and their schemas in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from penstock.http.problems import MEDIA_TYPE, Problem
+
+REF = "#/components/schemas/{name}"
+_encoder = msgspec.json.Encoder()
+_described: dict[str, type[msgspec.Struct]] = {Problem.__name__: Problem}
+
+
+def respond(value: object, status: int = 200) -> Response:
+    """The value as JSON."""
+    return Response(_encoder.encode(value), status, media_type="application/json")
+
+
+def described(
+    kind: type[msgspec.Struct],
+    status: int = 200,
+    *,
+    refused: tuple[int, ...] = (),
+    example: object = None,
+    also: dict[int, str] | None = None,
+) -> dict[int | str, dict[str, Any]]:
+    """The ``responses`` of a route: the answer, and the statuses with which it refuses."""
+    _described[kind.__name__] = kind
+    content: dict[str, Any] = {"schema": {"$ref": REF.format(name=kind.__name__)}}
+    if example is not None:
+        content["example"] = example
+    answer = {"description": _summary(kind), "content": {"application/json": content}}
+    found: dict[int | str, dict[str, Any]] = {status: answer}
+    for other, meaning in (also or {}).items():
+        found[other] = {**answer, "description": meaning}
+    return found | {other: problem(other) for other in (*EVERYWHERE, *refused)}
+
+
+EVERYWHERE = (400, 401, 403, 408, 413, 421, 422, 429, 503)
+"""Statuses with which every route may refuse: by the guard, the checks of fields, or the store."""
+MEANINGS = {
+    400: "The body is not JSON, or the path lies outside the roots.",
+    401: "No key, or an unknown one.",
+    403: "The scope or the tenants of the key, or the origin, do not allow this.",
+    404: "Not found, or of another tenant.",
+    405: "The route has other methods.",
+    408: "The body did not arrive in time.",
+    409: "The status of the job does not allow this.",
+    413: "The body is too large.",
+    421: "The Host header names another server.",
+    422: "A field is unknown or has a wrong value; `errors` names it.",
+    429: "The queue is full, or the key sent too many requests; see Retry-After.",
+    503: "The store cannot be used now.",
+}
+
+
+def problem(status: int) -> dict[str, Any]:
+    schema = {"$ref": REF.format(name=Problem.__name__)}
+    return {"description": MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+
+
+def schemas() -> dict[str, Any]:
+    """The schemas of all described answers, by name."""
+    _, components = msgspec.json.schema_components(list(_described.values()), ref_template=REF)
+    return components
+
+
+def _summary(kind: type[msgspec.Struct]) -> str:
+    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())

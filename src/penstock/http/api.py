@@ -1,0 +1,51 @@
+"""The application of all routes, and its OpenAPI document."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from penstock.http import document_routes, health_routes, index_routes, job_routes, problems, queue_routes
+from penstock.http.answers import schemas
+from penstock.http.guard import Guard, GuardOptions
+from penstock.http.request_context import Shared
+
+DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
+
+Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
+_UNUSED = ("HTTPValidationError", "ValidationError")
+
+
+class Api(FastAPI):
+    """The application; its OpenAPI document has the schemas of answers as well."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            components = document["components"]
+            kept = {name: one for name, one in components["schemas"].items() if name not in _UNUSED}
+            components["schemas"] = {**kept, **schemas()}
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"key": []}, {}]
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
+    """The application behind its guard."""
+    api = Api(
+        title="Penstock",
+        version=metadata.version("penstock"),
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.state.shared = shared
+    for routes in (index_routes, job_routes, document_routes, queue_routes, health_routes):
+        api.include_router(routes.router)
+    problems.add_handlers(api)
+    return Guard(api, guard)

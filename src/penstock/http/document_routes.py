@@ -1,0 +1,88 @@
+"""Routes of documents: list, show, remove, search, and why a path is not found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from penstock.http.answers import described, respond
+from penstock.http.request_bodies import DocumentsQuery, SearchBody, TreeQuery, WhyQuery
+from penstock.http.request_context import Reader, Writer
+from penstock.http.thread_pools import reads, writes
+from penstock.service.document_records import DocumentDetail, DocumentPage, ReasonRecord, reason_record
+from penstock.service.job_records import SubmitRecord
+from penstock.service.search import SearchResult
+
+router = APIRouter(tags=["documents"])
+
+SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
+
+
+@router.get("/documents", responses=described(DocumentPage), summary="List documents")
+@reads
+def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
+    """List the documents of one tenant, also failed ones, ordered by id."""
+    given = query.model_dump(exclude={"tenant_id"})
+    return respond(sender.shared.document_records.page(tenant_id=sender.tenant(query.tenant_id), **given))
+
+
+@router.get(
+    "/documents/{source_id}", responses=described(DocumentDetail, refused=(404,)), summary="Show a document"
+)
+@reads
+def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Query()]) -> Response:
+    """Show a document with its versions, the progress of each phase, and its pages."""
+    records = sender.shared.document_records
+    own = records.own(source_id, sender.principal.tenants)
+    return respond(records.detail(own, from_page=query.from_page, limit=query.limit))
+
+
+@router.delete(
+    "/documents/{source_id}",
+    status_code=202,
+    responses=described(SubmitRecord, 202, refused=(404,)),
+    summary="Remove a document",
+)
+@writes
+def remove(sender: Writer, source_id: SourceId) -> Response:
+    """Queue the removal of a document from the index. Its file stays."""
+    shared = sender.shared
+    own = shared.document_records.own(source_id, sender.principal.tenants)
+    place = own.place
+    receipt = shared.jobs.submit(
+        **shared.documents.removal(
+            own.source_id, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch
+        )
+    )
+    shared.audit.record(
+        sender.principal.name, "remove document", source_id=own.source_id, tenant_id=place.tenant_id
+    )
+    return respond(shared.job_records.receipt(receipt), 202)
+
+
+@router.post("/search", responses=described(SearchResult), summary="Search")
+@reads
+def search(sender: Reader, body: SearchBody) -> Response:
+    """Find the best chunks for a query, best first."""
+    given = body.model_dump(exclude={"query", "tenant_id"})
+    found = sender.shared.assembly.search.ask(body.query, tenant_id=sender.tenant(body.tenant_id), **given)
+    return respond(found)
+
+
+@router.get("/why", responses=described(ReasonRecord), summary="Explain a path")
+@reads
+def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
+    """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
+    shared = sender.shared
+    found = shared.documents.why(
+        shared.policy.named(query.path),
+        tenant_id=sender.tenant(query.tenant_id),
+        collection=query.collection,
+        branch=query.branch,
+    )
+    if found.verdict == "unknown":
+        # The reason tells whether there is such a file: only where the sender may index it.
+        shared.policy.allowed(query.path, allow_external=True)
+    return respond(reason_record(found))

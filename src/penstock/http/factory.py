@@ -1,0 +1,23 @@
+"""Makes a server, or says what has to be installed for it."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import DriverMissing
+from penstock.extras import install_remedy
+
+if TYPE_CHECKING:
+    from penstock.assembly import Assembly
+    from penstock.http.server import HttpServer
+
+
+def make_server(assembly: Assembly, **options: Any) -> HttpServer:
+    """Make a server; see ``ServerOptions``."""
+    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DriverMissing(f"the server needs {' and '.join(missing)}", remedy=install_remedy("serve"))
+    from penstock.http.server import HttpServer, ServerOptions
+
+    return HttpServer(assembly, ServerOptions(**options))

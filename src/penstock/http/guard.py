@@ -1,0 +1,182 @@
+"""Checks before a request is read by a route: host, origin, key, rate, and the size of the body.
+
+A page in a browser can send requests to a server on the same machine. The Host header shows a name that was
+pointed at this address (DNS rebinding), the Origin header a page of another site.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.config import Settings
+from penstock.errors import (
+    HostRefused,
+    InvalidRequest,
+    KeyRequired,
+    OriginRefused,
+    PenstockError,
+    RequestTooLarge,
+    RequestTooSlow,
+)
+from penstock.http.problems import problem_response
+from penstock.service.access import LOCAL, Principal
+from penstock.service.keys import Keys
+from penstock.service.rate_limit import RateLimit
+
+OPEN_TO_ALL = frozenset([("GET", "/health")])
+"""Routes that need no key."""
+BODY_TIME_S = 30.0
+"""Time for a body to arrive."""
+DISCARDED = 16 * 1024 * 1024
+"""Bytes above the limit that are read all the same: a sender may look for the answer only after sending."""
+LOOPBACK_NAMES = frozenset(["localhost"])
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
+
+
+class GuardOptions(NamedTuple):
+    """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses."""
+
+    keys: Keys
+    rate: RateLimit
+    hosts: Collection[str]
+    body_limit: int
+    requires_keys: bool
+
+    @classmethod
+    def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
+        """The options of the settings, for a server that listens on this host."""
+        return cls(
+            keys=keys,
+            rate=RateLimit(settings.rate_limit),
+            hosts=frozenset([*settings.hosts, host.lower()]),
+            body_limit=settings.body_limit_mb * 1024 * 1024,
+            requires_keys=requires_keys,
+        )
+
+
+class Guard:
+    """Middleware that refuses requests with a problem document, and gives others their sender."""
+
+    def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
+        self._app = app
+        self._options = options
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            # Neither web sockets nor start-up events are served.
+            return
+        try:
+            headers = Headers(scope=scope)
+            self._refuse_host(headers)
+            self._refuse_origin(scope["method"], headers)
+            scope = {**scope, "path": _without_slash(scope["path"])}
+            scope["penstock.principal"] = self._principal(scope, headers)
+            body = await self._body(headers, receive)
+        except PenstockError as error:
+            await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
+            return
+        await self._app(scope, _replay(body, receive), send)
+
+    def _refuse_host(self, headers: Headers) -> None:
+        given = headers.getlist("host")
+        match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
+        if match is None:
+            raise HostRefused("the request needs one Host header with a name and a port")
+        name = match["name"].lower().rstrip(".")
+        # Nobody can point an address at another machine, so any address of this one will do.
+        if name not in LOOPBACK_NAMES and name not in self._options.hosts and not _is_address(name):
+            raise HostRefused(f"this server is not called {name[:80]!r}")
+
+    def _refuse_origin(self, method: str, headers: Headers) -> None:
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+            raise OriginRefused(f"requests from pages of {origin[:80]!r} are not accepted")
+        crossed = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if origin is None and crossed and method not in ("GET", "HEAD"):
+            raise OriginRefused("requests from pages of other sites are not accepted")
+
+    def _principal(self, scope: Scope, headers: Headers) -> Principal:
+        options = self._options
+        if (scope["method"], scope["path"]) in OPEN_TO_ALL:
+            return LOCAL
+        if not options.requires_keys or not options.keys.exist():
+            return LOCAL
+        found = options.keys.find(key) if (key := _key(headers)) else None
+        if found is None:
+            raise KeyRequired("the key is not valid" if key else "the request needs a key")
+        options.rate.count(found.name)
+        return found
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """Read the whole body, up to the limit."""
+        limit = self._options.body_limit
+        stated = headers.get("content-length", "0")
+        if not stated.isdecimal() or len(stated) > 20:
+            raise InvalidRequest("Content-Length: expected a number")
+        if int(stated) > limit + DISCARDED:
+            raise RequestTooLarge(f"the body has {int(stated):,} bytes, the limit is {limit:,}")
+        if int(stated) == 0 and "transfer-encoding" not in headers:
+            return b""
+        try:
+            async with asyncio.timeout(BODY_TIME_S):
+                return await _read(receive, limit)
+        except TimeoutError:
+            raise RequestTooSlow(f"the body did not arrive within {BODY_TIME_S:g} seconds") from None
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestTooSlow("the sender left before the body was complete")
+        part = message.get("body", b"")
+        size += len(part)
+        if size <= limit:
+            parts.append(part)
+        ended = not message.get("more_body")
+        if size > limit + (0 if ended else DISCARDED):
+            raise RequestTooLarge(f"the body has more than {limit:,} bytes")
+        if ended:
+            return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Give the body that was read, then the messages after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _without_slash(path: str) -> str:
+    return path.rstrip("/") or "/"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _key(headers: Headers) -> str | None:
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key.strip():
+        return key.strip()
+    return headers.get("x-api-key")

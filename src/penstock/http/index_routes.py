@@ -1,0 +1,78 @@
+"""Routes that queue work: ``/index``, ``/index/add`` and ``/content``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from penstock.http.answers import described, respond
+from penstock.http.request_bodies import ContentBody, IndexBody
+from penstock.http.request_context import Sender, Writer
+from penstock.http.thread_pools import writes
+from penstock.service.job_records import SubmitRecord
+
+router = APIRouter(tags=["index"])
+
+QUEUED = {
+    "job_id": "job_0660f5b1a2c3d4e5f60718",
+    "status": "pending",
+    "queue_position": 0,
+    "queue_length": 1,
+    "message": "Job queued",
+    "dedupe_hit": False,
+    "run": 1,
+    "run_at": None,
+}
+ACCEPTED = described(SubmitRecord, 202, refused=(404,), example=QUEUED)
+Force = Annotated[bool, Query(description="Run a duplicate, and index unchanged files again.")]
+AllowExternal = Annotated[
+    bool, Query(description="Allow a path outside the roots; counts only if the server's settings allow it.")
+]
+
+
+@router.post("/index", status_code=202, responses=ACCEPTED, summary="Index a file or folder")
+@writes
+def index(
+    sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
+) -> Response:
+    """Queue a file or folder. A request that is pending or running already gets the same job.
+
+    Documents whose files have vanished from the folder are removed.
+    """
+    return _index(sender, body, {"force": force}, allow_external)
+
+
+@router.post("/index/add", status_code=202, responses=ACCEPTED, summary="Add a file or folder")
+@writes
+def add(
+    sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
+) -> Response:
+    """Queue a file or folder: documents are added and updated, and none is removed."""
+    return _index(sender, body, {"force": force, "operation": "add"}, allow_external)
+
+
+def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_external: bool) -> Response:
+    shared = sender.shared
+    tenant = sender.tenant(body.tenant_id)
+    path = shared.policy.allowed(body.folder_path, allow_external=allow_external)
+    given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
+    receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
+    return respond(shared.job_records.receipt(receipt), 202)
+
+
+@router.post(
+    "/content", status_code=202, responses=described(SubmitRecord, 202, example=QUEUED), summary="Add a note"
+)
+@writes
+def content(sender: Writer, body: ContentBody) -> Response:
+    """Queue a note. Equal texts are one note."""
+    receipt = sender.shared.documents.note(
+        body.content,
+        tag=body.tag,
+        tenant_id=sender.tenant(body.tenant_id),
+        collection=body.collection,
+        branch=body.branch,
+    )
+    return respond(sender.shared.job_records.receipt(receipt), 202)

@@ -1,0 +1,82 @@
+"""Routes of jobs: list, show, cancel and retry."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from penstock.http.answers import described, respond
+from penstock.http.request_bodies import JobsQuery
+from penstock.http.request_context import Reader, Writer
+from penstock.http.thread_pools import reads, writes
+from penstock.service.job_records import JobDetail, JobPage
+from penstock.service.responses import CancelAnswer
+
+router = APIRouter(prefix="/index/jobs", tags=["jobs"])
+
+JobId = Annotated[str, Path(description="Id of a job.", max_length=512)]
+
+
+@router.get("", responses=described(JobPage), summary="List jobs")
+@reads
+def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
+    """List jobs, newest first."""
+    return respond(
+        sender.shared.job_records.page(
+            sender.principal.tenants_for(query.tenant_id),
+            offset=query.offset,
+            limit=query.limit,
+            after=query.cursor,
+            status=query.status or None,
+            collection=query.collection,
+            item_type=query.item_type,
+            held=query.held,
+            parent_id=query.parent_id,
+            top_level=None if query.children or query.parent_id is not None else True,
+        )
+    )
+
+
+@router.get("/{job_id}", responses=described(JobDetail, refused=(404,)), summary="Show a job")
+@reads
+def job(sender: Reader, job_id: JobId) -> Response:
+    """Show a job with its progress, its place in the queue, and the reason why it waits."""
+    records = sender.shared.job_records
+    return respond(records.detail(records.own(job_id, sender.principal.tenants)))
+
+
+CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "message": "Job cancelled"}
+
+
+@router.delete(
+    "/{job_id}",
+    responses=described(
+        CancelAnswer,
+        refused=(404, 409),
+        example=CANCELLED,
+        also={202: "The worker stops it at a checkpoint."},
+    ),
+    summary="Cancel a job",
+)
+@writes
+def cancel(sender: Writer, job_id: JobId) -> Response:
+    """Cancel a job and its children. A running job ends at its next checkpoint (202)."""
+    own = sender.shared.job_records.own(job_id, sender.principal.tenants)
+    answer = sender.shared.jobs.cancel(own.queue_id)
+    return respond(answer, 200 if answer.status == "cancelled" else 202)
+
+
+@router.post(
+    "/{job_id}/retry",
+    status_code=202,
+    responses=described(JobDetail, 202, refused=(404, 409)),
+    summary="Retry a job",
+)
+@writes
+def retry(sender: Writer, job_id: JobId) -> Response:
+    """Run a failed or cancelled job again, or the failed parts of one that is done."""
+    records = sender.shared.job_records
+    own = records.own(job_id, sender.principal.tenants)
+    return respond(records.detail(sender.shared.documents.retry(own.queue_id)), 202)

@@ -1,0 +1,152 @@
+"""Problem documents (RFC 9457): the one place where errors become HTTP statuses and bodies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from penstock import errors
+from penstock.errors import InvalidRequest, PenstockError, RouteNotFound
+
+MEDIA_TYPE = "application/problem+json"
+log = logging.getLogger("penstock.http")
+
+STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
+    (errors.KeyRequired, 401),
+    (errors.NotAllowed, 403),
+    (errors.HostRefused, 421),
+    (errors.RequestTooSlow, 408),
+    (errors.RateLimited, 429),
+    (errors.QueueFull, 429),
+    (errors.PathOutside, 400),
+    (errors.RequestTooLarge, 413),
+    (errors.PayloadTooLarge, 413),
+    (errors.PathNotFound, 404),
+    (errors.UnknownDocument, 404),
+    (errors.NotInGraph, 404),
+    (errors.JobNotFound, 404),
+    (errors.RouteNotFound, 404),
+    (errors.AmbiguousId, 409),
+    (errors.Conflict, 409),
+    (errors.InvalidRequest, 422),
+    (errors.StoreError, 503),
+)
+"""The status of each kind of error; the first match counts. Any other one is a 500."""
+RETRY_STORE_S = 5
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """A field that was refused, as a path such as ``patterns.0``."""
+
+    field: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem document. ``code`` is stable, ``remedy`` the next step; ``errors`` names refused fields."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    remedy: str
+    errors: list[FieldError] = []
+
+
+def status_of(error: PenstockError) -> int:
+    return next((status for known, status in STATUSES if isinstance(error, known)), 500)
+
+
+def problem_response(
+    error: PenstockError,
+    *,
+    status: int | None = None,
+    fields: Sequence[FieldError] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """The answer to a request that ended in this error."""
+    status = status or status_of(error)
+    body = Problem(
+        type=f"urn:penstock:error:{error.code}",
+        title=(type(error).__doc__ or "").strip().partition("\n")[0],
+        status=status,
+        detail=error.message,
+        code=error.code,
+        remedy=error.remedy,
+        errors=list(fields),
+    )
+    return Response(
+        msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE
+    )
+
+
+def _headers(error: PenstockError, status: int) -> dict[str, str]:
+    if status == 401:
+        return {"WWW-Authenticate": "Bearer"}
+    retry_after = getattr(error, "retry_after", RETRY_STORE_S if status == 503 else None)
+    return {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+
+def add_handlers(api: FastAPI) -> None:
+    """Answer every error of a route with a problem document."""
+    api.add_exception_handler(PenstockError, _penstock_error)
+    api.add_exception_handler(RequestValidationError, _invalid)
+    api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(Exception, unexpected)
+
+
+async def _penstock_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PenstockError)
+    if status_of(error) >= 500:
+        log.error("%s: %s", error.code, error.message)
+    return problem_response(error)
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if any(one["type"] == "json_invalid" for one in found):
+        broken = InvalidRequest("the body is not valid JSON", remedy="Send a JSON object.")
+        return problem_response(broken, status=400, fields=[FieldError("body", _said(found[0]))])
+    fields = [FieldError(_place(one["loc"]), _said(one)) for one in found]
+    refused = InvalidRequest("; ".join(f"{one.field}: {one.message}" for one in fields[:3]))
+    return problem_response(refused, fields=fields)
+
+
+def _place(location: Sequence[int | str]) -> str:
+    """The field without the part of the request that has it."""
+    parts = [str(part)[:80] for part in location]
+    return ".".join(parts[1:] or parts)
+
+
+def _said(error: dict[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "unknown field"
+    if error["type"] == "json_invalid":
+        return f"not JSON at character {error['loc'][-1]}"
+    return str(error["msg"])
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code in (404, 405):
+        said = f"{request.method} {request.url.path[:200]} is not a route"
+        return problem_response(RouteNotFound(said), status=error.status_code, headers=headers)
+    refused = InvalidRequest(error.detail or HTTPStatus(error.status_code).phrase)
+    return problem_response(refused, status=error.status_code, headers=headers)
+
+
+async def unexpected(_request: Request, error: Exception) -> Response:
+    """Answer an error nobody expected. Its text may hold contents of files, so it is only logged."""
+    log.error("a request failed", exc_info=error)
+    return problem_response(PenstockError("the server failed to answer; its log has the cause"))

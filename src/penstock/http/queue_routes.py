@@ -1,0 +1,56 @@
+"""Routes of the queue: statistics, pause and resume."""
+
+from __future__ import annotations
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from penstock.http.answers import described, respond
+from penstock.http.request_bodies import PauseBody
+from penstock.http.request_context import Reader, Writer
+from penstock.http.thread_pools import reads, writes
+from penstock.job import Scope
+from penstock.service.server_status import QueueStats
+
+router = APIRouter(prefix="/queue", tags=["queue"])
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """The scope that was resumed, and the jobs released at once; workers release the others."""
+
+    tenant_id: str
+    collection: str
+    released: int
+
+
+@router.get("/stats", responses=described(QueueStats), summary="Count jobs and tasks")
+@reads
+def stats(sender: Reader) -> Response:
+    """Count jobs by status and type, and tasks by type and status. Bound keys see their tenants only."""
+    return respond(sender.shared.status.stats(sender.principal))
+
+
+@router.post("/pause", responses=described(Scope), summary="Pause a tenant or collection")
+@writes
+def pause(sender: Writer, body: PauseBody) -> Response:
+    """Stop claiming jobs of a scope; running ones go on. Needs admin, or write for the key's tenant."""
+    tenant, collection = sender.principal.require_pause(body.tenant_id, body.collection)
+    scope = sender.shared.jobs.pause(tenant_id=tenant, collection=collection)
+    sender.shared.audit.record(
+        sender.principal.name, "pause", tenant_id=scope.tenant_id, collection=scope.collection
+    )
+    return respond(scope)
+
+
+@router.post("/resume", responses=described(Resumed), summary="Resume a tenant or collection")
+@writes
+def resume(sender: Writer, body: PauseBody) -> Response:
+    """Resume exactly a scope that was paused. Needs the scope admin, or write for the key's tenant."""
+    tenant, collection = sender.principal.require_pause(body.tenant_id, body.collection)
+    released = sender.shared.jobs.resume(tenant_id=tenant, collection=collection)
+    resumed = Resumed(tenant or "*", collection or "*", released)
+    sender.shared.audit.record(
+        sender.principal.name, "resume", tenant_id=resumed.tenant_id, collection=resumed.collection
+    )
+    return respond(resumed)

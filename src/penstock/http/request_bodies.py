@@ -1,0 +1,188 @@
+"""Bodies and filters of requests. Unknown fields and values of another type are refused by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+MAX_PATTERNS = 1_000
+MAX_OFFSET, MAX_PAGE = 10_000, 1_000
+
+
+def _storable(text: str) -> str:
+    if "\0" in text or any("\ud800" <= one <= "\udfff" for one in text):
+        raise ValueError("must not contain NUL or lone surrogates")
+    return text
+
+
+def _whole(value: Any) -> Any:
+    """Take 16.0 for 16, as JSON schemas do."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, AfterValidator(_storable)]
+Name = Annotated[Text, Field(min_length=1, max_length=255)]
+
+
+class RequestBody(BaseModel):
+    """A body without unknown fields, whose values have exactly the type of their field."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PlaceBody(RequestBody):
+    """A body that may name a tenant, a collection and a branch."""
+
+    tenant_id: Name | None = Field(None, description="Tenant; by default the key's, or the server's.")
+    collection: Name | None = Field(None, description="Collection; by default the server's.")
+    branch: Name | None = Field(None, description="Branch; by default `main`.")
+
+
+class IndexBody(PlaceBody):
+    """A request to index a file, or everything below a folder."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"folder_path": "docs", "include_code": False}]},
+    )
+
+    folder_path: Text = Field(
+        min_length=1,
+        max_length=4096,
+        validation_alias=AliasChoices("folder_path", "path"),
+        description="Path of a file or folder below a root of the server; also called `path`.",
+    )
+    project: bool = Field(False, description="Treat the path as a source tree: code is included.")
+    include_code: bool | None = Field(
+        None, description="Index source code; by default in a git repository or beside a project file."
+    )
+    patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
+    exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
+    recursive: bool = Field(True, description="Include subfolders.")
+    chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
+    chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
+    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
+    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
+    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_path(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "folder_path" in given and "path" in given:
+            raise ValueError("folder_path and path are the same field: give one of them")
+        return given
+
+
+class ContentBody(PlaceBody):
+    """A note: a text that is indexed as a document of its own."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"content": "The mill takes in water from the river."}]},
+    )
+
+    content: Text = Field(min_length=1, description="Text of the note.")
+    tag: Name | None = Field(None, description="Tag, such as `mill/gate`.")
+
+
+class SearchBody(PlaceBody):
+    """A search. Words between double quotes are a phrase."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "how does the mill take in water", "limit": 5}]},
+    )
+
+    query: Text = Field(min_length=1, max_length=10_000, description="Words to find.")
+    mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
+    limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
+    per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
+    path: Text | None = Field(None, description="Only paths that match this glob.")
+    file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
+    tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
+    author: Name | None = None
+    title: Name | None = None
+    language: Name | None = None
+    created_after: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+    created_before: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+
+
+class PauseBody(RequestBody):
+    """A scope to pause or resume. The tenant `*` is everything."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"tenant_id": "acme"}, {"tenant_id": "*"}]},
+    )
+
+    tenant_id: Name | None = None
+    collection: Name | None = None
+
+
+class QueryFields(BaseModel):
+    """Fields of a query. Unknown ones are refused: a misspelt filter would match everything."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class JobsQuery(QueryFields):
+    """Filters and paging of a list of jobs."""
+
+    limit: int = Field(50, ge=1, le=MAX_PAGE)
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Jobs to leave out; a cursor is faster.")
+    cursor: Name | None = Field(None, description="`next` of the page before.")
+    status: list[Name] = Field([], max_length=10, description="Only jobs in one of these states.")
+    tenant_id: Name | None = None
+    collection: Name | None = None
+    item_type: Name | None = None
+    held: Name | None = Field(None, description="Only pending jobs held by `time`, `lock` or `pause`.")
+    parent_id: Name | None = Field(None, description="Only children of this job.")
+    children: bool = Field(False, description="Include the jobs that other jobs expanded into.")
+
+
+class DocumentsQuery(QueryFields):
+    """Filters and paging of a list of documents."""
+
+    limit: int = Field(50, ge=1, le=MAX_PAGE)
+    cursor: Text = Field("", max_length=255, description="`next` of the page before.")
+    tenant_id: Name | None = None
+    collection: Name | None = None
+    branch: Name | None = None
+    path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
+    file_type: Name | None = None
+    tag: Name | None = None
+
+
+class WhyQuery(QueryFields):
+    """A path, and its place."""
+
+    path: Text = Field(min_length=1, max_length=4096, description="Path of a file or folder.")
+    tenant_id: Name | None = None
+    collection: Name | None = None
+    branch: Name | None = None
+
+
+class TreeQuery(QueryFields):
+    """A part of the pages of a document."""
+
+    from_page: int = Field(1, ge=1, le=10_000_000, description="First page of the tree.")
+    limit: int = Field(100, ge=1, le=MAX_PAGE, description="Pages of the tree.")

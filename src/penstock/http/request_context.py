@@ -1,0 +1,59 @@
+"""The parts that the routes of one server share, and the sender of a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+
+from penstock.service.access import KeyScope, Principal
+from penstock.service.audit import ActionLog
+from penstock.service.document_records import DocumentRecords
+from penstock.service.job_records import JobRecords
+from penstock.service.path_policy import PathPolicy
+from penstock.service.server_status import StatusReader
+
+if TYPE_CHECKING:
+    from penstock.assembly import Assembly
+
+
+class Shared:
+    """Services of one server, shared by all its threads."""
+
+    def __init__(self, assembly: Assembly, policy: PathPolicy) -> None:
+        self.assembly = assembly
+        self.policy = policy
+        self.settings = assembly.settings
+        self.jobs = assembly.jobs
+        self.documents = assembly.documents
+        self.job_records = JobRecords(assembly.jobs)
+        self.document_records = DocumentRecords(assembly.documents)
+        self.status = StatusReader(assembly.jobs, assembly.documents)
+        self.audit = ActionLog(assembly.settings.state_dir)
+
+
+class Sender:
+    """The sender of a request, with the services for it."""
+
+    def __init__(self, principal: Principal, shared: Shared) -> None:
+        self.principal = principal
+        self.shared = shared
+
+    def tenant(self, given: str | None) -> str:
+        """The tenant of the request; see ``Principal.tenant``."""
+        return self.principal.tenant(given, self.shared.settings.tenant_id)
+
+
+def _sender(scope: KeyScope) -> object:
+    async def find(request: Request) -> Sender:
+        principal: Principal = request.scope["penstock.principal"]
+        principal.require(scope)
+        return Sender(principal, request.app.state.shared)
+
+    return Depends(find)
+
+
+Reader = Annotated[Sender, _sender("read")]
+"""A sender whose key may read."""
+Writer = Annotated[Sender, _sender("write")]
+"""A sender whose key may write."""

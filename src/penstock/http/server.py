@@ -1,0 +1,218 @@
+"""A server: its sockets and threads, the worker beside it, and its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvicorn
+
+from penstock import clock
+from penstock.errors import InvalidSetting, KeylessServer, ServerFailed
+from penstock.http.api import make_api
+from penstock.http.guard import GuardOptions
+from penstock.http.request_context import Shared
+from penstock.service.keys import Keys
+from penstock.service.path_policy import PathPolicy
+from penstock.service.runtime_file import RunningServer, RuntimeFile
+
+if TYPE_CHECKING:
+    from penstock.assembly import Assembly
+
+BACKLOG = 2048
+CONNECTIONS = 2_000
+"""Connections at the same time; more get 503."""
+KEEP_ALIVE_S = 30
+GRACE_S = 5
+"""Time for open requests to end."""
+REPEAT_S = 0.2
+"""Time after which a signal for a starting worker is sent again."""
+
+
+class ServerOptions(NamedTuple):
+    """Options of a server. ``processes`` 0: no worker."""
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    processes: int = 1
+    auth: bool = True
+    grace: float = 30.0
+    certificate: str | None = None
+    private_key: str | None = None
+
+
+class HttpServer:
+    """A server ready to run: it has its address and the lock of its state directory."""
+
+    def __init__(self, assembly: Assembly, options: ServerOptions) -> None:
+        self._assembly = assembly
+        self._options = options
+        settings = assembly.settings
+        keys = Keys(settings.state_dir)
+        _refuse_keyless(options, keys)
+        _refuse_certificate(options.certificate, options.private_key)
+        self._runtime = RuntimeFile(settings.state_dir)
+        self._runtime.take()
+        try:
+            policy = PathPolicy.of(settings)
+            guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
+            self._api = make_api(Shared(assembly, policy), guard)
+            self._socket = _bound(options.host, options.port)
+        except BaseException:
+            self._runtime.release()
+            raise
+        self.roots = policy.roots
+        self.url = self._url()
+        self._failure: BaseException | None = None
+
+    def run(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Serve until a stop signal. The worker ends first, so that its jobs can be watched meanwhile."""
+        options = self._options
+        server = uvicorn.Server(self._config())
+        thread = threading.Thread(target=self._serve, args=(server,), name="http")
+        try:
+            worker = None
+            if options.processes:
+                worker = self._assembly.worker(processes=options.processes, grace=options.grace)
+            with _Stop() as stop:
+                thread.start()
+                while thread.is_alive() and not server.started:
+                    stop.wait(0.01)
+                if server.started:
+                    self._publish(with_worker=worker is not None)
+                    announce()
+                if worker is not None and not stop.is_set():
+                    stop.repeats = True
+                    worker.run()
+                else:
+                    stop.wait()
+        finally:
+            server.should_exit = True
+            if thread.ident is not None:
+                thread.join()
+            self._socket.close()
+            self._runtime.release()
+        if self._failure is not None:
+            raise ServerFailed(f"the server stopped: {self._failure}") from self._failure
+
+    def _publish(self, *, with_worker: bool) -> None:
+        """Write the address for clients and for ``penstock stop``."""
+        found = RunningServer(url=self.url, pid=os.getpid(), started_at=clock.now(), worker=with_worker)
+        self._runtime.write(found)
+
+    def _serve(self, server: uvicorn.Server) -> None:
+        try:
+            server.run(sockets=[self._socket])
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            self._failure = error
+        if not server.should_exit:
+            # Ends the main thread, and the worker in it, as any stop signal does.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self._api,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level=logging.WARNING,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=self._options.certificate,
+            ssl_keyfile=self._options.private_key,
+        )
+
+    def _url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        address = ipaddress.ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._options.certificate else 'http'}://{shown}:{port}"
+
+
+class _Stop(threading.Event):
+    """Set by a stop signal, until a worker has handlers of its own.
+
+    ``repeats``: a worker is starting. A signal that comes before its handlers is sent again, to them.
+    """
+
+    repeats = False
+
+    def __enter__(self) -> _Stop:
+        heard = [signal.SIGINT, signal.SIGHUP]
+        # A signal ignored at the start stays ignored: by nohup, or by a shell for background jobs.
+        numbers = [signal.SIGTERM, *(one for one in heard if signal.getsignal(one) is not signal.SIG_IGN)]
+        self._before = {number: signal.signal(number, self._heard) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, _frame: object) -> None:
+        if self.repeats:
+            threading.Timer(REPEAT_S, os.kill, (os.getpid(), number)).start()
+        self.set()
+
+
+def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:
+    if _is_loopback(options.host):
+        return
+    if not options.auth:
+        raise KeylessServer(
+            f"--no-auth on {options.host} would let everyone in",
+            remedy="Leave out --no-auth, or use --host 127.0.0.1.",
+        )
+    if not keys.exist():
+        raise KeylessServer(f"other machines can reach {options.host}, and there is no key")
+
+
+def _refuse_certificate(certificate: str | None, private_key: str | None) -> None:
+    if (certificate is None) != (private_key is None):
+        raise InvalidSetting("a certificate and a private key belong together: give both, or none")
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key)
+        except OSError as error:  # errors of TLS are of this kind
+            raise InvalidSetting(
+                f"{certificate} and {private_key} are not a certificate and its private key ({error})",
+                remedy="Give PEM files that belong together.",
+            ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any free one."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(BACKLOG)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise ServerFailed(f"{host} port {port} cannot be used: {error.strerror or error}") from None
+    return bound

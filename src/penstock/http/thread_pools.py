@@ -1,0 +1,46 @@
+"""Threads for handlers: two pools, so that writers waiting for a store never keep readers waiting."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Literal, ParamSpec, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+THREADS: dict[Literal["read", "write"], int] = {"read": 16, "write": 8}
+_limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("penstock_limiters")
+
+
+def _limiter(pool: Literal["read", "write"]) -> CapacityLimiter:
+    """The limit of a pool, one for each event loop."""
+    try:
+        return _limiters.get()[pool]
+    except LookupError:
+        _limiters.set({name: CapacityLimiter(number) for name, number in THREADS.items()})
+        return _limiters.get()[pool]
+
+
+def _in_pool(
+    pool: Literal["read", "write"], handler: Callable[Given, Answer]
+) -> Callable[Given, Awaitable[Answer]]:
+    @functools.wraps(handler)
+    async def run(*given: Given.args, **named: Given.kwargs) -> Answer:
+        call = functools.partial(handler, *given, **named)
+        return await to_thread.run_sync(call, limiter=_limiter(pool))
+
+    return run
+
+
+def reads(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a handler that only reads in a thread."""
+    return _in_pool("read", handler)
+
+
+def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a handler that writes in a thread of its own pool."""
+    return _in_pool("write", handler)

@@ -1,0 +1,220 @@
+"""Documents as records for programs: one shape for lists, and the tree of one document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+import msgspec
+
+from penstock.catalog.values import StoredProperties
+from penstock.catalog.views import Document, PageState, Progress, Source
+from penstock.errors import InvalidRequest, UnknownDocument
+from penstock.service.document_filters import DocumentFilters
+from penstock.service.documents import Documents
+from penstock.service.reasons import Below, Reason
+
+MAX_DOCUMENTS = 1_000
+MAX_PAGES = 1_000
+
+
+class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A document. ``error`` is the failure of its newest content; then search has the former one, or none."""
+
+    source_id: str
+    path: str
+    title: str
+    file_type: str
+    tags: tuple[str, ...]
+    tenant_id: str
+    collection: str
+    branch: str
+    status: str
+    """``indexed``, ``partial``, ``failed`` or ``indexing``."""
+    error: str | None
+    size: int
+    pages: int
+    chunks: int
+    created_at: datetime
+    indexed_at: datetime | None
+    properties: StoredProperties
+
+
+class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a document, with the status of each phase."""
+
+    number: int
+    state: str
+    current: bool
+    note: str | None
+    job_id: str | None
+    pages: int
+    chunks: int
+    failed: int
+    phases: dict[str, str]
+    created_at: datetime
+    published_at: datetime | None
+
+
+class PageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the newest version."""
+
+    number: int
+    chunks: int
+    phases: dict[str, str]
+    engine: str | None
+    confidence: float | None
+    warnings: tuple[str, ...]
+    error: str | None
+
+
+class DocumentDetail(DocumentRecord, frozen=True, kw_only=True):
+    """A document with its versions, newest first, and progress and pages of the newest one.
+
+    ``progress`` has ``filename``, the status of each phase, and its counts of pages and chunks.
+    ``next_page``: the page from which to go on, None at the end.
+    """
+
+    generations: list[GenerationRecord]
+    progress: dict[str, str | int]
+    tree: list[PageRecord]
+    next_page: int | None
+
+
+class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents, ordered by id. ``next``: the cursor of the next page, None at the end."""
+
+    documents: list[DocumentRecord]
+    limit: int
+    next: str | None
+
+
+class ReasonRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The reason why search does or does not find a path; for a folder with counts, and paths below it."""
+
+    path: str
+    verdict: str
+    cause: str
+    remedy: str
+    job_id: str | None
+    source_id: str | None
+    warnings: tuple[str, ...]
+    missing: tuple[str, ...]
+    counts: dict[str, int]
+    below: tuple[Below, ...]
+
+
+def reason_record(reason: Reason) -> ReasonRecord:
+    """The record of a reason."""
+    shared = {name: getattr(reason, name) for name in reason.__struct_fields__ if name != "source"}
+    return ReasonRecord(**shared, source_id=reason.source.source_id if reason.source else None)
+
+
+class DocumentRecords:
+    """Records of the documents that a door shows."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def own(self, source_id: str, tenants: Sequence[str]) -> Source:
+        """The document with exactly this id, of one of the tenants (none: of any)."""
+        with self._documents.catalog.snapshot() as snapshot:
+            found = snapshot.get(source_id)
+        if found is None or not found.live or (tenants and found.place.tenant_id not in tenants):
+            raise UnknownDocument(f"no document {source_id[:80]!a}")
+        return found
+
+    def page(self, *, cursor: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]) -> DocumentPage:
+        """A page of the documents of one tenant."""
+        if not 1 <= limit <= MAX_DOCUMENTS:
+            raise InvalidRequest(f"limit: expected 1 to {MAX_DOCUMENTS:,}, got {limit}")
+        found = self._documents.sources(after=cursor, limit=limit + 1, **narrowed)
+        return DocumentPage(
+            documents=[DocumentRecord(**_columns(source)) for source in found[:limit]],
+            limit=limit,
+            next=found[limit - 1].source_id if len(found) > limit else None,
+        )
+
+    def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
+        """One document with a part of its pages."""
+        if from_page < 1 or not 1 <= limit <= MAX_PAGES:
+            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {MAX_PAGES:,}")
+        with self._documents.catalog.snapshot() as snapshot:
+            generations = snapshot.generations(source.source_id)
+            newest = generations[0].document_id if generations else None
+            progress = snapshot.progress(newest) if newest is not None else None
+            pages = snapshot.pages(newest, after=from_page - 1, limit=limit + 1) if newest is not None else []
+        return DocumentDetail(
+            **_columns(source),
+            generations=[_generation(each) for each in generations],
+            progress=_progress(progress) if progress is not None else {},
+            tree=[_page(page) for page in pages[:limit]],
+            next_page=pages[limit].number if len(pages) > limit else None,
+        )
+
+
+def _columns(source: Source) -> dict[str, Any]:
+    return {
+        "source_id": source.source_id,
+        "path": source.path,
+        "title": source.title,
+        "file_type": source.file_type,
+        "tags": source.tags,
+        "tenant_id": source.place.tenant_id,
+        "collection": source.place.collection,
+        "branch": source.place.branch,
+        "status": _status(source),
+        "error": source.failure.error,
+        "size": source.size,
+        "pages": source.page_count,
+        "chunks": source.chunk_count,
+        "created_at": source.created_at,
+        "indexed_at": source.published_at,
+        "properties": source.properties,
+    }
+
+
+def _status(source: Source) -> str:
+    if source.failed:
+        return "failed"
+    if source.published_id is None:
+        return "indexing"
+    return "partial" if source.partial else "indexed"
+
+
+def _generation(document: Document) -> GenerationRecord:
+    return GenerationRecord(
+        number=document.document_id,
+        state=str(document.state),
+        current=document.current,
+        note=document.note,
+        job_id=document.job_id,
+        pages=document.page_count,
+        chunks=document.chunk_count,
+        failed=document.failed_count,
+        phases={str(phase): str(state.status) for phase, state in document.phases.items()},
+        created_at=document.created_at,
+        published_at=document.published_at,
+    )
+
+
+def _page(page: PageState) -> PageRecord:
+    return PageRecord(
+        number=page.number,
+        chunks=page.chunk_count,
+        phases={str(phase): str(state.status) for phase, state in page.phases.items()},
+        engine=page.engine or None,
+        confidence=page.confidence,
+        warnings=page.warnings,
+        error=page.error,
+    )
+
+
+def _progress(progress: Progress) -> dict[str, str | int]:
+    found: dict[str, str | int] = {"filename": progress.filename}
+    found |= {f"{phase}_status": str(status) for phase, status in progress.status.items()}
+    for name in ("total_pages", "ocr_completed_pages", "ocr_failed_pages", "total_chunks"):
+        found[name] = getattr(progress, name)
+    found |= {f"{phase}_completed_chunks": number for phase, number in progress.completed_chunks.items()}
+    return found

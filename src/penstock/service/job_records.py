@@ -1,0 +1,270 @@
+"""Jobs as records for programs: one shape for every answer of the server, and pages of them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Unpack
+
+import msgspec
+
+from penstock.catalog.rules.failures import remedy_for
+from penstock.errors import InvalidRequest, JobNotFound
+from penstock.items import validate_name
+from penstock.job import Held, Job, JobQuery, Status
+from penstock.queue.protocol import Queue
+from penstock.service import explanations
+from penstock.service.job_reports import JobReport, report_of, result_of
+from penstock.service.jobs import MAX_PAGE, JobFilter, Jobs, job_query
+from penstock.service.responses import Receipt
+
+MAX_OFFSET = 10_000
+_PATHS = ("folder_path", "project_root", "file_path")
+
+
+class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of an indexing job. ``files_processed`` None: not known, because child jobs were cancelled."""
+
+    files_processed: int | None = 0
+    files_total: int = 0
+    chunks_created: int = 0
+    current_file: str | None = None
+    percent_complete: float = 0.0
+    updated_at: datetime
+
+
+class ChildCounts(msgspec.Struct, frozen=True):
+    """Child jobs that have not ended, and that failed."""
+
+    open: int
+    failed: int
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. ``reason`` says why it waits; ``time_left_s`` and ``rate`` (files a second) are estimates."""
+
+    job_id: str
+    id: str
+    dedupe_key: str
+    operation: str
+    folder_path: str | None
+    include_code: bool
+    status: str
+    cancel_requested: bool
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+    error_code: str | None
+    remedy: str | None
+    retry_count: int
+    progress: ProgressRecord
+    total_chunks: int
+    execution_time_ms: int | None
+    running_time_ms: int | None
+    time_left_s: float | None
+    rate: float | None
+    item_type: str
+    op: str
+    tenant_id: str
+    collection: str
+    branch: str
+    priority: int
+    held: str | None
+    reason: str | None
+    run: int
+    parent_id: str | None
+    children: ChildCounts
+
+
+class JobDetail(JobRecord, frozen=True, kw_only=True):
+    """A job with its place in the queue and its result."""
+
+    queue_position: int | None
+    queue_length: int | None
+    result: Any
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs, newest first. ``next``: the cursor of the next page, None at the end."""
+
+    jobs: list[JobRecord]
+    total: int
+    limit: int
+    offset: int
+    next: str | None
+
+
+class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a submission. ``queue_position`` 0: the job is next; None: it does not wait in line."""
+
+    job_id: str
+    status: str
+    queue_position: int | None
+    queue_length: int | None
+    message: str
+    dedupe_hit: bool
+    run: int
+    run_at: datetime | None = None
+
+
+class JobRecords:
+    """Records of the jobs that a door shows."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def receipt(self, receipt: Receipt) -> SubmitRecord:
+        """The record of a receipt, with the status in the words of the door."""
+        columns = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
+        return SubmitRecord(**columns | {"status": self._jobs.word(receipt.status)})
+
+    def own(self, job_id: str, tenants: Sequence[str]) -> Job:
+        """The job with exactly this id, of one of the tenants (none: of any)."""
+        job = self._jobs.queue.get(job_id) if _is_id(job_id) else None
+        if job is None or (tenants and job.tenant_id not in tenants):
+            raise JobNotFound(f"no job has the id {job_id[:80]!a}")
+        return job
+
+    def detail(self, job: Job) -> JobDetail:
+        """The record of one job with everything known of it."""
+        found = self._jobs.details(job.queue_id)
+        record = self._record(found.job, found.reason, self._jobs.queue)
+        return JobDetail(
+            **{name: getattr(record, name) for name in record.__struct_fields__},
+            queue_position=found.queue_position,
+            queue_length=found.queue_length,
+            result=result_of(found.job),
+        )
+
+    def page(
+        self, tenants: Sequence[str | None], *, offset: int = 0, **filters: Unpack[JobFilter]
+    ) -> JobPage:
+        """A page of the jobs of these tenants (None: of all), newest first."""
+        if not 0 <= offset <= MAX_OFFSET:
+            raise InvalidRequest(
+                f"offset: expected 0 to {MAX_OFFSET:,}, got {offset}", remedy="Use the cursor in next."
+            )
+        limit = filters.get("limit", 50)
+        filters["limit"] = limit
+        wanted = offset + limit + 1
+        found = [self._newest(wanted, {**filters, "tenant_id": tenant}) for tenant in tenants]
+        merged = heapq.merge(*found, key=lambda job: job.queue_id, reverse=True)
+        page = list(islice(merged, offset, wanted))
+        return JobPage(
+            jobs=[self._record(job, self._short_reason(job), None) for job in page[:limit]],
+            total=sum(self._count({**filters, "tenant_id": tenant}) for tenant in tenants),
+            limit=limit,
+            offset=offset,
+            next=page[limit - 1].queue_id if len(page) > limit else None,
+        )
+
+    def _count(self, filters: JobFilter) -> int:
+        return sum(self._jobs.queue.count(job_query(filters)).values())
+
+    def _newest(self, wanted: int, filters: JobFilter) -> list[Job]:
+        found: list[Job] = []
+        while len(found) < wanted:
+            filters["limit"] = min(wanted - len(found), MAX_PAGE)
+            more = self._jobs.jobs(**filters)
+            found += more
+            if len(more) < filters["limit"]:
+                break
+            filters["after"] = more[-1].queue_id
+        return found
+
+    def _short_reason(self, job: Job) -> str | None:
+        """The reason why a job waits, as far as its own row has it: a list reads no other rows."""
+        if job.status is Status.IN_PROGRESS or job.held is Held.TIME:
+            return explanations.reason(self._jobs.queue, job, None, self._jobs.settings.heartbeat_s)
+        return None if job.held is None else f"held: {job.held}"
+
+    def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:
+        payload = job.payload
+        report = report_of(job, queue)
+        running_ms = _milliseconds(job.started_at, None if job.ended else self._jobs.queue.now())
+        rate = _rate(report, running_ms)
+        return JobRecord(
+            job_id=job.queue_id,
+            id=job.queue_id,
+            dedupe_key=job.idempotency_key,
+            operation=str(payload.get("operation", "index")),
+            folder_path=next((str(payload[name]) for name in _PATHS if payload.get(name)), None),
+            include_code=bool(payload.get("include_code", job.item_type == "project")),
+            status=self._jobs.word(job.status),
+            cancel_requested=job.cancel_requested,
+            enqueued_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            error=job.error_message,
+            error_code=job.error_code,
+            remedy=remedy_for(job.error_code or "") or None,
+            retry_count=job.retry_count,
+            progress=_progress(job, report),
+            total_chunks=report.chunks_created if report else job.total_chunks,
+            execution_time_ms=_milliseconds(job.started_at, job.finished_at),
+            running_time_ms=running_ms,
+            time_left_s=_time_left(report, rate),
+            rate=rate,
+            item_type=job.item_type,
+            op=job.op,
+            tenant_id=job.tenant_id,
+            collection=job.collection,
+            branch=job.branch,
+            priority=job.priority,
+            held=job.held,
+            reason=reason,
+            run=job.run,
+            parent_id=job.parent_id,
+            children=ChildCounts(job.children_open, job.children_failed),
+        )
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return bool(validate_name("job_id", text))
+    except InvalidRequest:
+        return False
+
+
+def _progress(job: Job, report: JobReport | None) -> ProgressRecord:
+    if report is None:
+        return ProgressRecord(updated_at=job.updated_at)
+    return ProgressRecord(
+        files_processed=report.files_processed,
+        files_total=report.files_total,
+        chunks_created=report.chunks_created,
+        current_file=report.current_file,
+        percent_complete=report.percent_complete,
+        updated_at=report.updated_at,
+    )
+
+
+def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else max(round((end - start).total_seconds() * 1000), 0)
+
+
+def _rate(report: JobReport | None, running_ms: int | None) -> float | None:
+    """Files a second since the start of the job, while its files are indexed."""
+    if report is None or report.stage != "indexing" or not running_ms or not report.files_processed:
+        return None
+    return round(report.files_processed * 1000 / running_ms, 3)
+
+
+def _time_left(report: JobReport | None, rate: float | None) -> float | None:
+    if report is None or not rate or report.files_processed is None:
+        return None
+    return round((report.files_total - report.files_processed) / rate, 1)
+
+
+def running_jobs(queue: Queue, tenants: Sequence[str | None], limit: int) -> list[Job]:
+    """Top-level indexing jobs in progress, the longest running first."""
+    found: list[Job] = []
+    for tenant in tenants:
+        query = JobQuery(
+            statuses=frozenset({Status.IN_PROGRESS}), tenant_id=tenant, top_level=True, limit=limit
+        )
+        found += (job for job in queue.find(query) if job.item_type != "function")
+    return sorted(found, key=lambda job: (job.started_at or job.created_at, job.queue_id))[:limit]

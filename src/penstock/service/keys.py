@@ -1,0 +1,167 @@
+"""API keys of the server: made, listed, revoked and recognized. Only their hashes are stored."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import InvalidName, InvalidRequest, KeyExists, StateDamaged, StoreDenied, UnknownKey
+from penstock.items import validate_name
+from penstock.service.access import SCOPES, KeyScope, Principal
+
+PREFIX = "penstock_"
+FILE = "keys.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is stored: ``hash`` is the SHA-256 of its text, which has 256 random bits."""
+
+    name: str
+    scope: KeyScope
+    tenants: tuple[str, ...] = ()
+    created_at: datetime
+    hash: str
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is shown."""
+
+    name: str
+    scope: KeyScope
+    tenants: tuple[str, ...]
+    created_at: datetime
+
+
+class NewKey(KeyView, frozen=True, kw_only=True):
+    """A key that was just made, with its text: it is shown only now."""
+
+    key: str
+
+
+class Keys:
+    """The keys of one state directory. Changes by other processes are seen at the next request."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / FILE
+        self._lock = threading.Lock()
+        self._read_at: tuple[int, int, int] | None = None
+        self._by_hash: dict[str, StoredKey] = {}
+
+    def create(self, name: str, scope: KeyScope, tenants: Sequence[str] = ()) -> NewKey:
+        """Make a key and store its hash."""
+        if not _NAME.fullmatch(name):
+            raise InvalidName(
+                f"{name[:80]!a} cannot be the name of a key",
+                remedy="Use a letter or digit and up to 63 more of these or . _ -.",
+            )
+        if scope not in SCOPES:
+            raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
+        own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
+        text = PREFIX + clock.new_secret()
+        made = StoredKey(name=name, scope=scope, tenants=own, created_at=clock.now(), hash=_hash(text))
+        with self._changing() as keys:
+            if any(key.name == name for key in keys):
+                raise KeyExists(f"there is a key {name!r} already")
+            keys.append(made)
+        return NewKey(**_shown(made), key=text)
+
+    def revoke(self, name: str) -> None:
+        """Remove a key; servers refuse it from their next request on."""
+        with self._changing() as keys:
+            left = [key for key in keys if key.name != name]
+            if len(left) == len(keys):
+                raise UnknownKey(f"there is no key {name[:80]!r}")
+            keys[:] = left
+
+    def all(self) -> list[KeyView]:
+        """All keys, by name."""
+        return [KeyView(**_shown(key)) for key in sorted(self._read(), key=lambda key: key.name)]
+
+    def exist(self) -> bool:
+        """Tell whether there is a key: then every request needs one."""
+        return bool(self._current())
+
+    def find(self, text: str) -> Principal | None:
+        """The owner of a key; None for an unknown one."""
+        found = self._current().get(_hash(text))
+        return Principal(name=found.name, scope=found.scope, tenants=found.tenants) if found else None
+
+    def _current(self) -> dict[str, StoredKey]:
+        """The keys by hash, read again when the file has changed."""
+        try:
+            info = self._path.stat()
+            version = (info.st_ino, info.st_mtime_ns, info.st_size)
+        except FileNotFoundError:
+            version = (0, 0, 0)
+        except OSError as error:
+            raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
+        with self._lock:
+            if version != self._read_at:
+                self._by_hash = {key.hash: key for key in self._read()}
+                self._read_at = version
+            return self._by_hash
+
+    def _read(self) -> list[StoredKey]:
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
+        try:
+            return msgspec.json.decode(text, type=list[StoredKey])
+        except msgspec.DecodeError as error:
+            raise StateDamaged(
+                f"{self._path} is not a list of keys: {error}", remedy="Restore the file, or remove it."
+            ) from None
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[list[StoredKey]]:
+        """Give the list for changes, and replace the file by the changed list."""
+        directory = self._path.parent
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(directory / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreDenied(f"{directory} cannot be written ({error.strerror})") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            keys = self._read()
+            yield keys
+            self._replace(msgspec.json.format(msgspec.json.encode(keys)))
+        finally:
+            os.close(lock)
+
+    def _replace(self, text: bytes) -> None:
+        # Made with mode 0600, and complete before it has its name.
+        descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=self._path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except OSError as error:
+            Path(name).unlink(missing_ok=True)
+            raise StoreDenied(f"{self._path} cannot be written ({error.strerror})") from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _shown(key: StoredKey) -> dict[str, Any]:
+    return {name: getattr(key, name) for name in KeyView.__struct_fields__}

@@ -1,0 +1,48 @@
+"""Path policy of a server: which files and folders its requests may name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.config import Settings
+from penstock.errors import PathOutside
+from penstock.service import paths
+
+
+class PathPolicy:
+    """Roots below which a server may index. Links are followed before the comparison.
+
+    ``allow_external``: a request may name any path. ``state_dir`` is refused in every case: it has the keys
+    and the texts of all tenants.
+    """
+
+    def __init__(self, roots: Sequence[str], state_dir: str, *, allow_external: bool) -> None:
+        self.roots = tuple(os.path.realpath(root) for root in roots)
+        self._allow_external = allow_external
+        self._state_dir = os.path.realpath(state_dir)
+
+    @classmethod
+    def of(cls, settings: Settings) -> PathPolicy:
+        """The policy of the settings; by default the working directory is the root."""
+        roots = settings.roots or (str(Path.cwd()),)
+        return cls(roots, str(settings.state_dir), allow_external=settings.allow_external)
+
+    def named(self, path: str) -> str:
+        """The absolute path that a request means: relative ones begin at the first root."""
+        paths.refuse_unusable(path)
+        return os.path.join(self.roots[0], path)  # noqa: PTH118 - Path would take away a last slash
+
+    def allowed(self, path: str, *, allow_external: bool = False) -> str:
+        """The real path; raise ``PathOutside``, whether or not it exists."""
+        real = os.path.realpath(self.named(path))
+        external = allow_external and self._allow_external
+        inside = external or any(_below(real, root) for root in self.roots)
+        if not inside or _below(real, self._state_dir):
+            raise PathOutside(f"Path '{path}' is outside project. Use --allow-external to override.")
+        return real
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,234 @@
+"""Status of a server: running jobs, the length of the queue, sizes of the stores; statistics of the queue."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import PenstockError
+from penstock.job import Held, Job, JobQuery, Scope, Status
+from penstock.service.access import Principal
+from penstock.service.documents import Documents
+from penstock.service.explanations import living_workers
+from penstock.service.job_records import running_jobs
+from penstock.service.jobs import Jobs
+
+MOST_RUNNING = 100
+MOST_PENDING = 100_000
+COUNTED_EVERY_S, SHARE = 1.0, 20
+"""Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
+MOST_COUNTED = 1_000
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A running job in the status of the server."""
+
+    job_id: str
+    item_type: str
+    folder_path: str | None
+    running_time_ms: int
+
+
+class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents and chunks in search, and documents that failed."""
+
+    documents: int = 0
+    chunks: int = 0
+    failed: int = 0
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``."""
+
+    indexing_in_progress: bool
+    current_job_id: str | None
+    running_jobs: list[RunningJob]
+    running_time_ms: int | None
+    queue_length: int
+    store: StoreCounts
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A living worker."""
+
+    worker_id: str
+    host: str
+    pid: int
+    processes: int
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs by status, item type and reason of waiting; tasks by type and status; limits.
+
+    ``tasks``, ``workers`` and ``warnings`` are of the whole installation: keys bound to tenants get none.
+    If not ``exact``, numbers above 1,000 are estimates.
+    """
+
+    by_status: dict[str, int]
+    by_item_type: dict[str, dict[str, int]]
+    by_held: dict[str, int]
+    exact: bool
+    oldest_pending_age_s: float | None
+    paused: list[Scope]
+    limits: dict[str, int | None]
+    tasks: dict[str, dict[str, int]] | None
+    workers: list[WorkerRecord] | None
+    warnings: list[str] | None
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the stores can be used, and whether a worker serves the queue."""
+
+    ready: bool
+    queue: str
+    catalog: str
+    workers: int
+
+
+class StatusReader:
+    """Reads for status pages. None of them writes, or waits for a writer."""
+
+    def __init__(self, jobs: Jobs, documents: Documents) -> None:
+        self._jobs = jobs
+        self._documents = documents
+        self._counting = threading.Lock()
+        self._counts: dict[str | None, tuple[float | None, StoreCounts]] = {}
+        """By tenant: the time until which the counts are used, and the counts."""
+
+    def status(self, principal: Principal) -> ServerStatus:
+        tenants = principal.tenants_for(None)
+        queue, now = self._jobs.queue, self._jobs.queue.now()
+
+        def milliseconds(job: Job) -> int:
+            return max(round((now - (job.started_at or job.created_at)).total_seconds() * 1000), 0)
+
+        running = [
+            RunningJob(
+                job_id=job.queue_id,
+                item_type=job.item_type,
+                folder_path=job.payload.get("folder_path") or job.payload.get("file_path"),
+                running_time_ms=milliseconds(job),
+            )
+            for job in running_jobs(queue, tenants, MOST_RUNNING)
+        ]
+        first = running[0] if running else None
+        counts = [self._counted(tenant) for tenant in tenants]
+        return ServerStatus(
+            indexing_in_progress=first is not None,
+            current_job_id=first.job_id if first else None,
+            running_jobs=running,
+            running_time_ms=first.running_time_ms if first else None,
+            queue_length=self._queue_length(tenants),
+            store=StoreCounts(
+                documents=sum(one.documents for one in counts),
+                chunks=sum(one.chunks for one in counts),
+                failed=sum(one.failed for one in counts),
+            ),
+        )
+
+    def stats(self, principal: Principal) -> QueueStats:
+        settings = self._jobs.settings
+        limits = {
+            "max_queue": settings.max_queue,
+            "max_queue_per_tenant": settings.max_queue_per_tenant,
+            "max_function_queue": settings.max_function_queue,
+        }
+        if principal.bound:
+            return self._own_stats(principal.tenants, limits)
+        found = self._jobs.stats()
+        return QueueStats(
+            by_status=self._in_words(found.by_status),
+            by_item_type={name: self._in_words(counts) for name, counts in found.by_item_type.items()},
+            by_held=found.by_held,
+            exact=found.exact,
+            oldest_pending_age_s=found.oldest_pending_age_s,
+            paused=found.paused,
+            limits=limits,
+            tasks=self._documents.task_counts(),
+            workers=[
+                WorkerRecord(
+                    worker_id=worker.worker_id,
+                    host=worker.host,
+                    pid=worker.pid,
+                    processes=int(worker.info.get("processes", 1)),
+                )
+                for worker in found.workers
+            ],
+            warnings=found.warnings,
+        )
+
+    def readiness(self) -> Readiness:
+        """Open a snapshot of each store; the words are ``ok`` or the error's code."""
+        queue = _tried(self._jobs.queue.paused)
+        catalog = _tried(self._documents.refuse_another_model)
+        workers = (
+            len(living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)) if queue == "ok" else 0
+        )
+        return Readiness(ready=queue == catalog == "ok", queue=queue, catalog=catalog, workers=workers)
+
+    def _own_stats(self, tenants: Sequence[str], limits: dict[str, int | None]) -> QueueStats:
+        by_status = dict.fromkeys((status.value for status in Status), 0)
+        by_held = dict.fromkeys((reason.value for reason in Held), 0)
+        by_type: dict[str, dict[str, int]] = {}
+        for tenant in tenants:
+            counts = self._jobs.queue.count(JobQuery(tenant_id=tenant), by=("status", "held", "item_type"))
+            for (status, held, item_type), number in counts.items():
+                by_status[status] += number
+                of_type = by_type.setdefault(item_type, {})
+                of_type[status] = of_type.get(status, 0) + number
+                if held is not None:
+                    by_held[held] += number
+        return QueueStats(
+            by_status=self._in_words(by_status),
+            by_item_type={name: self._in_words(counts) for name, counts in sorted(by_type.items())},
+            by_held=by_held,
+            exact=True,
+            oldest_pending_age_s=None,
+            paused=[scope for scope in self._jobs.paused() if scope.tenant_id in ("*", *tenants)],
+            limits=limits,
+            tasks=None,
+            workers=None,
+            warnings=None,
+        )
+
+    def _in_words(self, counts: dict[str, int]) -> dict[str, int]:
+        return {self._jobs.word(Status(status)): number for status, number in counts.items()}
+
+    def _queue_length(self, tenants: Sequence[str | None]) -> int:
+        if tenants == (None,):
+            return self._jobs.queue.backlog(functions=False, cap=MOST_PENDING)
+        pending = frozenset({Status.PENDING})
+        queries = (JobQuery(tenant_id=tenant, statuses=pending, top_level=True) for tenant in tenants)
+        return sum(sum(self._jobs.queue.count(query).values()) for query in queries)
+
+    def _counted(self, tenant: str | None) -> StoreCounts:
+        """The last counts of a tenant. While one thread renews them, others take them as they are."""
+        until, counts = self._counts.get(tenant, (None, StoreCounts()))
+        began = clock.elapsed_s()
+        if (until is not None and began < until) or not self._counting.acquire(blocking=until is None):
+            return counts
+        try:
+            found = self._documents.tenant_counts(tenant)
+            counts = StoreCounts(
+                documents=sum(one.sources for one in found),
+                chunks=sum(one.chunks for one in found),
+                failed=sum(one.failed for one in found),
+            )
+            if len(self._counts) >= MOST_COUNTED:
+                self._counts.clear()
+            ended = clock.elapsed_s()
+            self._counts[tenant] = ended + max(COUNTED_EVERY_S, SHARE * (ended - began)), counts
+        finally:
+            self._counting.release()
+        return counts
+
+
+def _tried(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except PenstockError as error:
+        return error.code
+    return "ok"

@@ -1,0 +1,61 @@
+"""The composition of vector stores outside the catalog: search, tasks and comparison.
+
+No client of a store is imported before its first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import Catalog
+    from penstock.config import Settings
+    from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.pipeline.vectors.protocol import NearestVectors
+    from penstock.service.store_comparison import StoreComparison
+    from penstock.vector_stores.protocol import VectorStore
+
+
+def open_vector_search(store: VectorStore | None, catalog: Catalog, own: NearestVectors) -> NearestVectors:
+    """Make the search in a vector store. ``own``: that in the catalog's vectors."""
+    if store is None:
+        return own
+    from penstock.service.store_search import StoreSearch
+    from penstock.worker.breaker import Breakers
+
+    return StoreSearch(catalog, own, store, Breakers())
+
+
+def open_comparison(store: VectorStore | None, catalog: Catalog) -> StoreComparison | None:
+    """Make the comparison of a vector store with the catalog."""
+    if store is None:
+        return None
+    from penstock.service.store_comparison import StoreComparison
+
+    return StoreComparison(catalog.outside, store)
+
+
+def refuse_unusable(settings: Settings) -> None:
+    """Raise for a vector store that cannot be used as it is set, or whose client is not installed."""
+    from penstock.vector_stores.factory import open_vector_store
+
+    open_vector_store(settings)
+
+
+def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | None:
+    """Make the catalog use the vector store of the settings, or none but itself.
+
+    A process of tasks has a store of its own: a store is not for several threads.
+    """
+    from penstock.catalog.outside_stores import OutsideStore
+    from penstock.vector_stores.factory import open_vector_store
+
+    store = open_vector_store(settings)
+    if store is None:
+        if catalog.outside.attached(OutsideStore.VECTOR) is not None:
+            catalog.outside.detach(OutsideStore.VECTOR)
+        return None
+    from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.worker.breaker import Breakers
+
+    return OutsideVectors(catalog, store, Breakers())

@@ -1,0 +1,11 @@
+"""Vector stores outside the catalog, which hold a copy of its vectors.
+
+``protocol``    ``VectorStore``, the contract of every store, and the names of collections
+``address``     URLs of vector stores, as the setting gives them
+``factory``     from a URL to a store; nothing is connected before its first use
+``failures``    errors of clients as errors with a cause and a remedy
+``own_folder``  folders of embedded engines: one process at a time, owned by the user
+``qdrant``      Qdrant: a server, or the engine inside its client
+``chroma``      Chroma: a server, or the embedded engine
+``pgvector``    tables in PostgreSQL with the extension pgvector
+"""

@@ -1,0 +1,218 @@
+"""Qdrant, by its official client: a server, or the engine inside the client, which works in a folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import ServiceUnavailable
+from penstock.vector_stores.address import VectorStoreUrl
+from penstock.vector_stores.failures import other_dimension, store_failure
+from penstock.vector_stores.own_folder import locked_folder
+from penstock.vector_stores.protocol import EVERY_POINT, NearPoint, Point, PointFilter, dimension_of
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient, models
+
+TENANT, SOURCE = "tenant", "source"
+SCROLLED = 10_000
+"""Points read in one call when all are listed."""
+
+
+class QdrantStore:
+    """Points in Qdrant. Each carries its tenant and source, both indexed."""
+
+    def __init__(self, url: VectorStoreUrl, timeout_s: float) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._connected: QdrantClient | None = None
+        self._known: dict[str, int] = {}
+        """Dimensions of collections that are there."""
+        if not url.is_local:
+            url.server()
+
+    @property
+    def address(self) -> str:
+        return self._url.masked
+
+    @contextmanager
+    def _client(self) -> Iterator[QdrantClient]:
+        from qdrant_client.http.exceptions import UnexpectedResponse
+
+        try:
+            with self._opened() as client:
+                yield client
+        except ServiceUnavailable:
+            raise
+        except UnexpectedResponse as error:
+            raise store_failure(self._url, error, status=error.status_code) from None
+        except Exception as error:  # noqa: BLE001 - the client has errors of many kinds
+            raise store_failure(self._url, error) from None
+
+    @contextmanager
+    def _opened(self) -> Iterator[QdrantClient]:
+        from qdrant_client import QdrantClient
+
+        if self._url.is_local:
+            with locked_folder(self._url.folder):
+                client = QdrantClient(path=str(self._url.folder))
+                try:
+                    yield client
+                finally:
+                    client.close()
+            return
+        if self._connected is None:
+            host, port, tls = self._url.server()
+            with warnings.catch_warnings():
+                # A key without TLS: the user's choice, such as on a private network.
+                warnings.simplefilter("ignore")
+                self._connected = QdrantClient(
+                    host=host,
+                    port=port,
+                    https=tls,
+                    api_key=self._url.key,
+                    timeout=max(1, round(self._timeout_s)),
+                    check_compatibility=False,
+                )
+        yield self._connected
+
+    def upsert(self, collection: str, points: Sequence[Point]) -> None:
+        if not points:
+            return
+        from qdrant_client import models
+
+        dimension = dimension_of(points)
+        with self._client() as client:
+            self._make(client, collection, dimension)
+            made = [
+                models.PointStruct(
+                    id=point.content_id,
+                    vector=np.frombuffer(point.vector, "<f4").tolist(),
+                    payload={TENANT: point.tenant_id, SOURCE: point.source_key},
+                )
+                for point in points
+            ]
+            client.upsert(collection, made, wait=True)
+
+    def _make(self, client: QdrantClient, collection: str, dimension: int) -> None:
+        """Make the collection if it is not there; refuse one of another dimension."""
+        if self._known.get(collection) == dimension:
+            return
+        from qdrant_client import models
+
+        if not client.collection_exists(collection):
+            try:
+                client.create_collection(
+                    collection,
+                    vectors_config=models.VectorParams(size=dimension, distance=models.Distance.DOT),
+                )
+            except Exception:
+                # Another process may have made it meanwhile.
+                if not client.collection_exists(collection):
+                    raise
+            if not self._url.is_local:
+                keyword, integer = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.INTEGER
+                client.create_payload_index(collection, TENANT, keyword)
+                client.create_payload_index(collection, SOURCE, integer)
+        there = getattr(client.get_collection(collection).config.params.vectors, "size", None)
+        if there != dimension:
+            raise other_dimension(self._url, collection, there, dimension)
+        self._known[collection] = dimension
+
+    def search(
+        self, collection: str, query: Sequence[float], *, limit: int, where: PointFilter
+    ) -> list[NearPoint] | None:
+        with self._client() as client:
+            if not self._there(client, collection):
+                return None
+            found = client.query_points(
+                collection,
+                query=list(query),
+                limit=limit,
+                query_filter=_condition(where),
+                with_payload=[SOURCE],
+            )
+            return [
+                NearPoint(int(point.id), int((point.payload or {})[SOURCE]), point.score)
+                for point in found.points
+            ]
+
+    def delete(self, collection: str, content_ids: Sequence[int]) -> None:
+        from qdrant_client import models
+
+        self._delete(collection, models.PointIdsList(points=list(content_ids)))
+
+    def delete_where(self, collection: str, where: PointFilter) -> None:
+        from qdrant_client import models
+
+        self._delete(collection, models.FilterSelector(filter=_condition(where) or models.Filter()))
+
+    def _delete(self, collection: str, selector: Any) -> None:
+        with self._client() as client:
+            if self._there(client, collection):
+                client.delete(collection, points_selector=selector, wait=True)
+
+    def _there(self, client: QdrantClient, collection: str) -> bool:
+        there: bool = client.collection_exists(collection)
+        if not there:
+            self._known.pop(collection, None)
+        return there
+
+    def count(self, collection: str, where: PointFilter = EVERY_POINT) -> int:
+        with self._client() as client:
+            if not self._there(client, collection):
+                return 0
+            return int(client.count(collection, count_filter=_condition(where), exact=True).count)
+
+    def ids(self, collection: str) -> set[int]:
+        with self._client() as client:
+            found: set[int] = set()
+            offset: Any = None
+            if not self._there(client, collection):
+                return found
+            while True:
+                points, offset = client.scroll(
+                    collection, limit=SCROLLED, offset=offset, with_payload=False, with_vectors=False
+                )
+                found.update(int(point.id) for point in points)
+                if offset is None:
+                    return found
+
+    def collections(self, prefix: str) -> list[str]:
+        with self._client() as client:
+            names = [one.name for one in client.get_collections().collections]
+            return sorted(name for name in names if name.startswith(prefix))
+
+    def drop(self, collection: str) -> None:
+        with self._client() as client:
+            client.delete_collection(collection)
+        self._known.pop(collection, None)
+
+    def check(self) -> str:
+        with self._client() as client:
+            client.get_collections()
+            if self._url.is_local:
+                from importlib.metadata import version
+
+                return f"the engine of qdrant-client {version('qdrant-client')}"
+            return f"Qdrant {client.info().version}"
+
+    def close(self) -> None:
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
+
+
+def _condition(where: PointFilter) -> models.Filter | None:
+    from qdrant_client import models
+
+    must: list[models.Condition] = []
+    if where.tenant_id is not None:
+        must.append(models.FieldCondition(key=TENANT, match=models.MatchValue(value=where.tenant_id)))
+    if where.sources is not None:
+        must.append(models.FieldCondition(key=SOURCE, match=models.MatchAny(any=sorted(where.sources))))
+    return models.Filter(must=must) if must else None

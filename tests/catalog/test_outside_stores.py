@@ -1,0 +1,225 @@
+"""Stores outside the catalog: what is recorded for them, and by which transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.catalog.outside_stores import OutsideStore, StoredText
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
+from penstock.catalog.sql.outside_stores import LATE_WRITES
+from penstock.catalog.values import Outcome, Phase, Removal
+from tests.catalog.conftest import (
+    DOCS,
+    T0,
+    VECTOR,
+    at,
+    begin,
+    document,
+    embed,
+    page,
+    put,
+    read,
+    settle,
+    source,
+    sweep,
+    take,
+    vectors,
+)
+
+VECTORS, GRAPH = OutsideStore.VECTOR, OutsideStore.GRAPH
+LATER = T0 + 2 * LATE_WRITES
+
+
+def pending(catalog: Catalog, store: OutsideStore = VECTORS, now: datetime = T0) -> set[StoredText]:
+    return {one.text for one in catalog.outside.pending_removals(store, 1000, now=now)}
+
+
+def attached(catalog: Catalog) -> tuple[str, bool]:
+    found = catalog.outside.attached(VECTORS)
+    assert found is not None
+    return found[:2]
+
+
+def forget(catalog: Catalog, store: OutsideStore = VECTORS) -> None:
+    found = catalog.outside.pending_removals(store, 1000, now=LATER)
+    catalog.outside.forget_removals(store, [one.removal_id for one in found])
+
+
+def remove(catalog: Catalog, path: str = "/a.md", asked_at: float = 10) -> None:
+    catalog.remove(
+        Removal(tenant_id="acme", collection="docs", branch="main", path=path, asked_at=at(asked_at)), now=T0
+    )
+
+
+def texts(catalog: Catalog, path: str = "/a.md") -> list[int]:
+    """Numbers of the texts of the published generation of a path."""
+    with catalog.snapshot() as snapshot:
+        found = snapshot.find(DOCS, path)
+        assert found is not None
+        pages = snapshot.pages(found.published_id or 0)
+        ids = [chunk.chunk_id for one in pages for chunk in snapshot.chunks(one.page_id)]
+        return sorted(snapshot.locate(found.source_id, ids).values())
+
+
+def test_a_store_is_attached_until_another_one_is(catalog: Catalog):
+    assert catalog.outside.attached(VECTORS) is None
+    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
+    put(catalog)
+    embed(catalog)
+    assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
+
+    assert ("qdrant://b", False) == catalog.outside.attach(VECTORS, "qdrant://b")[:2]
+    catalog.outside.set_filled(VECTORS, "qdrant://a", filled=True)
+    assert ("qdrant://b", False) == attached(catalog)
+    catalog.outside.set_filled(VECTORS, "qdrant://b", filled=True)
+    assert ("qdrant://b", True) == attached(catalog)
+
+    catalog.outside.detach(VECTORS)
+    assert catalog.outside.attached(VECTORS) is None
+
+
+def test_without_a_store_nothing_is_recorded(catalog: Catalog):
+    put(catalog, "/a.md", page("one", "two"))
+    remove(catalog)
+    sweep(catalog)
+    assert set() == pending(catalog) == pending(catalog, GRAPH)
+
+
+def test_the_sweep_records_each_text_for_each_store(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    catalog.outside.attach(GRAPH, "bolt://b")
+    put(catalog, "/a.md", page("one", "two"))
+    embed(catalog)
+    numbers = texts(catalog)
+    remove(catalog)
+    assert set() == pending(catalog), "the texts are still here"
+
+    sweep(catalog)
+
+    assert {StoredText("acme", number, "static") for number in numbers} == pending(catalog)
+    assert {StoredText("acme", number) for number in numbers} == pending(catalog, GRAPH)
+    forget(catalog)
+    assert set() == pending(catalog)
+    assert 2 == len(pending(catalog, GRAPH))
+    catalog.outside.detach(GRAPH)
+    assert set() == pending(catalog, GRAPH)
+
+
+def test_a_text_that_stays_is_not_recorded(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/a.md", page("one", "two"))
+    embed(catalog)
+    kept, _ = texts(catalog)
+    put(catalog, "/a.md", page("one", "three"), asked_at=at(1))
+    embed(catalog)
+    sweep(catalog)
+    assert 1 == len(pending(catalog))
+    assert kept not in {one.content_id for one in pending(catalog)}
+
+
+def test_a_text_leaves_the_space_of_the_former_model_only(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/a.md", page("one"))
+    embed(catalog)
+    numbers = texts(catalog)
+    put(catalog, "/a.md", page("one"), space="other", asked_at=at(1))
+    embed(catalog)
+    assert numbers == texts(catalog)
+    sweep(catalog)
+    assert {StoredText("acme", numbers[0], "static")} == pending(catalog)
+
+
+def test_vectors_are_ended_by_tasks_alone_while_a_store_is_attached(catalog: Catalog):
+    put(catalog, "/a.md", page("one"))
+    remove(catalog)
+    sweep(catalog)  # its vector is in the cache now
+    catalog.outside.attach(VECTORS, "qdrant://a")
+
+    given, cached = put(catalog, "/b.md", page("two")), put(catalog, "/c.md", page("one", vector=None))
+    read_at_once = begin(catalog, "/d.pdf", 1)
+    read(catalog, "three", vector=VECTOR)
+
+    assert Outcome.BUILDING is given.outcome is cached.outcome
+    assert "building" == document(catalog, read_at_once).state
+    assert 0 == vectors(catalog)
+    assert 3 == embed(catalog)
+    assert 3 == vectors(catalog)
+
+
+def test_a_removed_text_whose_task_runs_is_recorded_for_later(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/a.md", page("one", vector=None))
+    (task,) = take(catalog, Phase.VECTOR)
+    remove(catalog)
+    sweep(catalog)
+    assert set() == pending(catalog)
+    assert {StoredText("acme", task.content_id, "static")} == pending(catalog, now=LATER)
+
+
+def test_a_lost_claim_withdraws_only_what_no_document_wants(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/a.md", page("one"))
+    put(catalog, "/b.md", page("two"))
+    stays, goes = (StoredText("acme", task.content_id, "static") for task in take(catalog, Phase.VECTOR))
+    remove(catalog, "/b.md")
+    sweep(catalog)
+    forget(catalog)
+
+    catalog.outside.withdraw(VECTORS, [stays, goes, stays._replace(space="other")])
+
+    recorded = pending(catalog, now=datetime(9999, 1, 1, tzinfo=UTC))
+    assert {goes, stays._replace(space="other")} == recorded
+
+
+@pytest.mark.parametrize("store", [VECTORS, GRAPH])
+def test_a_chunk_that_fails_for_good_leaves_the_vector_store(catalog: Catalog, store: OutsideStore):
+    catalog.outside.attach(store, "qdrant://a")
+    put(catalog, "/a.md", page("one", vector=None), max_retries=0)
+    (task,) = take(catalog, Phase.VECTOR)
+    settle(catalog, [outcomes.lost(task)])
+    expected = {StoredText("acme", task.content_id, "static")} if store is VECTORS else set()
+    assert expected == pending(catalog, store)
+
+
+def test_a_text_is_not_embedded_before_its_removal_is_done(catalog: Catalog):
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/a.md", page("one"))
+    (task,) = take(catalog, Phase.VECTOR)
+    settle(catalog, [outcomes.completed_vector(task, VECTOR)])
+    put(catalog, "/a.md", page("one"), space="other", asked_at=at(1))
+    embed(catalog)
+    sweep(catalog)
+    assert {StoredText("acme", task.content_id, "static")} == pending(catalog)
+
+    put(catalog, "/a.md", page("one"), space="static", asked_at=at(2))
+    assert [] == take(catalog, Phase.VECTOR)
+
+    forget(catalog)
+    assert [task.content_id] == [again.content_id for again in take(catalog, Phase.VECTOR)]
+
+
+def test_vectors_can_be_copied_to_a_store(catalog: Catalog):
+    put(catalog, "/a.md", page("one", "two"))
+    numbers = texts(catalog)
+    found = source(catalog)
+    assert found is not None
+    assert ["static"] == catalog.outside.spaces()
+    assert set(numbers) == catalog.outside.vector_ids("static") == catalog.outside.wanted("static", numbers)
+    assert set() == catalog.outside.vector_ids("other") == catalog.outside.wanted("other", numbers)
+
+    copied = catalog.outside.vectors("static", [*numbers, 999])
+
+    assert set(numbers) == {one.content_id for one in copied}
+    assert {("acme", VECTOR)} == {(one.tenant_id, one.vector) for one in copied}
+    assert 1 == len({one.source_key for one in copied})
+
+
+def test_a_catalog_keeps_the_number_that_names_its_copies(catalog: Catalog):
+    first = catalog.outside.attach(VECTORS, "qdrant://a").catalog_id
+    catalog.outside.detach(VECTORS)
+    assert first == catalog.outside.attach(GRAPH, "bolt://b").catalog_id
+    assert len(first) == 12
+    assert int(first, 16) > 0
