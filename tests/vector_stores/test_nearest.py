@@ -30,7 +30,8 @@ DEFAULT = "default"
 def vector(text: str) -> np.ndarray:
     """A vector of length 1 that belongs to a text."""
     made = np.random.default_rng(int(text_hash(text)[:8], 16)).normal(size=DIMENSION).astype("<f4")
-    return made / np.linalg.norm(made)
+    unit: np.ndarray = made / np.linalg.norm(made)
+    return unit
 
 
 def text(tenant: str, number: int, part: int) -> str:

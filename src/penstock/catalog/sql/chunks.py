@@ -14,6 +14,7 @@ from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, Wa
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.read_records import DocumentRow
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.written_records import (
     CHUNK_TASKS,
@@ -24,7 +25,6 @@ from penstock.catalog.sql.written_records import (
     NewChunkRow,
 )
 from penstock.catalog.values import Fingerprints, Gate, NewChunk, Phase
-from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
 _TEXT_OF = CHUNK_TEXT.values_of
@@ -34,8 +34,6 @@ _EXTRACTS = [PHASES[phase].extracts for phase in LATER_PHASES]
 NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
 OUTBOX_HELD = ("outbox", *NOT_HELD[1:])
 """Only vectors are written to outside stores, which are cleared first."""
-FLOAT32 = 4
-MOST_SPACES = 255
 
 
 class RowNumbers:
@@ -337,50 +335,6 @@ def _known(
         if embedded:
             with_vector[chunk_id] = hash_of_text
     return known, Counter(with_vector.values())
-
-
-class Spaces:
-    """Vector spaces by name; made when first seen."""
-
-    def __init__(self, rows: Statements) -> None:
-        self._rows = rows
-        self._known: dict[str, tuple[int, int | None]] = {}
-        self.outside = False
-        """True if a store outside the catalog holds a copy of each vector. Known once a space was."""
-
-    def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
-        """The number of a space, after checking the lengths of all vectors."""
-        if name is None:
-            return None
-        lengths = {len(vector) for vector in vectors if vector}
-        number, dimension = self._known.get(name) or self._look_up(name)
-        if dimension is None and lengths:
-            self._rows.hold("space", name)
-            number, dimension = self._look_up(name)
-        if dimension is None and lengths:
-            dimension = max(lengths) // FLOAT32
-            self._rows.send("set_dimension", dimension, number)
-        if lengths and lengths != {(dimension or 0) * FLOAT32}:
-            raise InvalidVector(
-                f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
-            )
-        self._known[name] = (number, dimension)
-        return number
-
-    def _look_up(self, name: str) -> tuple[int, int | None]:
-        found = self._rows.one("space", name)
-        if found is not None:
-            number, dimension, outside = found
-            self.outside = bool(outside)
-            return number, dimension
-        number = int(self._rows.value("free_space"))
-        if number > MOST_SPACES:
-            raise InvalidRequest(
-                f"there are {MOST_SPACES} vector spaces already",
-                remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
-            )
-        self._rows.send("add_space", number, name, None)
-        return self._look_up(name)
 
 
 def owner_of(

@@ -19,7 +19,6 @@ from penstock.catalog.sql.chunks import (
     ChunkRows,
     PreparedChunks,
     RowNumbers,
-    Spaces,
     find,
     hold_by_gate,
     prepare,
@@ -29,6 +28,7 @@ from penstock.catalog.sql.page_rows import kept_texts, turns_of_pages
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.row_templates import RowTemplates
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.sql.written_records import (

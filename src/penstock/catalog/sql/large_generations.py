@@ -24,7 +24,6 @@ from penstock.catalog.sql.chunks import (
     ChunkRows,
     PreparedChunks,
     RowNumbers,
-    Spaces,
     find,
     owner_of,
     prepare,
@@ -35,6 +34,7 @@ from penstock.catalog.sql.page_rows import kept_texts, turns_of_pages
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.row_templates import RowTemplates
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements
 from penstock.catalog.sql.written_records import OwnPage, PageText
 from penstock.catalog.values import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.catalog.sql.chunks import Spaces
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.sql.written_records import LEDGER_ROW, LedgerRow
 from penstock.catalog.values import LedgerEntry, Phase, Place, TokenUse, Touch

@@ -15,7 +15,6 @@ from penstock.catalog.sql.chunks import (
     ChunkRows,
     ExistingChunks,
     RowNumbers,
-    Spaces,
     find,
     owner_of,
     prepare,
@@ -24,6 +23,7 @@ from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.page_rows import kept_texts
 from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
+from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, PageText, ReadPage, SavedPhase
 from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
