@@ -357,12 +357,9 @@ def _ocr_setup(settings: Settings) -> OcrSetup:
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
 
-    options = OcrOptions(
-        languages=settings.ocr_languages,
-        tessdata_dir=settings.ocr_tessdata_dir or "",
-        dpi=settings.ocr_dpi,
-        min_confidence=settings.ocr_min_confidence,
-    )
+    folder, dpi = settings.ocr_tessdata_dir or "", settings.ocr_dpi
+    languages, confidence = settings.ocr_languages, settings.ocr_min_confidence
+    options = OcrOptions(languages=languages, tessdata_dir=folder, dpi=dpi, min_confidence=confidence)
     if settings.ocr_endpoint_url is None:
         return OcrSetup(options, enabled=settings.ocr)
     endpoint = EndpointOptions(
