@@ -74,6 +74,7 @@ GROUPS = {
     "process_start": "process",
     "assembly": "assembly",
     "vector_assembly": "assembly",
+    "endpoint_assembly": "assembly",
     "app": "app",
     "application": "app",
     "worker.launch": "app",

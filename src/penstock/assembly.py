@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, vector_assembly
+from penstock import config, endpoint_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
-    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.service.models import Models
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
+    from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
@@ -160,20 +160,39 @@ class Assembly:
         return Documents(self.catalog, self.jobs, self.settings)
 
     @_MadeOnce
+    def _nearest_vectors(self) -> NearestVectors:
+        from penstock.pipeline.vectors.cache import VectorCache
+
+        own = VectorCache(self.vector_files)
+        return vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
+
+    @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
         from functools import partial
 
         from penstock.pipeline.embed import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
         open_here = partial(
-            open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
+            open_space,
+            endpoint=endpoint_assembly.embed_endpoint(self.settings),
+            models_dir=self.settings.models_dir,
         )
-        own = VectorCache(self.vector_files)
-        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
-        return Search(self.catalog, self.settings, open_here, vectors)
+        return Search(
+            self.catalog,
+            self.settings,
+            open_here,
+            self._nearest_vectors,
+            endpoint_assembly.reranker(self.settings),
+        )
+
+    @_MadeOnce
+    def similar(self) -> Similar:
+        """Chunks of other documents like a given one."""
+        from penstock.service.similar import Similar
+
+        return Similar(self.catalog, self.documents, self._nearest_vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -308,7 +327,7 @@ class Assembly:
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
-            ocr=_ocr_setup(chosen),
+            ocr=endpoint_assembly.ocr_setup(chosen),
             graph=chosen.graph,
             vectors_outside=chosen.vector_store != "default",
         )
@@ -317,7 +336,7 @@ class Assembly:
         from penstock.pipeline.embed import open_embedder
 
         chosen = self.settings
-        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
@@ -350,49 +369,6 @@ class Assembly:
         for name in ("gateway", "producer", "vector_store", "queue", "catalog"):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
-
-
-def _ocr_setup(settings: Settings) -> OcrSetup:
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.pipeline.ocr.pages import OcrSetup
-    from penstock.pipeline.ocr.protocol import OcrOptions
-
-    folder, dpi = settings.ocr_tessdata_dir or "", settings.ocr_dpi
-    languages, confidence = settings.ocr_languages, settings.ocr_min_confidence
-    options = OcrOptions(languages=languages, tessdata_dir=folder, dpi=dpi, min_confidence=confidence)
-    if settings.ocr_endpoint_url is None:
-        return OcrSetup(options, enabled=settings.ocr)
-    endpoint = EndpointOptions(
-        url=settings.ocr_endpoint_url,
-        model=settings.ocr_endpoint_model,
-        key=settings.ocr_endpoint_key or "",
-        timeout_s=settings.ocr_endpoint_timeout_s,
-    )
-    return OcrSetup(options, endpoint, settings.ocr)
-
-
-def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
-    if settings.embed_endpoint_url is None:
-        return None
-    from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.worker.breaker import Breakers
-
-    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
-    return EmbedEndpointOptions(
-        address=EndpointOptions(
-            url=settings.embed_endpoint_url,
-            model=settings.embed_endpoint_model,
-            key=settings.embed_endpoint_key or "",
-            timeout_s=settings.embed_endpoint_timeout_s,
-        ),
-        dimension=settings.embed_endpoint_dimension,
-        batch=settings.embed_endpoint_batch,
-        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
-        guard=Breakers(),
-        token_limit=settings.embed_endpoint_tokens,
-    )
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -169,6 +169,10 @@ class Settings:
     embed_endpoint_calls: int = setting_fields.EMBED_ENDPOINT_CALLS
     embed_endpoint_per_minute: int | None = setting_fields.EMBED_ENDPOINT_PER_MINUTE
     embed_endpoint_tokens: int | None = setting_fields.EMBED_ENDPOINT_TOKENS
+    rerank_endpoint_url: str | None = setting_fields.RERANK_ENDPOINT_URL
+    rerank_endpoint_model: str = setting_fields.RERANK_ENDPOINT_MODEL
+    rerank_endpoint_key: str | None = setting_fields.RERANK_ENDPOINT_KEY
+    rerank_endpoint_timeout_s: float = setting_fields.RERANK_ENDPOINT_TIMEOUT_S
     graph: bool = _setting(
         types.SWITCH,
         False,

@@ -126,6 +126,14 @@ EMBED_ENDPOINT_TOKENS = setting(
     None,
     "Tokens of one tenant that are sent to the embedding endpoint in a calendar month; then its chunks fail.",
 )
+RERANK_ENDPOINT_URL = setting(
+    types.URL, None, "Re-ranking endpoint, compatible with Cohere's, that orders the best hits of a search."
+)
+RERANK_ENDPOINT_MODEL = setting(types.TEXT, "BAAI/bge-reranker-v2-m3", "Model of the re-ranking endpoint.")
+RERANK_ENDPOINT_KEY = setting(types.SECRET, None, "Key of the re-ranking endpoint.")
+RERANK_ENDPOINT_TIMEOUT_S = setting(
+    types.seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
+)
 
 ROOTS = setting(
     types.DIRECTORIES,

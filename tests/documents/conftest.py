@@ -34,7 +34,7 @@ from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import PausedCatalog
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 

@@ -23,6 +23,7 @@ from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
+from penstock.pipeline.rerank_endpoint import RerankEndpoint
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -134,6 +135,13 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
         return embedding(settings, place)
     except PenstockError as error:
         return error.code
+
+
+def reranking(settings: Settings, _: Path) -> object:
+    """The re-ranking endpoint, as the search got it."""
+    with opened(settings) as assembly:
+        reranker = assembly.search._reranker
+        return isinstance(reranker, RerankEndpoint) and msgspec.structs.asdict(reranker._endpoint._options)
 
 
 def written_pages(settings: Settings, place: Path) -> object:
@@ -284,6 +292,10 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embed_endpoint_calls": (1, embedding, _ENDPOINT),
     "embed_endpoint_per_minute": (60, embedding, _ENDPOINT),
     "embed_endpoint_tokens": (1000, embedding, _ENDPOINT),
+    "rerank_endpoint_url": ("http://127.0.0.1:9/v1", reranking, {}),
+    "rerank_endpoint_model": ("other", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "rerank_endpoint_key": ("secret", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
+    "rerank_endpoint_timeout_s": (2.0, reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
     "ocr_dpi": (200, recognition, {}),
     "ocr_min_confidence": (50.0, recognition, {}),
     "ocr_endpoint_url": ("http://127.0.0.1:9/v1", recognition, {}),

@@ -1,4 +1,4 @@
-"""A scripted server with the interface of an embedding endpoint."""
+"""A scripted server with the interfaces of an embedding and of a re-ranking endpoint."""
 
 from __future__ import annotations
 
@@ -49,14 +49,21 @@ class EmbeddingServer(ThreadingHTTPServer):
     def texts(self) -> list[str]:
         return [text for request in self.requests for text in request["input"]]
 
-    def answer(self, texts: list[str]) -> Answer:
+    def answer(self, texts: list[str], *, rerank: bool = False) -> Answer:
         if self.script:
             return self.script.pop(0)
         if self.always is not None:
             return self.always
         if self.refused_text and any(self.refused_text in text for text in texts):
             return Answer(500)
-        return Answer(body=embeddings(texts))
+        return Answer(body=relevances(texts) if rerank else embeddings(texts))
+
+
+def relevances(texts: list[str]) -> bytes:
+    """Scores that prefer long texts, best first as such endpoints answer."""
+    results = [{"index": place, "relevance_score": len(text) / 100} for place, text in enumerate(texts)]
+    results.sort(key=lambda each: -each["relevance_score"])
+    return json.dumps({"id": "1", "results": results}).encode()
 
 
 def vector(text: str) -> list[float]:
@@ -79,8 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         self.server.keys.append(self.headers["Authorization"])
         self.server.requests.append(request)
-        answer = self.server.answer(request["input"])
-        body = embeddings(request["input"]) if answer.body is None else answer.body
+        texts = request["documents"] if self.path.endswith("/rerank") else request["input"]
+        answer = self.server.answer(texts, rerank="query" in request)
+        body = embeddings(texts) if answer.body is None else answer.body
         self.send_response(answer.status)
         for name, value in answer.headers:
             self.send_header(name, value)

@@ -1,6 +1,7 @@
 """The catalog: sources, their generations of pages and chunks, and the durable tasks of indexing.
 
 ``protocol``   ``Catalog`` and ``Snapshot``, the contract of every store
+``word_reads`` ``WordReads``, the part of a snapshot that reads the keyword index
 ``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals
 ``views``      what callers get: sources, documents, progress, hits
 ``entities``   what extractors find in chunks: entities and relations

@@ -17,7 +17,7 @@ class Mention(NamedTuple):
 
     source_id: str
     path: str
-    page: int
+    page: int | None
     first_line: int | None
     chunk_id: str
 
@@ -80,6 +80,9 @@ class GraphStore(Protocol):
 
     def named(self, tenant_id: str, entity_ids: Iterable[int]) -> dict[int, Node]:
         """These entities by id."""
+
+    def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
+        """Entities with a name much like this one, the most alike first. Not all names are looked at."""
 
     def nodes(self, tenant_id: str) -> Iterator[tuple[Node, list[Mention]]]: ...
 

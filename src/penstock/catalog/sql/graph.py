@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from penstock.catalog.entities import Extraction
+from penstock.catalog.entities import Extraction, shortened, written
 from penstock.catalog.graph import Edge, GraphCounts, Mention, Neighbourhood, Node
+from penstock.catalog.rules.near_names import LOOKED_AT, asked_names, beginnings, most_alike
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.sql import graph_rows
 from penstock.catalog.sql.row_types import Row
@@ -36,10 +37,21 @@ class CatalogGraph:
         self._catalog.write(lambda rows: graph_rows.remove(rows, tenant_id, content_ids))
 
     def find(self, tenant_id: str, name: str, *, kind: str | None = None, limit: int = 50) -> list[Node]:
-        asked = readable(" ".join(name.split()))
+        asked = readable(shortened(written(name)))
         with self._catalog.snapshot() as snapshot:
             found = _all(snapshot.rows, "entities_named", tenant_id, asked, asked.casefold(), 1_000)
         return [node for node in map(_node, found) if kind in (None, node.kind)][:limit]
+
+    def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
+        parts = asked_names(readable(name))
+        with self._catalog.snapshot() as snapshot:
+            ids: dict[str, list[int]] = {}
+            for first, last in beginnings(parts):
+                for number, key in snapshot.rows.all("entities_between", tenant_id, first, last, LOOKED_AT):
+                    ids.setdefault(key, []).append(number)
+            chosen = [number for key in most_alike(parts, ids, limit) for number in sorted(set(ids[key]))]
+            nodes = {node.id: node for node in _nodes(snapshot.rows, tenant_id, chosen)}
+        return [nodes[number] for number in chosen if number in nodes][:limit]
 
     def mentions(self, tenant_id: str, entity_id: int, *, limit: int = 20) -> list[Mention]:
         with self._catalog.snapshot() as snapshot:

@@ -6,9 +6,6 @@ import functools
 
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import fingerprint
-from penstock.pipeline.graph.code import CodeExtractor
-from penstock.pipeline.graph.markdown import MarkdownExtractor
-from penstock.pipeline.graph.prose import ProseExtractor
 from penstock.pipeline.graph.protocol import GraphExtractor
 from penstock.pipeline.graph.syntax import SYNTAX
 
@@ -46,11 +43,15 @@ def _fingerprint(name: str, version: int) -> str:
 
 @functools.cache
 def _extractor(name: str) -> GraphExtractor:
-    made: GraphExtractor
+    # Imported here: their patterns are compiled at the import, and few processes need them.
     if name == "code":
-        made = CodeExtractor()
-    elif name == "markdown":
-        made = MarkdownExtractor()
-    else:
-        made = ProseExtractor()
-    return made
+        from penstock.pipeline.graph.code import CodeExtractor
+
+        return CodeExtractor()
+    if name == "markdown":
+        from penstock.pipeline.graph.markdown import MarkdownExtractor
+
+        return MarkdownExtractor()
+    from penstock.pipeline.graph.prose import ProseExtractor
+
+    return ProseExtractor()

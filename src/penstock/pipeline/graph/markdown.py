@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
 from penstock.catalog.entities import DOCUMENT, SECTION, Entity, Extraction, Relation
+from penstock.pipeline.chunk import headings
 from penstock.pipeline.graph import prose
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
 
@@ -17,9 +18,7 @@ URL = "url"
 HEADING_SEPARATOR = " > "
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
-_HEADING = re.compile(r"^ {0,3}(#{1,6})\s++(\S.*?)\s*+#*+$")
-_UNDERLINE = re.compile(r"^ {0,3}(=+|-+)\s*$")
-_LINK = re.compile(r"(?<!!)\[([^\[\]]{0,300})\]\(\s*<?([^\s()<>]{1,1000})>?[^()]{0,300}\)")
+_LINK = re.compile(r"(?<!!)\[([^\[\]]{0,300})\]\(\s*+<?([^\s()<>]{1,1000}+)>?[^()]{0,300}+\)")
 _AUTOLINK = re.compile(r"<(https?://[^\s<>]{1,1000})>")
 _REFERENCE = re.compile(r"^ {0,3}\[[^\[\]]{1,300}\]:\s+<?(\S{1,1000}?)>?(?:\s|$)")
 _IMAGE = re.compile(r"!\[[^\[\]]{0,300}\]\([^()]{0,1000}\)")
@@ -78,8 +77,8 @@ def _lines(document: GraphDocument, chunk: GraphChunk) -> Iterator[tuple[Entity,
             continue
         if fence:
             continue
-        level, title = _heading(line, lines[number + 1] if number + 1 < len(lines) else "")
-        if not level:
+        level, title = _heading(line, lines[number + 1] if number + 1 < len(lines) else None)
+        if not title:
             yield open_sections[-1][1] if open_sections else Entity(document.path, DOCUMENT), line, None
             continue
         while open_sections and open_sections[-1][0] >= level:
@@ -89,13 +88,9 @@ def _lines(document: GraphDocument, chunk: GraphChunk) -> Iterator[tuple[Entity,
         open_sections.append((level, section))
 
 
-def _heading(line: str, following: str) -> tuple[int, str]:
-    if found := _HEADING.match(line):
-        return len(found[1]), _plain(found[2])
-    underline = _UNDERLINE.match(following)
-    if underline and line.strip() and not line.lstrip().startswith(("|", "-", ">", "#")):
-        return (1 if underline[1][0] == "=" else 2), _plain(line)
-    return 0, ""
+def _heading(line: str, following: str | None) -> tuple[int, str]:
+    found = headings.markdown(line, following) if line.strip() else None
+    return (found[0], _plain(found[1])) if found else (0, "")
 
 
 def _section(path: str, title: str) -> Entity:

@@ -55,6 +55,10 @@ JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND 
 WHERE e.tenant_id = $1 AND e.id IN numbers($2) AND c.{phase}_status = 'completed'
 GROUP BY e.id, e.name, e.kind
 
+-- name: entities_between
+SELECT id, short_key FROM catalog_entity
+WHERE tenant_id = $1 AND short_key >= $2 AND short_key < $3 ORDER BY short_key LIMIT $4
+
 -- name: mentions_of per later phase
 SELECT s.id, s.path, p.page_number, c.first_line, c.chunk_id
 FROM catalog_entity e JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
