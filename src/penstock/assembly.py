@@ -161,10 +161,7 @@ class Assembly:
 
     @_MadeOnce
     def _nearest_vectors(self) -> NearestVectors:
-        from penstock.pipeline.vectors.cache import VectorCache
-
-        own = VectorCache(self.vector_files)
-        return vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
+        return vector_assembly.open_vector_search(self.vector_store, self.catalog, self.vector_files)
 
     @_MadeOnce
     def search(self) -> Search:
@@ -282,9 +279,8 @@ class Assembly:
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
-        if self.settings.vector_store != "default":
-            return False  # its vectors are written by tasks
-        options = small_job_options(self)
+        # Vectors of another store are written by tasks, which need a worker.
+        options = small_job_options(self) if self.settings.vector_store == "default" else None
         return options is not None and run_small_job(job_id, options)
 
     def has_later_tasks(self) -> bool:
