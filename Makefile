@@ -3,8 +3,8 @@
 # needs to run; all other targets also install the tools and the servers for the tests.
 
 PYTHON  ?= python3
-# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time.
-WORKERS ?= 4
+# Three times the cores of a small machine: tests wait for processes, leases and servers a third of their time.
+WORKERS ?= 6
 ARGS    ?=
 
 PY := .venv/bin/python
@@ -63,7 +63,7 @@ tour: $(RUNS) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
-	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: ## Everything CI runs: lint, type, verify, test
 	@$(MAKE) --no-print-directory lint

@@ -12,14 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.errors import PermanentFailure, ServiceUnavailable
-from penstock.pipeline.endpoint import (
-    BadAnswer,
-    Endpoint,
-    EndpointOptions,
-    EndpointSilent,
-    EndpointUse,
-    ServiceGuard,
-)
+from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, ServiceGuard
+from penstock.pipeline.endpoint_client import Endpoint
 
 SERVICE = "re-ranking endpoint"
 MAX_CHARS = 8_000

@@ -13,12 +13,12 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.call_limits import CallLimits
 from penstock.pipeline.endpoint import (
     BadAnswer,
-    Endpoint,
     EndpointOptions,
     EndpointSilent,
     EndpointUse,
     ServiceGuard,
 )
+from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class EndpointEmbedder:
     """Texts are sent in batches. Vectors get length 1, whatever the endpoint gives."""
 
     name = NAME
+    token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"
 
     def __init__(self, options: EmbedEndpointOptions) -> None:
         self._options = options
