@@ -63,9 +63,7 @@ class Settings:
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(types.name("tenant_id"), "default", "Default tenant of jobs.")
-    collection: str = _setting(
-        types.name("collection"), "default", "Default collection of jobs.", project="any"
-    )
+    collection: str = setting_fields.COLLECTION
     max_queue: int = _setting(
         types.whole(*_QUEUE),
         100,

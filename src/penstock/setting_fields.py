@@ -101,6 +101,7 @@ VECTOR_STORE = setting(
 VECTOR_STORE_TIMEOUT_S = setting(
     types.seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
 )
+COLLECTION = setting(types.name("collection"), "default", "Default collection of jobs.", project="any")
 EMBED_ENDPOINT_URL = setting(
     types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
 )
