@@ -3,8 +3,8 @@
 # needs to run; all other targets also install the tools and the servers for the tests.
 
 PYTHON  ?= python3
-# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time.
-WORKERS ?= 4
+# Three times the cores of a small machine: tests wait for processes, leases and servers a third of their time.
+WORKERS ?= 6
 ARGS    ?=
 
 PY := .venv/bin/python
@@ -18,10 +18,10 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with Penstock and the development tools
 	@echo "Ready: .venv/bin/penstock"
@@ -63,7 +63,7 @@ tour: $(RUNS) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
-	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: ## Everything CI runs: lint, type, verify, test
 	@$(MAKE) --no-print-directory lint
@@ -85,6 +85,9 @@ type: $(STAMP) ## Check types
 bench: $(STAMP) ## Measure against hand-written floors
 	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
+
+bench-search: $(STAMP) ## Measure how well search finds (ARGS="--embedder minilm --choose --store postgres")
+	@$(PY) -m bench.search_quality $(ARGS)
 
 peers: $(STAMP) ## Measure beside the queues people use today
 	@$(INSTALL) --no-build-isolation -e '.[peers]'

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from bench import graph_reference
-from bench.retrieval import CORPUS
+from bench.judged_sets import CORPUS
 from penstock.catalog.entities import Extraction
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import page_section, processes
+from bench.judged_sets import CORPUS
 from bench.pipeline import long_document
-from bench.retrieval import CORPUS
 
 FOLDERS = ("text", "columns", "table")
 NAMES = {

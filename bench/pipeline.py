@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from bench.catalog import texts
+from bench.judged_sets import CORPUS
 from bench.plan import Plan
 from bench.results import Line, most
-from bench.retrieval import CORPUS
 
 OVERHEAD, TWO, FLAT, MEMORY_MB = 1.15, 1.1, 1.1, 400
 STEPS = 8

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bench.retrieval import CORPUS, judgments, lines, unpack
+from bench.judged_sets import CORPUS, judgments, lines, unpack
 from penstock import Penstock, config
 from penstock.catalog.rules.query_terms import query_words
 from penstock.service.relevance import WORDS_COUNT

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 
-import hypothesis
 import pytest
 
 # First, before usearch: usearch carries a C++ library whose locale objects take the place of the system's in
@@ -16,28 +15,32 @@ import pytest
 # in the product, pages are recognized in the sandbox.
 import tesserocr  # noqa: F401
 
-from tests.servers import redis, run
+from tests.servers import bolt, redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
 
 
-# On a busy machine inputs are made slowly, which is no fault of a test.
-hypothesis.settings.register_profile(
-    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("penstock")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     _compile_once(config)
+    _set_up_hypothesis()
     run.begin(config)
     # Thousands of tests are made and none is dropped: to look for garbage among them is a fifth of the work.
     gc.disable()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes that are no text by their argument.
+
+    Archives that tests make hold the time, and the workers of a run must collect the same names.
+    """
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return argname
+    return None
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    run.end(config, [redis.stop_shared])
+    run.end(config, [redis.stop_shared, bolt.stop_shared])
 
 
 def pytest_collection_finish() -> None:
@@ -55,6 +58,16 @@ def _compile_once(config: pytest.Config) -> None:
         os.environ.setdefault(BYTECODE_PLACE, str(config.rootpath / ".pytest_cache" / "bytecode"))
         sys.pycache_prefix = os.environ[BYTECODE_PLACE]
         sys.dont_write_bytecode = False
+
+
+def _set_up_hypothesis() -> None:
+    # Only here: pytest rewrites all its modules at the import, and what it compiled is kept from now on.
+    import hypothesis
+
+    # On a busy machine inputs are made slowly, which is no fault of a test.
+    patient = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("penstock", deadline=None, suppress_health_check=patient)
+    hypothesis.settings.load_profile("penstock")
 
 
 _NUMBER = itertools.count()

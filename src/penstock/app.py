@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit
+    from penstock.service.passages import PromptContext
     from penstock.service.verification import Verifier
 
 
@@ -154,6 +155,21 @@ class Penstock(FunctionJobs):
             print(hit.path, hit.snippet)
         """
         return self._assembly.search.search(query, **options)
+
+    def context(self, query: str, **options: Any) -> PromptContext:
+        """Pack the best passages for a query into a budget of tokens; see ``Search.context``.
+
+        print(app.context("how does the mill take in water", max_tokens=1_000).text)
+        """
+        return self._assembly.search.context(query, **options)
+
+    def similar(self, path: str | PathLike[str], line: int | None = None, **options: Any) -> list[Hit]:
+        """Find chunks of other documents like a document, or like its chunk at a line; see ``Similar``.
+
+        for hit in app.similar("docs/mill.md", 12, limit=5):
+            print(hit.path, hit.similarity)
+        """
+        return self._assembly.similar.similar(path, line, **options)
 
     def close(self) -> None:
         """Close the stores."""

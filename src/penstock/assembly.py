@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, vector_assembly
+from penstock import config, endpoint_assembly, graph_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
-    from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from penstock.service.models import Models
     from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
+    from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.lanes import DocumentTools
@@ -160,20 +160,36 @@ class Assembly:
         return Documents(self.catalog, self.jobs, self.settings)
 
     @_MadeOnce
+    def _nearest_vectors(self) -> NearestVectors:
+        return vector_assembly.open_vector_search(self.vector_store, self.catalog, self.vector_files)
+
+    @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
         from functools import partial
 
         from penstock.pipeline.embed import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
         open_here = partial(
-            open_space, endpoint=_embed_endpoint(self.settings), models_dir=self.settings.models_dir
+            open_space,
+            endpoint=endpoint_assembly.embed_endpoint(self.settings),
+            models_dir=self.settings.models_dir,
         )
-        own = VectorCache(self.vector_files)
-        vectors = vector_assembly.open_vector_search(self.vector_store, self.catalog, own)
-        return Search(self.catalog, self.settings, open_here, vectors)
+        return Search(
+            self.catalog,
+            self.settings,
+            open_here,
+            self._nearest_vectors,
+            endpoint_assembly.reranker(self.settings),
+        )
+
+    @_MadeOnce
+    def similar(self) -> Similar:
+        """Chunks of other documents like a given one."""
+        from penstock.service.similar import Similar
+
+        return Similar(self.catalog, self.documents, self._nearest_vectors)
 
     @_MadeOnce
     def models(self) -> Models:
@@ -187,15 +203,17 @@ class Assembly:
         """Entities and relations of the documents."""
         from penstock.service.graph import Graph
 
-        return Graph(self.catalog, self.settings)
+        reader = graph_assembly.open_graph_reader(self.settings, self.catalog)
+        return Graph(self.catalog.graph, reader, self.settings)
 
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        comparison = vector_assembly.open_comparison(self.vector_store, self.catalog)
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), comparison)
+        vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
+        graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), vectors, graph)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -256,16 +274,17 @@ class Assembly:
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
         outside = vector_assembly.attach_vectors(self.settings, catalog)
-        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside))
+        copies = graph_assembly.open_graph_copies(self.settings, catalog)
+        page_files = PageFiles(self.settings.pages_dir)
+        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, outside, copies))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
         from penstock.worker.launch import small_job_options
         from penstock.worker.small_job import run_small_job
 
-        if self.settings.vector_store != "default":
-            return False  # its vectors are written by tasks
-        options = small_job_options(self)
+        # Vectors of another store are written by tasks, which need a worker.
+        options = small_job_options(self) if self.settings.vector_store == "default" else None
         return options is not None and run_small_job(job_id, options)
 
     def has_later_tasks(self) -> bool:
@@ -308,8 +327,9 @@ class Assembly:
             limits=self._limits(),
             memory=memory,
             isolated=isolated,
-            ocr=_ocr_setup(chosen),
+            ocr=endpoint_assembly.ocr_setup(chosen),
             graph=chosen.graph,
+            llm=endpoint_assembly.graph_endpoint(chosen),
             vectors_outside=chosen.vector_store != "default",
         )
 
@@ -317,7 +337,7 @@ class Assembly:
         from penstock.pipeline.embed import open_embedder
 
         chosen = self.settings
-        return open_embedder(chosen.embedder, _embed_endpoint(chosen), chosen.models_dir)
+        return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
 
     def _limits(self) -> ExtractLimits:
         from penstock.pipeline.extract.protocol import ExtractLimits
@@ -347,55 +367,9 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("gateway", "producer", "vector_store", "queue", "catalog"):
+        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
-
-
-def _ocr_setup(settings: Settings) -> OcrSetup:
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.pipeline.ocr.pages import OcrSetup
-    from penstock.pipeline.ocr.protocol import OcrOptions
-
-    options = OcrOptions(
-        languages=settings.ocr_languages,
-        tessdata_dir=settings.ocr_tessdata_dir or "",
-        dpi=settings.ocr_dpi,
-        min_confidence=settings.ocr_min_confidence,
-    )
-    if settings.ocr_endpoint_url is None:
-        return OcrSetup(options, enabled=settings.ocr)
-    endpoint = EndpointOptions(
-        url=settings.ocr_endpoint_url,
-        model=settings.ocr_endpoint_model,
-        key=settings.ocr_endpoint_key or "",
-        timeout_s=settings.ocr_endpoint_timeout_s,
-    )
-    return OcrSetup(options, endpoint, settings.ocr)
-
-
-def _embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
-    if settings.embed_endpoint_url is None:
-        return None
-    from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
-    from penstock.pipeline.endpoint import EndpointOptions
-    from penstock.worker.breaker import Breakers
-
-    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
-    return EmbedEndpointOptions(
-        address=EndpointOptions(
-            url=settings.embed_endpoint_url,
-            model=settings.embed_endpoint_model,
-            key=settings.embed_endpoint_key or "",
-            timeout_s=settings.embed_endpoint_timeout_s,
-        ),
-        dimension=settings.embed_endpoint_dimension,
-        batch=settings.embed_endpoint_batch,
-        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
-        guard=Breakers(),
-        token_limit=settings.embed_endpoint_tokens,
-    )
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

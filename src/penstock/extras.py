@@ -28,6 +28,7 @@ EXTRAS = (
     Extra("chroma", "chromadb", 371, "vectors in Chroma"),
     Extra("grammars", "tree_sitter_ruby", 62, "code of more languages, cut between functions and classes"),
     Extra("minilm", "onnxruntime", 75, "the embedder MiniLM; its model takes 34 MB more"),
+    Extra("neo4j", "neo4j", 8, "a copy of the graph in Neo4j"),
     Extra("postgres", "psycopg", 23, "queue and catalog in PostgreSQL"),
     Extra("qdrant", "qdrant_client", 92, "vectors in Qdrant"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),

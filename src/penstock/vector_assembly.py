@@ -11,13 +11,19 @@ if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.service.store_comparison import StoreComparison
     from penstock.vector_stores.protocol import VectorStore
 
 
-def open_vector_search(store: VectorStore | None, catalog: Catalog, own: NearestVectors) -> NearestVectors:
-    """Make the search in a vector store. ``own``: that in the catalog's vectors."""
+def open_vector_search(
+    store: VectorStore | None, catalog: Catalog, vector_files: CacheDirectory
+) -> NearestVectors:
+    """Make the search in a vector store, or in the catalog's own vectors with their cache files."""
+    from penstock.pipeline.vectors.cache import VectorCache
+
+    own = VectorCache(vector_files)
     if store is None:
         return own
     from penstock.service.store_search import StoreSearch

@@ -242,3 +242,47 @@ def test_damage_is_told_and_repaired(catalog: Catalog, tmp_path: Path):
         continue
     assert [] == catalog.audit()
     assert names(catalog) == {"Ann Lee": 1, "Acme": 2}
+
+
+def test_names_like_another(catalog: Catalog):
+    index(catalog, "/a.md", "ann", "acme")
+    index(catalog, "/b.md", "bob", tenant="other")
+
+    def similar(name: str, tenant: str = "acme") -> list[str]:
+        return [node.name for node in catalog.graph.similar(tenant, name)]
+
+    assert similar("ann") == ["Ann Lee"]
+    assert similar("Acne") == ["Acme"]
+    assert similar("docs/PROTO") == ["Porto"]
+    assert similar("Bob Vain") == []
+    assert similar("Bob Vain", "other") == ["Bob Vane"]
+    assert similar("") == similar("\0") == similar("a" * 1_000_000) == []
+    assert len(catalog.graph.similar("acme", "a", limit=1)) == 1
+
+
+def test_long_names_are_told_apart(catalog: Catalog):
+    """Paths below a deep folder have the same beginning, and are asked for by their end."""
+    folder = "/deep" * 70
+    one, two = (Entity(f"{folder}/{name}.md", "document") for name in ("one", "two"))
+    heading = Entity(f"{folder}/one.md#{'Title ' * 60}", "section")
+    put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
+    (task,) = take(catalog, Phase.GRAPHRAG)
+    found = Extraction({one: 1, two: 1, heading: 1}, [Relation(one, "links", two)])
+    settle(catalog, [outcomes.completed_graph(task, found)])
+
+    (first,), (second,) = ids(catalog, "one.md"), ids(catalog, "TWO.md")
+    assert first != second
+    assert ids(catalog, one.name) == [first]
+    assert len(ids(catalog, "Title " * 60)) == 1
+    assert all(len(name) <= 300 for name in names(catalog))
+    assert len(names(catalog)) == 3
+
+
+def test_accents_are_the_same_in_whichever_way_they_are_written(catalog: Catalog):
+    """Paths of some systems have the accent apart from its letter, and a keyboard does not."""
+    put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
+    (task,) = take(catalog, Phase.GRAPHRAG)
+    found = Extraction({Entity("Mu\u0308hle", "name"): 1, Entity("/u\u0308.md", "document"): 1}, [])
+    settle(catalog, [outcomes.completed_graph(task, found)])
+    assert len(ids(catalog, "M\u00fchle")) == len(ids(catalog, "Mu\u0308hle")) == 1
+    assert ids(catalog, "/\u00fc.md") == ids(catalog, "u\u0308.md") != []

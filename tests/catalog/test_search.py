@@ -41,6 +41,21 @@ def test_a_name_that_is_no_text_is_refused_and_leaves_the_catalog_usable(catalog
     assert 1 == len(found(catalog, "water"))
 
 
+def test_chunks_that_hold_a_word_are_those_of_the_tenant(catalog: Catalog):
+    put(catalog, "/a.md", page("water mills"))
+    put(catalog, "/b.md", page("the mill"))
+    put(catalog, "/c.md", page("a turbine"), place=Place("other", "docs"))
+
+    with catalog.snapshot() as snapshot:
+        held = snapshot.holding(["mill", "turbine", "gate", "!"], ACME, most=10)
+        (cut,) = snapshot.holding(["mill"], ACME, most=1).values()
+        paths = [view.path for view in snapshot.hydrate(held["mill"].content_ids) if view]
+
+    assert ({"mill", "turbine"}, ["/a.md", "/b.md"]) == (set(held), paths)
+    assert ([], False) == held["turbine"]
+    assert (1, True) == (len(cut.content_ids), cut.cut)
+
+
 @pytest.mark.parametrize(
     ("glob", "matches", "others"),
     [

@@ -242,7 +242,7 @@ def test_the_checks_after_the_migration_find_tables_and_columns(catalog: Catalog
 
     def shown(command: str) -> str:
         asked = [str(program), postgres.store_at(tmp_path), "-X", "-c", command]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=120).stdout
 
     tables = shown(r"\dt task_queue_*")
     assert ["task_queue_chunk", "task_queue_page"] == sorted(set(re.findall(r"task_queue_\w+", tables)))

@@ -190,7 +190,7 @@ def test_readers_in_threads_do_not_wait_for_each_other(tmp_path: Path):
         snapshot.tenants()
         reader = threading.Thread(target=lambda: seen.append(vectors(catalog)))
         reader.start()
-        reader.join(10)
+        reader.join(120)
         put(catalog, "/b.md", page("there"))
 
     assert [1] == seen

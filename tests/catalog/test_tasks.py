@@ -291,7 +291,7 @@ def test_an_idle_worker_is_woken_by_another_opener(opened: Callable[[], Catalog]
 
     put(other, "/a.md", late(1))
 
-    assert worker.wait(5)
+    assert worker.wait(120)
     assert 1 == len(take(worker, Phase.VECTOR))
 
 

@@ -30,7 +30,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(state: Path) -> Run:
     def run(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> Result:
-        result = CliRunner().invoke(cli, ["--state", str(state), *arguments], input=stdin)
+        # One process of a worker: what a command says does not depend on it, and each takes long to start.
+        # Without a number, commands in terminals and from scripts are tested.
+        serial = ("--serial",) if "index" in arguments[:2] and "--processes" not in arguments else ()
+        result = CliRunner().invoke(cli, ["--state", str(state), *arguments, *serial], input=stdin)
         assert code == result.exit_code, result.output
         return result
 

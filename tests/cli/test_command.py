@@ -197,12 +197,12 @@ def test_interrupting_exits_with_130(tmp_path: Path):
     )
     waiting = Path(f"/proc/{child.pid}/wchan")
     # Once it waits for standard input it sleeps in a pipe read; earlier, Python itself may be interrupted.
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while "pipe" not in (waiting.read_text() if waiting.exists() else "pipe"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    _, complaint = child.communicate(timeout=30)
+    _, complaint = child.communicate(timeout=120)
 
     assert (130, "interrupted\n") == (child.returncode, complaint)
 
@@ -229,7 +229,7 @@ def in_terminal(*arguments: str, typed: bytes = b"", environment: dict[str, str]
         if not part:
             break
         shown += part
-    child.wait(timeout=30)
+    child.wait(timeout=120)
     os.close(outer)
     return shown.decode()
 

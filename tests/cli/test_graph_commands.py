@@ -88,7 +88,44 @@ def test_the_graph_of_a_folder(run: Run, ask, indexed: Path, monkeypatch: pytest
     assert len(tree.findall(f"{space}graph/{space}edge")) == len(exported["edges"])
 
 
+def test_a_misspelt_name_gets_others_like_it(run: Run, indexed: Path):
+    said = run("graph", "entity", "Mil", code=4).stderr
+    assert "Similar names: pkg.mill.Mill (class)" in said
+    assert "penstock graph export" in said
+    assert "pkg.tools.grind (function)" in run("graph", "neighbours", "pkg.tools.gind", code=4).stderr
+    assert "Porto (name)" in run("graph", "path", "grind", "Prto", code=4).stderr
+    assert (
+        "Similar names: pkg.mill.Mill (class)"
+        in run("graph", "entity", "Mill", "--kind", "url", code=4).stderr
+    )
+    assert "Similar" not in run("graph", "entity", "Zebra", code=4).stderr
+
+
+def test_files_without_pages_have_no_page(run: Run, ask, indexed: Path):
+    heading = run("graph", "entity", "Mill", "--kind", "class").stdout.splitlines()[1]
+    assert heading.split() == ["path", "line"]
+    (mill,) = ask("graph", "entity", "Mill", "--kind", "class")["entities"]
+    assert mill["mentions"][0]["page"] is None
+    exported = json.loads(run("graph", "export").stdout)
+    assert {mention["page"] for node in exported["nodes"] for mention in node["mentions"]} == {None}
+
+
+def test_near_relations_come_first_and_hops_are_shown(run: Run, indexed: Path):
+    first, *rows = run("graph", "neighbours", "grind", "--hops", "2").stdout.splitlines()
+    assert first.split() == ["hop", "from", "relation", "to", "weight"]
+    assert [int(row.split()[0]) for row in rows] == [1, 1, 2, 2]
+    assert "hop" not in run("graph", "neighbours", "grind").stdout
+
+
 def test_a_name_that_is_not_there(run: Run, app):
     assert "penstock index --graph" in run("graph", "entity", "Nobody", code=4).stderr
     assert "No entities" in run("graph", "stats").stdout
     assert json.loads(run("graph", "export").stdout) == {"nodes": [], "edges": []}
+
+
+def test_a_picture_of_the_neighbours(run: Run, indexed: Path, tmp_path: Path):
+    target = tmp_path / "mill.svg"
+    assert "calls" in run("graph", "neighbours", "grind", "--svg", str(target)).stdout
+    assert ElementTree.parse(target).getroot().tag.endswith("svg")
+    refused = run("graph", "neighbours", "grind", "--svg", str(tmp_path / "no/where.svg"), code=1)
+    assert "cannot write" in refused.stderr

@@ -19,7 +19,7 @@ def test_models_are_listed_with_what_is_missing(
 ):
     monkeypatch.setenv("PENSTOCK_MODELS_DIR", str(tmp_path))
     shown = " ".join(run("models", "list").stdout.split())
-    assert "not installed" in shown
+    assert "endpoint not ready" in shown
     found = {model["name"]: model for model in ask("models", "list")}
     assert not found["minilm"]["usable"]
     assert found["static"]["usable"]
@@ -35,6 +35,26 @@ def test_tokens_are_shown_by_tenant_and_job(run: Run, ask: Callable[..., Any], a
     assert "1,200" in run("models", "tokens").stdout
     assert [1200] == [use["tokens"] for use in ask("models", "tokens")]
     assert [] == ask("models", "tokens", "--tenant", "other")
+
+
+def test_the_jobs_of_a_large_folder_do_not_fill_the_screen(run: Run, ask: Callable[..., Any], app: Penstock):
+    month = clock.format_time(clock.now())[:7]
+    service = "embedding endpoint"
+    app.documents.catalog.add_tokens(
+        [TokenUse("acme", service, month, f"job_{number:02}", number) for number in range(1, 31)]
+        + [TokenUse("other", service, month, "job_99", 7)]
+    )
+    shown = run("models", "tokens").stdout
+    assert [line.split() for line in shown.splitlines()[1:3]] == [
+        ["acme", "embedding", "endpoint", "465"],
+        ["other", "embedding", "endpoint", "7"],
+    ]
+    assert "job_30" in shown
+    assert "job_20" not in shown
+    assert "21 more jobs; list them with -n." in shown
+    assert "job_01" in run("models", "tokens", "-n", "100").stdout
+    assert "job_" not in run("models", "tokens", "-n", "0").stdout
+    assert len(ask("models", "tokens")) == 31
 
 
 @pytest.mark.parametrize(

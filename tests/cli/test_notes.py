@@ -35,7 +35,7 @@ def quick(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
                 result = run("--json", "note", *arguments, **more)
             if not result.exit_code:
                 with app.worker_thread():
-                    app.wait(json.loads(result.stdout)["job_id"], timeout=30)
+                    app.wait(json.loads(result.stdout)["job_id"], timeout=120)
             return result
 
         yield quick

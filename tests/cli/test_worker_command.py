@@ -110,7 +110,12 @@ def wait_until(reached: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+@pytest.mark.parametrize(
+    ("url", "start_method"),
+    # A new process opens its own file or connection; a forked one has inherited what its engine has open.
+    [*((engine, "fork") for engine in DURABLE), ("sqlite", "spawn"), ("postgres", "spawn")],
+    indirect=["url"],
+)
 def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(
     app: Penstock, start: Start, start_method: str
 ):

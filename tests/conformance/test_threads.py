@@ -20,7 +20,7 @@ from tests.conformance.invariants import breaches
 THREADS = 6
 CALLS = 60
 EVERYTHING = JobQuery(limit=100_000)
-PATIENCE = 30.0
+PATIENCE = 120.0
 LEASE = timedelta(minutes=5)
 
 

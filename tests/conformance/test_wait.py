@@ -9,7 +9,7 @@ from penstock import lifecycle
 from penstock.job import Scope
 from tests.conformance.conftest import T0, at, claim_all, many, new, put, retry, running
 
-PATIENCE = 10.0
+PATIENCE = 120.0
 """Seconds no test should need; a hint that does not come fails by the clock, not by hanging."""
 
 

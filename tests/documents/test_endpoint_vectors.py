@@ -18,10 +18,10 @@ from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.embedding_server import (
     DIMENSION,
     TOKENS_A_TEXT,
-    Answer,
     EmbeddingServer,
     embedding_server,
 )
+from tests.pipeline.scripted_endpoint import Answer
 
 on_sqlite = pytest.mark.parametrize("docs", ["sqlite"], indirect=True)
 KEY = "sk-very-secret"
@@ -144,3 +144,18 @@ def test_a_search_goes_on_by_words_while_the_endpoint_is_down(docs, server):
     assert [hit.path.rsplit("/", 1)[-1] for hit in found.hits] == ["mill.md"]
     assert "searched by words only: the embedding endpoint" in found.notes[0]
     assert KEY not in found.notes[0]
+
+
+@pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+def test_why_names_the_service_that_a_document_waits_for(docs, server):
+    path = docs.put("book.md", book(2))
+    server.always = Answer(503, headers=(("Retry-After", "40"),))
+    docs.app.index(path)
+    with docs.manual_worker(embedder(server)) as worker:
+        worker.run_jobs()
+        assert "503" not in docs.app.documents.why(str(path)).cause
+        worker.catalog.settle(worker.phases.run(Phase.VECTOR, worker.claim(Phase.VECTOR)))
+        found = docs.app.documents.why(str(path))
+    assert found.verdict == "waiting"
+    assert "phase vector of 1 page, 2 chunks; tried again after ERR_SERVICE_DOWN" in found.cause
+    assert "answered 503" in found.cause

@@ -68,7 +68,7 @@ def test_a_note_is_forgotten_by_its_id_as_well(docs: IndexedFolder):
     for text in (first.source_id, "The gate sticks.", "The oven smokes."):
         with docs.app.worker_thread():
             receipt = docs.app.documents.note(text, delete=True)
-            docs.app.wait(receipt.job_id, timeout=30)
+            docs.app.wait(receipt.job_id, timeout=120)
 
     assert [] == notes(docs)
     assert first.source_id != second.source_id

@@ -76,7 +76,7 @@ def test_every_difference_is_listed_and_put_right(docs: IndexedFolder, tmp_path:
     receipts = verifier.fix(found)
     with docs.app.worker_thread():
         for receipt in receipts:
-            docs.app.wait(receipt.job_id, timeout=30)
+            docs.app.wait(receipt.job_id, timeout=120)
     with docs.manual_worker() as worker:
         worker.run_tasks()
 

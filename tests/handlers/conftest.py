@@ -29,7 +29,7 @@ def registering() -> Penstock:
 
 
 def wait_until(app: Penstock, receipt: Receipt, reached: Callable[[Job], bool]) -> Job:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not reached(job := app.job(receipt.job_id)):
         assert time.monotonic() < deadline, job
         time.sleep(0.005)

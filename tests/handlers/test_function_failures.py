@@ -54,7 +54,7 @@ def test_a_failure_is_logged_with_the_place_where_it_was_raised(
 
     receipt = registering.call("flaky")
     with registering.worker_thread():
-        registering.wait(receipt.job_id, timeout=20)
+        registering.wait(receipt.job_id, timeout=120)
 
     job = f"job {receipt.job_id} (function flaky) failed in attempt"
     assert [
@@ -75,7 +75,7 @@ def test_a_cancel_is_no_failure_in_the_log(registering: Penstock, caplog: pytest
     with registering.worker_thread():
         wait_until(registering, receipt, lambda job: job.status is Status.IN_PROGRESS)
         registering.cancel(receipt.job_id)
-        registering.wait(receipt.job_id, timeout=20)
+        registering.wait(receipt.job_id, timeout=120)
 
     assert [] == caplog.messages
 
@@ -91,7 +91,7 @@ def test_the_last_failure_is_final(app: Penstock):
     receipt = app.call("flaky")
 
     with app.worker_thread():
-        job = app.wait(receipt.job_id, timeout=20)
+        job = app.wait(receipt.job_id, timeout=120)
     assert (Status.FAILED, 1, [1, 2]) == (job.status, job.retry_count, attempts)
     assert "ZeroDivisionError: division by zero" == job.error_message
 

@@ -75,7 +75,7 @@ def test_a_function_stops_at_a_checkpoint_after_a_cancel(app: Penstock):
     with app.worker_thread():
         wait_until(app, receipt, lambda job: job.status is Status.IN_PROGRESS)
         app.cancel(receipt.job_id)
-        job = app.wait(receipt.job_id, timeout=20)
+        job = app.wait(receipt.job_id, timeout=120)
     assert Status.CANCELLED is job.status
 
 
@@ -107,7 +107,7 @@ def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
     receipt = app.call("read")
     with app.worker_thread():
         job = wait_until(app, receipt, lambda job: job.progress is not None or job.ended)
-        app.wait(receipt.job_id, timeout=20)
+        app.wait(receipt.job_id, timeout=120)
     assert job.progress is not None
     assert r"b\udce4r\x00.pdf" == job.progress["message"]
 
@@ -126,7 +126,7 @@ def test_calls_of_one_entity_run_in_order_also_while_one_waits_for_a_retry(app: 
     receipts = app.call_many([*calls, other])  # type: ignore[list-item]
     with app.worker_thread():
         for receipt in receipts:
-            app.wait(receipt.job_id, timeout=20)
+            app.wait(receipt.job_id, timeout=120)
 
     assert [(1, 1), (9, 1), (1, 2), (2, 1), (3, 1)] == ran
 
@@ -140,7 +140,7 @@ def test_a_priority_or_a_delay_asks_for_another_order_than_that_of_the_calls(app
     urgent = app.call("step", {"n": "urgent"}, entity=entity, priority=10)
     with app.worker_thread():
         for receipt in (later, first, urgent):
-            app.wait(receipt.job_id, timeout=20)
+            app.wait(receipt.job_id, timeout=120)
 
     assert ["urgent", "first", "later"] == ran
 

@@ -246,7 +246,7 @@ def test_a_refused_call_leaves_the_callers_transaction_as_it_was(tmp_path: Path)
 def test_a_result_is_read_by_any_prefix_of_the_id(app: Penstock):
     receipt = app.call("mail", {"to": "miller"})
     with app.worker_thread():
-        app.wait(receipt.job_id, timeout=20)
+        app.wait(receipt.job_id, timeout=120)
 
     assert "miller" == app.result(receipt.job_id[:-3])
 
@@ -268,7 +268,7 @@ def test_a_job_that_is_not_done_has_no_result(app: Penstock):
 def test_a_function_that_returns_nothing_has_the_result_none(app: Penstock):
     receipt = app.call("tick")
     with app.worker_thread():
-        app.wait(receipt.job_id, timeout=20)
+        app.wait(receipt.job_id, timeout=120)
 
     assert app.result(receipt.job_id) is None
 
@@ -300,7 +300,7 @@ def test_a_worker_thread_keeps_the_lease_of_a_job_that_outlasts_it(tmp_path: Pat
 
     receipt = app.call("slow")
     with app.worker_thread():
-        app.wait(receipt.job_id, timeout=20)
+        app.wait(receipt.job_id, timeout=120)
     assert [0] * 30 == late
 
 

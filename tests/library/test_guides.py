@@ -62,7 +62,7 @@ def test_the_custom_worker_works(run_page: Any, capsys: pytest.CaptureFixture[st
     thread.start()
     with Penstock("sqlite:///queue.db") as other:
         receipt = other.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
-        ended = other.wait(receipt.job_id, run=receipt.run, timeout=30)
+        ended = other.wait(receipt.job_id, run=receipt.run, timeout=120)
     stop.set()
     thread.join()
 

@@ -141,7 +141,7 @@ def test_what_was_submitted_is_there_after_reopening(tmp_path: Path):
 def test_wait_returns_when_the_run_has_ended(app: Penstock):
     receipt = note(app)
     timer = meanwhile(lambda: finish(app))
-    job = app.wait(receipt.job_id, run=receipt.run, timeout=20)
+    job = app.wait(receipt.job_id, run=receipt.run, timeout=120)
     timer.join()
 
     assert Status.DONE is job.status
@@ -252,6 +252,13 @@ def test_an_engine_is_imported_only_when_its_url_asks_for_it():
 
     assert "penstock.queue.memory.queue" in modules
     assert not {"sqlite3", "penstock.queue.sqlite.queue", "penstock.queue.jsonl.queue", "click"} & modules
+
+
+def test_a_worker_imports_nothing_for_endpoints_and_graphs_that_it_may_not_have():
+    modules = modules_after("import penstock.worker.pool")
+
+    assert "penstock.handlers.phases" in modules
+    assert not {"http.client", "ssl", "penstock.pipeline.graph.prose"} & modules
 
 
 def test_the_package_offers_what_it_lists():

@@ -65,7 +65,7 @@ def tarred(members: Mapping[str, bytes | tarfile.TarInfo], packing: str = "") ->
     data = out.getvalue()
     match packing:
         case "gz":
-            return gzip.compress(data)
+            return gzip.compress(data, mtime=0)
         case "bz2":
             return bz2.compress(data)
         case "xz":

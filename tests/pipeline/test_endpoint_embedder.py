@@ -1,5 +1,6 @@
 """The embedder behind an endpoint, against a server that follows a script."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -19,11 +20,11 @@ from penstock.worker.breaker import OPENS_AFTER, Breakers
 from tests.pipeline.embedding_server import (
     DIMENSION,
     TOKENS_A_TEXT,
-    Answer,
     embedding_server,
     embeddings,
     vector,
 )
+from tests.pipeline.scripted_endpoint import Answer
 
 KEY = "sk-very-secret"
 
@@ -123,8 +124,70 @@ def test_a_bad_answer_is_an_error_of_one_line_with_a_remedy(server, answer, erro
 
 def test_numbers_beyond_all_bounds_are_malformed(server):
     server.script = [Answer(body=b'{"data": [{"embedding": [1e300,1,1,1,1,1,1,1]}]}')]
-    with np.errstate(over="ignore"), pytest.raises(TransientFailure, match="too large"):
+    with np.errstate(all="raise"), pytest.raises(TransientFailure, match="too large"):
         embedder(server).embed(["one"])
+
+
+@pytest.mark.parametrize("number", ["1e30", "1e-30", "1e-44", "-3"])
+def test_vectors_of_any_size_get_length_one(server, number: str):
+    server.script = [Answer(body=b'{"data": [{"embedding": [%s,0,0,0,0,0,0,0]}]}' % number.encode())]
+    with np.errstate(all="raise"):
+        found = embedder(server).embed(["one"])
+    assert np.linalg.norm(found) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("told", "counted"), [(7, 7), (-5, 1), (10**18, 8 + 16), (2**63, 8 + 16), (10**30, 8 + 16)]
+)
+def test_an_endpoint_cannot_count_more_tokens_than_there_are(server, told: int, counted: int):
+    """More than the catalog can add up, or than a tenant may use, would stop its documents."""
+    body = embeddings(["abc \u6c34x"]).rstrip()[:-1] + b', "usage": {"total_tokens": %d}}' % told
+    server.script = [Answer(body=body)]
+    model = embedder(server)
+    model.embed(["abc \u6c34x"])
+    assert model.take_tokens() == counted
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:99999/v1",
+        "http://127.0.0.1:abc/v1",
+        "http://127.0.0.1:0/v1",
+        "http://[::1/v1",
+        "http://a b/v1",
+        "http://..b/v1",
+        f"http://{'a' * 70}.example/v1",
+    ],
+)
+def test_a_url_that_is_none_is_refused_with_the_setting(url: str):
+    with pytest.raises(ServiceUnavailable, match="is not an http or https URL") as refused:
+        EndpointEmbedder(options(url)).embed(["one"])
+    assert "PENSTOCK_EMBED_ENDPOINT_URL" in refused.value.remedy
+
+
+def test_a_path_may_have_any_letters(server):
+    EndpointEmbedder(options(server.url.replace("/v1", "/m\u00fchle a/v1"))).embed(["one"])
+    assert server.paths == ["/m%C3%BChle%20a/v1/embeddings"]
+
+
+def test_what_the_other_side_sends_is_no_part_of_a_message():
+    """Control sequences of a terminal, for instance."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"220 \x1b[2Jwelcome\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(TransientFailure, match="the answer is not HTTP") as refused:
+            EndpointEmbedder(options(f"http://127.0.0.1:{port}/v1")).embed(["one"])
+        thread.join()
+    assert "welcome" not in refused.value.message
 
 
 def test_the_wait_asked_for_is_kept(server):
@@ -214,3 +277,9 @@ def test_threads_share_the_limit(tmp_path):
     for thread in threads:
         thread.join()
     assert most <= 2
+
+
+def test_nothing_secret_is_in_a_representation():
+    secret = EndpointOptions(url="https://user:pw@example/v1?token=t", model="m", key=KEY)
+    assert repr(secret) == "EndpointOptions(url='https://example/v1', model='m', key='***')"
+    assert "pw" not in repr(EndpointOptions(url="http://user:pw@[::1/v1", model="m"))

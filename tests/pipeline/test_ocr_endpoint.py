@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from penstock.errors import ParserFailed, ServiceUnavailable, TransientFailure
-from penstock.pipeline.endpoint import EndpointOptions, wait_asked_for
+from penstock.pipeline.endpoint import EndpointOptions
+from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.ocr import endpoint
 from penstock.pipeline.ocr.factory import open_endpoint
 from tests.pipeline.pictures import drawn, page

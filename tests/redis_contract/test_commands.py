@@ -183,7 +183,7 @@ def test_following_a_job_until_its_end(town: Town, run: Run):
     gateway.run_round()
     with _started("ingest", "status", "--job", job_id, "--follow", "--json") as follower:
         town.settle(gateway, job_id)
-        told, _ = follower.communicate(timeout=30)
+        told, _ = follower.communicate(timeout=120)
 
     assert (0, "done") == (follower.returncode, json.loads(told)["status"])
 
@@ -198,7 +198,7 @@ def test_watching_the_lists_until_interrupted(town: Town, run: Run):
             seen += line.startswith("Dead letters")
         watcher.send_signal(signal.SIGINT)
 
-        assert 130 == watcher.wait(30)
+        assert 130 == watcher.wait(120)
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def test_following_a_hash_that_somebody_else_writes(town: Town, run: Run):
         while b"embedded " not in told:
             told += os.read(reader, 1000)
         town.redis.hset(key, "status", "failed")
-        follower.communicate(timeout=30)
+        follower.communicate(timeout=120)
     os.close(reader)
     os.close(terminal)
 
@@ -334,7 +334,7 @@ def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
             until(lambda: town.hash(job_id).get("status") == "done")
         assert json.loads(run("queue", "status", "--json").stdout)["gateway_connected"]
         gateway.send_signal(signal.SIGTERM)
-        assert 0 == gateway.wait(30)
+        assert 0 == gateway.wait(120)
     assert not json.loads(run("queue", "status", "--json").stdout)["gateway_connected"]
     assert NOTHING_LEFT == town.left_over()
 

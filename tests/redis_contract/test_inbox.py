@@ -177,7 +177,7 @@ def test_a_newer_file_in_the_same_place_is_left_to_its_own_message(town: Town):
     gateway = town.gateway()
     gateway.run_round()
     with town.app.worker_thread():
-        town.app.wait(first, timeout=30)
+        town.app.wait(first, timeout=120)
     path.write_text("Wind, and much more of it.")
 
     (shown,) = town.settle(gateway, first)
@@ -224,7 +224,7 @@ def test_what_is_indexed_and_not_moved_yet_is_left_to_its_gateway(town: Town, be
     job_id, gateway = town.push(town.message(town.put("a.txt", "Water."))), town.gateway()
     gateway.run_round()
     with town.app.worker_thread():
-        town.app.wait(job_id, timeout=30)
+        town.app.wait(job_id, timeout=120)
 
     assert [] == list(town.app.verifier.differences())
 

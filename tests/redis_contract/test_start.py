@@ -41,7 +41,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for(tmp_path: Path):
             server.start()
             assert gateway.stdout.readline().startswith("Taking messages for ")
             gateway.send_signal(signal.SIGTERM)
-            assert 0 == gateway.wait(30)
+            assert 0 == gateway.wait(120)
         town.close()
 
 
@@ -53,7 +53,7 @@ def test_a_gateway_that_waits_for_its_server_can_be_stopped(tmp_path: Path):
             assert gateway.stderr is not None
             gateway.stderr.readline()
             gateway.send_signal(signal.SIGTERM)
-            assert 0 == gateway.wait(30)
+            assert 0 == gateway.wait(120)
         town.close()
 
 

@@ -51,7 +51,7 @@ NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "max_connections": "100",
+    "max_connections": "200",
     "shared_buffers": "64MB",
     "scram_iterations": "1",
     "log_min_messages": "fatal",

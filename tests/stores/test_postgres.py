@@ -311,7 +311,7 @@ def test_waiting_behind_a_pooler_looks_now_and_then(pooled: PostgresQueue) -> No
     assert not pooled.wait(0.01)
     timer = threading.Timer(0.05, lambda: pooled.add([new(1)]))
     timer.start()
-    assert pooled.wait(10)
+    assert pooled.wait(120)
     timer.join()
 
 
@@ -331,9 +331,9 @@ def test_a_forked_child_has_sessions_of_its_own(queue: PostgresQueue) -> None:
             os._exit(2)
 
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert queue.wait(10)
+    assert queue.wait(120)
     queue.add([new(3)])
-    assert queue.wait(10)
+    assert queue.wait(120)
     assert ["job_000003"] == [claim.queue_id for claim in queue.claim(ClaimRequest("parent", 10))]
 
 
@@ -343,7 +343,7 @@ def test_sessions_that_ended_while_idle_are_replaced(queue: PostgresQueue) -> No
     _end_sessions(queue)
 
     queue.add([new(2)])
-    assert queue.wait(10)
+    assert queue.wait(120)
     assert 2 == len(queue.claim(ClaimRequest("w", 10)))
 
 

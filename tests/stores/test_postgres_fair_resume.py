@@ -68,8 +68,8 @@ def test_an_add_does_not_pass_a_resume_that_waits_for_an_earlier_add(held: Postg
             adding = pool.submit(held.add, [new(number, lock_key="a") for number in (3, 4)], now=T0)
             wait_until_waiting(own, 2, adding)
             assert not adding.done()
-        assert 2 == len(adding.result(30))
-        resuming.result(30)
+        assert 2 == len(adding.result(120))
+        resuming.result(120)
     assert [f"job_{number:06d}" for number in (1, 2, 3, 4)] == served(held)
 
 
@@ -84,7 +84,7 @@ def test_a_claim_does_not_hold_up_a_resume_that_waits(held: PostgresQueue, own: 
             assert [] == held.claim(ClaimRequest("w", 10), now=T0)
             assert 2 == held.rows_read
             assert [None, None] == [job.held for job in map(held.get, ("job_000003", "job_000004")) if job]
-        resuming.result(30)
+        resuming.result(120)
     assert [f"job_{number:06d}" for number in (1, 2, 3, 4)] == served(held)
 
 
@@ -104,7 +104,7 @@ def test_a_call_that_waits_for_a_resume_has_no_row_locked(queue: PostgresQueue, 
             wait_until_waiting(own, 1, calling)
             assert not calling.done()
             own.execute(b"SELECT 1 FROM unified_queue FOR UPDATE NOWAIT")
-        assert calling.result(30)
+        assert calling.result(120)
 
 
 def test_an_add_does_not_wait_for_another(held: PostgresQueue, own: Own) -> None:

@@ -97,4 +97,4 @@ def test_a_joined_add_is_told_when_its_caller_commits(opened: Opener, own: Own) 
     with own.transaction():
         queue.add([new(1, dedupe=False)], connection=own)
         assert not queue.wait(0.05)
-    assert queue.wait(10)
+    assert queue.wait(120)

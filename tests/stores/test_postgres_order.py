@@ -96,7 +96,7 @@ def test_a_parked_head_that_another_has_locked_is_woken_once_it_is_free(
             settling = pool.submit(line.settle, [lifecycle.done(holder)], now=T0)
             wait_for_a_lock(own)
             assert not settling.done()
-        settling.result(10)
+        settling.result(120)
     assert [SECOND, THIRD] == served(line)
 
 
@@ -121,7 +121,7 @@ def test_passing_on_several_locks_waits_for_no_row_while_it_has_another(
         wait_for_a_lock(own)
         # If it had that row as well, the two would wait for each other.
         own.execute(LOCK + b" NOWAIT", ([SECOND],))
-    settling.result(10)
+    settling.result(120)
     assert {SECOND, "job_000004"} == {claim.queue_id for claim in claims(queue)}
 
 
@@ -165,17 +165,17 @@ def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
         look = claim.send_candidates(10)
         rows.scalar("pending", cap=1)
         looked.set()
-        assert go.wait(30)
+        assert go.wait(120)
         taken = claim.take(look)
         return taken.claims() if taken else []
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(transact, queue._connections, queue._channel, PostgresRows, claim)
-        assert looked.wait(30)
+        assert looked.wait(120)
 
         def finish() -> list[Claim]:
             go.set()
-            return running.result(30)
+            return running.result(120)
 
         try:
             yield finish
@@ -228,5 +228,5 @@ def test_a_resume_releases_nothing_while_a_parked_row_is_locked(line: PostgresQu
             assert 0 == line.resume(PAUSED, now=T0)
             assert [("gathering",)] == own.execute(b"SELECT phase FROM queue_pause").fetchall()
             assert [Held.PAUSE, Held.LOCK] == [job.held for job in map(line.get, (SECOND, THIRD)) if job]
-        assert [] == claiming.result(30)
+        assert [] == claiming.result(120)
     assert [SECOND, THIRD] == drained(line)

@@ -25,7 +25,7 @@ from tests.servers import postgres
 from tests.stores.new_jobs import new
 from tests.stores.test_postgres import _left_clean
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 @pytest.fixture

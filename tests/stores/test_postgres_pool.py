@@ -7,7 +7,7 @@ import time
 
 from penstock.database.postgres_connections import PostgresConnections
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def test_threads_get_connections_in_the_order_they_came(url: str) -> None:

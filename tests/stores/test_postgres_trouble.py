@@ -27,7 +27,7 @@ from penstock.queue.postgres.transaction import transact
 from tests.servers import postgres
 
 SECRET = "s3cret-w0rd"
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def jobs(count: int) -> list[NewJob]:

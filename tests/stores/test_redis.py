@@ -27,7 +27,7 @@ from penstock.queue.redis.queue import RedisQueue
 from tests.servers.redis import Server, contents, own_server, queue_url
 from tests.stores.new_jobs import T0, new
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_replica_can_be_read_and_not_written(tmp_path: Path) -> None:
             tmp_path / "replica", *PLAIN, "--replicaof", "127.0.0.1", str(primary.port)
         ) as replica:
             with redis.Redis.from_url(primary.url) as client:
-                assert 1 == client.wait(1, 20_000)
+                assert 1 == client.wait(1, 120_000)
             queue = RedisQueue(replica.url)
             assert 1 == len(queue.find(JobQuery()))
             for call in (lambda: queue.add([new(2)]), lambda: queue.claim(ClaimRequest("w")), queue.check):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.query_terms import MOST_TERMS, keyword_text, phrases, quoted_phrases
+from penstock.catalog.rules.query_terms import (
+    MOST_TERMS,
+    keyword_text,
+    phrases,
+    quoted_phrases,
+    with_words,
+    words_outside_quotes,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,11 @@ def test_quotation_marks_in_a_pasted_sentence_require_nothing():
 
     assert ["water wheel"] == quoted_phrases(f'"water wheel" {few}')
     assert [] == quoted_phrases(f'"water wheel" {many}')
+    assert ["the water wheel", *many.split(), "water", "wheel"] == phrases(f'{many} "the water wheel"')
+
+
+def test_words_outside_quotes_are_replaced_and_others_are_not():
+    query = 'The gaet of "the gaet" and Gaet'
+
+    assert ["gaet", "Gaet"] == words_outside_quotes(query)
+    assert 'The gate of "the gaet" and Gaet' == with_words(query, {"gaet": "gate"})

@@ -15,8 +15,16 @@ from tests.worker.worker_processes import WorkerHost
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.function.__annotations__.get("host") == "WorkerHost":
-        metafunc.parametrize("host", getattr(metafunc.module, "ENGINES", DURABLE), indirect=True)
+    if metafunc.function.__annotations__.get("host") != "WorkerHost":
+        return
+    engines = getattr(metafunc.module, "ENGINES", DURABLE)
+    if "start_method" not in metafunc.fixturenames:
+        metafunc.parametrize("host", engines, indirect=True)
+        return
+    # A forked process inherits what its engine has open. A new one opens its own: a file, or a connection.
+    ways = [(engine, "fork") for engine in engines]
+    ways += [(engine, "spawn") for engine in ("sqlite", "postgres") if engine in engines]
+    metafunc.parametrize(("host", "start_method"), ways, indirect=["host"])
 
 
 @pytest.fixture

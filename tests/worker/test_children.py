@@ -66,7 +66,7 @@ def test_a_process_that_was_stopped_while_it_waits_is_replaced(host: WorkerHost)
 def test_a_process_that_only_waits_is_left_alone(host: WorkerHost):
     worker = host.worker(silence_s=2)
     pid = host.began(host.put()).pid
-    with host.locked(timeout=10):
+    with host.locked(timeout=120):
         # A store that blocks does not make a process look hung.
         began = time.monotonic()
         until(lambda: time.monotonic() - began > 2.2)
@@ -141,7 +141,6 @@ def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(host: WorkerHost, op
     assert claimed_again
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_worker_outlives_the_directory_it_was_started_in(host: WorkerHost, start_method: str):
     """A deploy removes the old release: nothing is done twice, and new processes can be started."""
     release = host.place / "release"

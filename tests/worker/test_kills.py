@@ -6,8 +6,6 @@ import os
 import signal
 import time
 
-import pytest
-
 from penstock.job import Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
@@ -15,7 +13,6 @@ QUICK = 2.0
 """Seconds in which a job of a killed process must be running again on its host."""
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_job_whose_process_is_killed_runs_again_at_once(host: WorkerHost, start_method: str):
     host.worker(start_method=start_method)
     job_id = host.put("sleep_unless_retried", payload={"seconds": 60})
@@ -29,7 +26,6 @@ def test_a_job_whose_process_is_killed_runs_again_at_once(host: WorkerHost, star
     assert ["lost"] == [event.what for event in job.history]
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
     host: WorkerHost, start_method: str
 ):

@@ -49,7 +49,7 @@ def test_a_timeout_is_kept_while_somebody_else_holds_the_store(host: WorkerHost)
     host.worker()
     pid = host.began(job_id).pid
 
-    with host.locked(timeout=10):
+    with host.locked(timeout=120):
         until(lambda: not alive([pid]))
 
     assert "ERR_JOB_TIMEOUT" == host.ended(job_id).error_code

@@ -8,8 +8,6 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 
-import pytest
-
 from penstock import clock
 from penstock.job import Scope, Status
 from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
@@ -27,7 +25,6 @@ def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
     return took
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_stop_under_load_loses_nothing_and_spends_no_retry(host: WorkerHost, start_method: str):
     host.put_many(5_000, priority=5)
     worker = host.worker(processes=2, start_method=start_method, shutdown_grace_s=5)

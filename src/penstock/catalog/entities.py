@@ -5,6 +5,8 @@ An entity belongs to a tenant and is identified by kind and normalised name.
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
 CODE_KINDS = frozenset((MODULE, CLASS, FUNCTION, METHOD))
 DOCUMENT, SECTION = "document", "section"
 MAX_NAME = 300
-"""Characters of a name. Longer names are cut."""
+"""Characters of a name. Of longer names the end is a checksum, so that no two become one."""
 
 
 class Entity(NamedTuple):
@@ -43,17 +45,30 @@ class Extraction(NamedTuple):
 
 def name_key(entity: Entity) -> str:
     """The name that identifies an entity in its kind. Only names in code and paths keep their case."""
-    name = " ".join(entity.name.split())[:MAX_NAME]
+    name = shortened(written(entity.name))
     return name if entity.kind in CODE_KINDS or entity.kind in (DOCUMENT, SECTION) else name.casefold()
 
 
 def short_key(entity: Entity) -> str:
     """The name a person would ask for: the last part of a dotted name or a path, or the heading."""
-    name = " ".join(entity.name.split())[:MAX_NAME]
+    name = written(entity.name)
     if entity.kind == DOCUMENT or (entity.kind == MODULE and "/" in name):
         name = name.rpartition("/")[2]
     elif entity.kind in CODE_KINDS:
         name = name.rpartition(".")[2]
     elif entity.kind == SECTION:
         name = name.partition("#")[2]
-    return name.casefold()
+    return shortened(name).casefold()
+
+
+def written(name: str) -> str:
+    """A name with single spaces, and one way to write an accent: people cannot see which one it is."""
+    return " ".join((name if name.isascii() else unicodedata.normalize("NFC", name)).split())
+
+
+def shortened(name: str) -> str:
+    """A name, or the beginning of a long one with its checksum."""
+    if len(name) <= MAX_NAME:
+        return name
+    checksum = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{name[: MAX_NAME - len(checksum) - 1]}~{checksum}"

@@ -17,8 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.catalog.graph import GraphStore
-from penstock.catalog.outside_stores import OutsideStores
+from penstock.catalog.parts import CatalogParts
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -50,7 +49,6 @@ from penstock.catalog.views import (
     Document,
     DocumentEvent,
     Filters,
-    KeywordHit,
     KnownSource,
     MissingPart,
     PageState,
@@ -66,6 +64,7 @@ from penstock.catalog.views import (
     VectorBatch,
     VectorChanges,
 )
+from penstock.catalog.word_reads import WordReads
 
 BATCH = 1_000
 """Sources removed or renamed in one transaction unless told otherwise."""
@@ -74,7 +73,7 @@ SWEPT = 256
 """Chunks swept in one transaction unless told otherwise: others wait meanwhile."""
 
 
-class CatalogSnapshot(Protocol):
+class CatalogSnapshot(WordReads, Protocol):
     """One moment of the catalog. Not for several threads at once."""
 
     def known(
@@ -192,28 +191,6 @@ class CatalogSnapshot(Protocol):
     ) -> dict[str, bytes]:
         """Known vectors by text hash: from the cache, and from the source's own live generations."""
 
-    def keyword(
-        self,
-        query: str,
-        filters: Filters,
-        *,
-        limit: int = 10,
-        marks: tuple[str, str] = ("", ""),
-        snippets: int | None = None,
-    ) -> list[KeywordHit]:
-        """Best published chunks for words in ``query`` (any of them; "quoted words" as a phrase), best first.
-        Nothing in the query is an operator; a query without a word finds nothing. Only the first
-        ``snippets`` (None: all) get one: making it costs more than finding the chunk."""
-
-    def snippets(
-        self, query: str, content_ids: Sequence[int], marks: tuple[str, str] = ("", "")
-    ) -> dict[int, str]:
-        """Snippets as in ``keyword``, of those of these chunks that hold a word of ``query``."""
-
-    def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """The words and quoted phrases of ``query`` that each of these chunks holds, compared as ``keyword``
-        does; chunks that hold none are left out."""
-
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
@@ -242,15 +219,7 @@ class CatalogSnapshot(Protocol):
         """``content_id`` of published chunks by the id outside stores know them by."""
 
 
-class Catalog(Protocol):
-    @property
-    def graph(self) -> GraphStore:
-        """The entities and relations found in the texts of this catalog."""
-
-    @property
-    def outside(self) -> OutsideStores:
-        """Stores outside the catalog that hold a copy of a part of it."""
-
+class Catalog(CatalogParts, Protocol):
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 
     def store(

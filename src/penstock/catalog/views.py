@@ -315,6 +315,16 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Holding(NamedTuple):
+    """Published chunks that hold a word, compared as a keyword search does, by id.
+
+    ``cut``: the index has more texts with the word, perhaps of other tenants, that were not looked at.
+    """
+
+    content_ids: list[int]
+    cut: bool
+
+
 class VectorBatch(msgspec.Struct, frozen=True):
     """Vectors of published chunks, ready for ``numpy.frombuffer``: ``content_ids`` and ``source_keys`` as
     int64, ``vectors`` as float32, one row after the other."""
@@ -358,3 +368,5 @@ class PathReport(msgspec.Struct, frozen=True, kw_only=True):
     building: Document | None
     missing: tuple[MissingPart, ...]
     ledger: LedgerEntry | None
+    postponed: str | None = None
+    """Error of a part that is tried again later."""

@@ -13,6 +13,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Index and search": {
         "index": "index",
         "search": "search",
+        "context": "search",
+        "similar": "search",
         "note": "note_commands",
         "documents": "document_commands",
         "graph": "graph_commands",

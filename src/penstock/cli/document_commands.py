@@ -15,6 +15,7 @@ from penstock.cli.index_failures import print_reasons
 from penstock.cli.output import (
     age,
     emit,
+    emit_document_text,
     emit_json,
     fields,
     printable,
@@ -213,9 +214,7 @@ def _show_page(session: Session, page: ShownPage) -> None:
     if session.as_json:
         emit_json(page)
         return
-    # Into a file goes exactly what was read; a terminal must not be controlled by it.
-    shown = page.text.expandtabs(4).split("\n") if sys.stdout.isatty() else None
-    emit(page.text if shown is None else "\n".join(map(printable, shown)))
+    emit_document_text(page.text)
     facts = [
         f"page {page.page:,} of {page.page_count:,}",
         f"recognized by {page.engine}" if page.engine else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +12,9 @@ from penstock.cli.command_group import CommandGroup
 from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session
+from penstock.errors import InvalidRequest
+from penstock.service.graph_svg import neighbourhood_svg
+from penstock.service.neighbour_order import edge_hop
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -50,7 +55,7 @@ def entity(session: Session, name: str, kind: str | None, tenant: str | None, li
         return
     for number, one in enumerate(found):
         emit(("\n" if number else "") + _shown(one.node))
-        emit(table(["path", "page", "line"], [_place(mention) for mention in one.mentions], paths=0))
+        emit(_places(one.mentions))
 
 
 @graph.command()
@@ -74,19 +79,47 @@ def entity(session: Session, name: str, kind: str | None, tenant: str | None, li
     metavar="N",
     help="Entities.",
 )
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a picture of them to FILE.",
+)
 @click.pass_obj
 def neighbours(
-    session: Session, name: str, hops: int, kind: str | None, tenant: str | None, limit: int
+    session: Session,
+    name: str,
+    hops: int,
+    kind: str | None,
+    tenant: str | None,
+    limit: int,
+    svg: Path | None,
 ) -> None:
-    """Show the entities around those with a name."""
+    """Show the entities around those with a name.
+
+    The nearest come first. What documents only use, such as a module of the language, comes last.
+    """
     found = session.assembly.graph.neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
+    if svg is not None:
+        _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
         nodes = [node._asdict() | {"hops": far} for node, far in found.nodes]
         emit_json({"nodes": nodes, "edges": [edge._asdict() for edge in found.edges]})
         return
     named = {node.id: _shown(node) for node, _ in found.nodes}
-    rows = [(named[edge.source], edge.kind, named[edge.target], f"{edge.weight:g}") for edge in found.edges]
-    emit(table(["from", "relation", "to", "weight"], rows) if rows else "No relations.")
+    distances = {node.id: far for node, far in found.nodes}
+    rows = [
+        (
+            *([edge_hop(edge, distances)] if hops > 1 else []),
+            named[edge.source],
+            edge.kind,
+            named[edge.target],
+            f"{edge.weight:g}",
+        )
+        for edge in found.edges
+    ]
+    headings = ["from", "relation", "to", "weight"]
+    emit(table(["hop", *headings] if hops > 1 else headings, rows) if rows else "No relations.")
 
 
 @graph.command()
@@ -147,9 +180,25 @@ def export(session: Session, form: str, tenant: str | None) -> None:
         emit(part.removesuffix("\n")) if part.endswith("\n") else click.echo(part, nl=False)
 
 
+def _write_picture(target: Path, picture: str) -> None:
+    try:
+        target.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot write {target}: {error.strerror}", remedy="Name a file in a folder you may write to."
+        ) from None
+
+
 def _shown(node: Node) -> str:
     return f"{printable(node.name)} ({node.kind})"
 
 
-def _place(mention: Mention) -> tuple[object, ...]:
-    return relative(mention.path), mention.page, mention.first_line or ""
+def _places(mentions: Sequence[Mention]) -> str:
+    """A table of mentions, without the columns that are empty for all of them."""
+    columns: dict[str, list[object]] = {
+        "path": [relative(mention.path) for mention in mentions],
+        "page": [mention.page or "" for mention in mentions],
+        "line": [mention.first_line or "" for mention in mentions],
+    }
+    shown = {name: values for name, values in columns.items() if any(values)}
+    return table(list(shown), list(zip(*shown.values(), strict=True)), paths=0)

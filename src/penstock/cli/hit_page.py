@@ -39,13 +39,17 @@ class HitPage:
         width = Screen.of(sys.stdout).width
         self._width = WIDEST if width is None else max(width, NARROWEST)
 
+    def plain(self, hits: Sequence[Hit]) -> str:
+        """Hits alone, without a query to judge them by."""
+        return "\n".join(self._hits(hits)).rstrip("\n") or "Nothing found."
+
     def shown(self, *, weak: bool) -> str:
         """Text of the page. ``weak``: with all weak matches, not only the first where there is no better."""
         good = [hit for hit in self._answer.hits if not hit.weak]
         others = [hit for hit in self._answer.hits if hit.weak]
         if not self._answer.hits:
             return "Nothing found."
-        parts = list(self._hits(good))
+        parts = [*self._corrections(), *self._hits(good)]
         if others and (weak or not good):
             shown = others if weak else others[:WEAK_SHOWN]
             parts.append(self._wrapped(f"{'Weak' if good else 'Only weak'} matches: {WEAK}.\n"))
@@ -57,6 +61,14 @@ class HitPage:
             them = "it" if len(others) == 1 else "them"
             parts.append(self._wrapped(f"{matches} not shown; --weak shows {them}."))
         return "\n".join(parts).rstrip("\n")
+
+    def _corrections(self) -> Iterator[str]:
+        fixed = self._answer.corrections
+        if fixed:
+            changed = ", ".join(
+                f'"{strip_control(each.searched)}" instead of "{strip_control(each.word)}"' for each in fixed
+            )
+            yield self._wrapped(f"Searched for {changed}. --exact searches for the words as given.\n")
 
     def _hits(self, hits: Sequence[Hit], first: int = 1) -> Iterator[str]:
         for number, hit in enumerate(hits, first):
@@ -145,10 +157,13 @@ def _places(hit: Hit, every: bool) -> str:
 
 def _explained(hit: Hit, words: Sequence[str]) -> str:
     parts = []
+    if hit.rerank_score is not None:
+        parts.append(f"re-ranked by {hit.rerank_score:.4g}")
     if hit.keyword_rank is not None:
         parts.append(f"keyword rank {hit.keyword_rank}")
     if hit.vector_rank is not None:
         parts.append(f"vector rank {hit.vector_rank}, similarity {hit.similarity:.2f}")
-    named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
-    parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")
+    if words:
+        named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
+        parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")
     return f"score {hit.score:.4f}: {'; '.join(parts)}" + ("; weak" if hit.weak else "")

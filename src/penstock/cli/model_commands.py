@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session
+from penstock.vocabulary import how_many
 
 
 @click.group(cls=CommandGroup)
@@ -27,7 +29,7 @@ def list_models(session: Session) -> None:
     rows = [
         (
             model.name,
-            "in use" if model.in_use and model.usable else "usable" if model.usable else "not installed",
+            "in use" if model.in_use and model.usable else "usable" if model.usable else "not ready",
             f"{model.description}. {model.missing}".rstrip() if model.missing else model.description,
         )
         for model in found
@@ -62,9 +64,21 @@ def install(session: Session, name: str, source: Path | None) -> None:
 @models.command()
 @click.option("--tenant", metavar="NAME", help="Show only this tenant's tokens.")
 @click.option("--month", metavar="YYYY-MM", help="Show this month; by default the current one (UTC).")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Jobs that are listed, those with the most tokens.",
+)
 @click.pass_obj
-def tokens(session: Session, tenant: str | None, month: str | None) -> None:
-    """Show the tokens sent to services that charge for them, by tenant and job."""
+def tokens(session: Session, tenant: str | None, month: str | None, limit: int) -> None:
+    """Show the tokens sent to services that charge for them, by tenant and job.
+
+    With --json all jobs are listed.
+    """
     uses = session.assembly.models.token_uses(tenant, month)
     if session.as_json:
         emit_json(uses)
@@ -72,5 +86,14 @@ def tokens(session: Session, tenant: str | None, month: str | None) -> None:
     if not uses:
         emit("No tokens were used in this month.")
         return
-    rows = [(use.tenant_id, use.service, use.job_id or "-", f"{use.tokens:,}") for use in uses]
-    emit(table(["tenant", "service", "job", "tokens"], rows))
+    totals = Counter[tuple[str, str]]()
+    for use in uses:
+        totals[use.tenant_id, use.service] += use.tokens
+    emit(table(["tenant", "service", "tokens"], [(*who, f"{used:,}") for who, used in totals.most_common()]))
+    first = sorted(uses, key=lambda use: -use.tokens)[:limit]
+    if first:
+        rows = [(use.tenant_id, use.service, use.job_id or "-", f"{use.tokens:,}") for use in first]
+        emit("")
+        emit(table(["tenant", "service", "job", "tokens"], rows))
+    if len(first) < len(uses):
+        emit(f"{how_many(len(uses) - len(first), 'more job')}; list them with -n.")

@@ -35,6 +35,12 @@ def emit(text: str) -> None:
         raise OutputFailed(f"standard output cannot be written ({error.strerror})") from None
 
 
+def emit_document_text(text: str) -> None:
+    """Print text of a document. Into a file it goes exactly; a terminal must not be controlled by it."""
+    shown = text.expandtabs(4).split("\n") if sys.stdout.isatty() else None
+    emit(text if shown is None else "\n".join(map(printable, shown)))
+
+
 def drop_output() -> None:
     """Send standard output to /dev/null, so that the flush at exit raises nothing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,16 @@
-"""``penstock search``."""
+"""``penstock search``, ``context`` and ``similar``."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import HitPage
-from penstock.cli.output import emit, emit_json
+from penstock.cli.output import emit, emit_document_text, emit_json, printable
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -18,9 +20,7 @@ MARKS = ("\x02", "\x03")
 """Marks around the query's words, replaced by styles or asterisks when printed."""
 
 
-@click.command()
-@click.argument("query", nargs=-1, required=True)
-@click.option(
+_LIMIT = click.option(
     "-n",
     "--limit",
     type=click.IntRange(1, 1000),
@@ -29,14 +29,23 @@ MARKS = ("\x02", "\x03")
     metavar="N",
     help="Maximum number of hits.",
 )
-@click.option(
+_MODE = click.option(
     "--mode",
     type=click.Choice(["hybrid", "keyword", "vector"]),
     default="hybrid",
     show_default=True,
     help="Search by words, by meaning, or both.",
 )
+_EXACT = click.option("--exact", is_flag=True, help="Do not correct misspelt words.")
+_AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@_LIMIT
+@_MODE
 @filter_options("Search")
+@_EXACT
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
 @click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
@@ -51,12 +60,74 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
-        emit_json({"hits": hits, "words": answer.words, "notes": answer.notes})
+        facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
+        emit_json({"hits": hits} | facts)
         return
     page = HitPage(answer, MARKS, explain=explain)
     emit(page.shown(weak=weak))
     for note in answer.notes:
         session.hint(f"Note: {note}")
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, 1_000_000),
+    default=2_000,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of tokens, counted as for Llama; most models count fewer.",
+)
+@_MODE
+@filter_options("Search")
+@_EXACT
+@click.pass_obj
+def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
+    """Print the best passages for a language model's prompt.
+
+    Each has a number to cite it by. Neighbouring chunks are one passage, and weak matches are left out.
+
+    \b
+    penstock context how does the mill take in water --max-tokens 1000
+    """
+    found = session.assembly.search.context(" ".join(query), **given)
+    if session.as_json:
+        emit_json({name: getattr(found, name) for name in found.__struct_fields__})
+        return
+    emit_document_text(found.text or "Nothing found.")
+    for each in found.corrections:
+        session.hint(f'Searched for "{printable(each.searched)}" instead of "{printable(each.word)}".')
+    for note in found.notes:
+        session.hint(f"Note: {note}")
+
+
+@click.command()
+@click.argument("place", metavar="PATH[:LINE]")
+@_LIMIT
+@click.option("--collection", metavar="NAME", help="Collection of the document.")
+@click.option("--tenant", "tenant_id", metavar="NAME", help="Tenant who owns the documents.")
+@click.option("--branch", metavar="NAME", help="Branch of the document.")
+@click.pass_obj
+def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
+    """Find chunks of other documents that are like a given one.
+
+    LINE chooses a chunk of the document; in a document without lines it is the page. Without LINE the
+    document is compared as a whole. PATH may be the id of a document.
+
+    \b
+    penstock similar docs/mill.md
+    penstock similar docs/mill.md:12 --limit 3
+    """
+    from penstock.service.search import SearchResult
+
+    at_line = None if Path(place).exists() else _AT_LINE.fullmatch(place)
+    path, line = (at_line[1], int(at_line[2])) if at_line else (place, None)
+    hits = session.assembly.similar.similar(path, line, limit=limit, **where)
+    if session.as_json:
+        emit_json({"hits": hits})
+        return
+    emit(HitPage(SearchResult(hits=hits), MARKS, explain=True).plain(hits))
 
 
 def _as_json(hit: Hit) -> dict[str, Any]:

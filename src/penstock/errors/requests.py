@@ -149,7 +149,7 @@ class NotInGraph(InvalidRequest, LookupError):
     """The graph has no entity with this name."""
 
     code = "ERR_NOT_IN_GRAPH"
-    default_remedy = "Look for other names in `penstock graph export`, or index more with `--graph`."
+    default_remedy = "`penstock graph export` lists all names; index more with `penstock index --graph`."
 
 
 class InvalidVector(InvalidRequest):

@@ -1,27 +1,20 @@
-"""Client of endpoints with the interface of OpenAI: one request, one answer, errors that say who must act.
+"""Endpoints with the interface of OpenAI: their options, what they are used for, and how they fail.
 
-Each use (OCR, embedding) reads the answer itself. Nothing is retried here: the job or task is.
+Each use (OCR, embedding, graph) reads the answer itself. Nothing is retried here: the job or task is.
+The client is in ``endpoint_client``: its modules of the standard library cost a tenth of a worker's start.
 """
 
 from __future__ import annotations
 
-import http.client
-import ssl
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock import clock
 from penstock.errors import JobError, ServiceUnavailable, TransientFailure
-
-LONGEST_WAIT_S = 3600.0
-"""Limit for the wait that an endpoint may ask for."""
-_PIECE = 1 << 16
 
 
 class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +28,8 @@ class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 120.0
 
     def __repr__(self) -> str:
-        return f"EndpointOptions(url={self.url!r}, model={self.model!r}, key={'***' if self.key else ''!r})"
+        key = "***" if self.key else ""
+        return f"EndpointOptions(url={shown_url(self.url)!r}, model={self.model!r}, key={key!r})"
 
 
 class EndpointUse(NamedTuple):
@@ -74,153 +68,33 @@ class ServiceGuard(Protocol):
         """Count a failure; return the time until another call makes sense."""
 
 
-class _Answer(NamedTuple):
-    status: int
-    body: bytes
-    retry_after: timedelta | None
-
-
-class Endpoint:
-    """An endpoint, called once for each request."""
-
-    def __init__(self, options: EndpointOptions, use: EndpointUse) -> None:
-        self._options = options
-        self._use = use
-
-    def post(self, body: bytes) -> bytes:
-        """Send a JSON document and return the answer.
-
-        Raises ServiceUnavailable if the endpoint is down or its settings are wrong, TransientFailure if
-        another attempt may succeed, and the error of ``EndpointUse.refusal`` otherwise.
-        """
-        answer = self._exchange(body)
-        if answer.status != http.HTTPStatus.OK:
-            raise self._refusal(answer)
-        return answer.body
+class TokenMeter(Protocol):
+    """A service whose texts are paid for by the token."""
 
     @property
-    def shown(self) -> str:
-        """URL without user, password and query, for messages."""
-        parts = urlsplit(self._options.url)
-        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    def service(self) -> str:
+        """Name of the service in messages and counts."""
+        ...
 
-    def _exchange(self, body: bytes) -> _Answer:
-        use, timeout_s = self._use, self._options.timeout_s
-        parts, headers = self._url(), self._headers()
-        deadline = clock.elapsed_s() + timeout_s
-        connection = self._connect(parts)
-        try:
-            path = parts.path.rstrip("/")
-            path = path if path.endswith(use.path) else f"{path}{use.path}"
-            query = f"?{parts.query}" if parts.query else ""
-            connection.request("POST", f"{path}{query}", body, headers)
-            return self._read(connection, deadline)
-        except TimeoutError:
-            raise EndpointSilent(
-                f"the {use.service} {self.shown} did not answer within {timeout_s:g} s",
-                remedy=f"Check the endpoint, or raise {use.variable('timeout_s')}.",
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise BadAnswer(f"the {use.service} {self.shown} broke the connection: {_cause(error)}") from None
-        finally:
-            connection.close()
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens of a tenant in a calendar month; None: no limit."""
+        ...
 
-    def _url(self) -> SplitResult:
-        parts = urlsplit(self._options.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ServiceUnavailable(
-                self._use.service,
-                f"the URL of the {self._use.service} is not an http or https URL",
-                remedy=f"Set {self._use.variable('url')} to a URL such as http://127.0.0.1:8000/v1.",
-            )
-        return parts
+    @property
+    def token_variable(self) -> str:
+        """Variable that sets the limit."""
+        ...
 
-    def _connect(self, parts: SplitResult) -> http.client.HTTPConnection:
-        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = make(str(parts.hostname), parts.port, timeout=self._options.timeout_s)
-        remedy = None
-        try:
-            connection.connect()
-            return connection
-        except ssl.SSLError as error:
-            reason = (
-                getattr(error, "verify_message", "") or str(error.reason or error).replace("_", " ").lower()
-            )
-            cause = f"TLS error: {reason}"
-            remedy = "Check the certificate; an authority of your own is trusted by SSL_CERT_FILE."
-            if not isinstance(error, ssl.SSLCertVerificationError):
-                remedy = f"Check {self._use.variable('url')}: the other side may not speak https."
-        except OSError as error:
-            cause = _cause(error)
-        connection.close()
-        message = f"cannot connect to the {self._use.service} {self.shown}: {cause}"
-        raise ServiceUnavailable(self._use.service, message, remedy=remedy) from None
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
-        key = self._options.key
-        if key:
-            if not (key.isascii() and key.isprintable()):
-                raise ServiceUnavailable(
-                    self._use.service,
-                    f"the key of the {self._use.service} has characters that cannot be sent",
-                    remedy=f"Correct {self._use.variable('key')}.",
-                )
-            headers["Authorization"] = f"Bearer {key}"
-        return headers
-
-    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> _Answer:
-        with connection.getresponse() as response:
-            body = self._body(response, deadline)
-            if response.length:
-                raise http.client.IncompleteRead(body, response.length)
-            return _Answer(response.status, body, wait_asked_for(response.getheader("Retry-After")))
-
-    def _body(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
-        pieces, size = [], 0
-        while piece := response.read1(_PIECE):
-            size += len(piece)
-            if size > self._use.max_answer_bytes:
-                limit = f"{self._use.max_answer_bytes:,} bytes"
-                raise self._use.refusal(f"the answer of the {self._use.service} has more than {limit}")
-            if clock.elapsed_s() > deadline:
-                raise TimeoutError
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _refusal(self, answer: _Answer) -> JobError:
-        """Make the error for an answer that is not 200: who must act, and whether a retry may help."""
-        status, wait = answer.status, answer.retry_after
-        service, variable = self._use.service, self._use.variable
-        reason = http.client.responses.get(status, "")
-        message = f"the {service} {self.shown} answered {status} {reason}".rstrip()
-        if status in (429, 502, 503, 504):
-            return ServiceUnavailable(service, message, retry_after=wait)
-        if status in (401, 403):
-            return ServiceUnavailable(service, message, remedy=f"Correct {variable('key')}.")
-        if status in (404, 405) or 300 <= status < 400:
-            remedy = f"Correct {variable('url')} and {variable('model')}."
-            return ServiceUnavailable(service, message, remedy=remedy)
-        if status >= 500 or status == 408:
-            return BadAnswer(message, retry_after=wait)
-        return self._use.refusal(message)
+    def take_tokens(self) -> int:
+        """Tokens used since the last call of this method."""
+        ...
 
 
-def wait_asked_for(retry_after: str | None) -> timedelta | None:
-    """The wait of a Retry-After header, in seconds or until a date."""
-    if retry_after is None:
-        return None
+def shown_url(url: str) -> str:
+    """A URL without user, password and query. They may be secrets."""
     try:
-        seconds = float(retry_after)
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
     except ValueError:
-        try:
-            seconds = parsedate_to_datetime(retry_after).timestamp() - clock.now().timestamp()
-        except ValueError:
-            return None
-    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_WAIT_S)) if seconds == seconds else None
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, http.client.IncompleteRead):
-        return "the answer ended too early"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return "***"

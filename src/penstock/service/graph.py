@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 
-from penstock.catalog.graph import Edge, GraphCounts, GraphStore, Mention, Neighbourhood, Node
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.formats import has_pages
+from penstock.service.neighbour_order import CANDIDATES, most_telling
+from penstock.service.xml_text import xml_text
 
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
@@ -29,9 +32,15 @@ class EntityReport(NamedTuple):
 class Graph:
     """The graph of one catalog."""
 
-    def __init__(self, catalog: Catalog, settings: Settings) -> None:
-        self._store: GraphStore = catalog.graph
+    def __init__(self, store: GraphStore, reader: GraphReader, settings: Settings) -> None:
+        """``reader``: what is asked; ``store``: the truth, for exports."""
+        self._exported = store
+        self._store = reader
         self._settings = settings
+
+    def close(self) -> None:
+        """Close the connection to a store outside the catalog."""
+        self._store.close()
 
     def entity(
         self, name: str, *, kind: str | None = None, tenant_id: str | None = None, mentions: int = 20
@@ -39,7 +48,7 @@ class Graph:
         """The entities with a name, each with some of its mentions. Raises ``NotInGraph``."""
         tenant = tenant_id or self._settings.tenant_id
         return [
-            EntityReport(node, self._store.mentions(tenant, node.id, limit=mentions))
+            EntityReport(node, list(map(_paged, self._store.mentions(tenant, node.id, limit=mentions))))
             for node in self._find(name, tenant, kind)
         ]
 
@@ -52,10 +61,11 @@ class Graph:
         limit: int = 50,
         tenant_id: str | None = None,
     ) -> Neighbourhood:
-        """The entities around those with a name, nearest and heaviest first."""
+        """The entities around those with a name, nearest first, and of those the most telling."""
         tenant = tenant_id or self._settings.tenant_id
         start = [node.id for node in self._find(name, tenant, kind)]
-        return self._store.neighbours(tenant, start, hops=hops, limit=limit)
+        found = self._store.neighbours(tenant, start, hops=hops, limit=limit * CANDIDATES)
+        return most_telling(found, limit)
 
     def path(
         self, source: str, target: str, *, tenant_id: str | None = None
@@ -84,16 +94,23 @@ class Graph:
     def export(self, form: str, tenant_id: str | None = None) -> Iterator[str]:
         """The whole graph as parts of a text, ``json`` or ``graphml``."""
         tenant = tenant_id or self._settings.tenant_id
-        nodes, edges = self._store.nodes(tenant), self._store.edges(tenant)
+        nodes, edges = self._exported.nodes(tenant), self._exported.edges(tenant)
         return _graphml(nodes, edges) if form == "graphml" else _json(nodes, edges)
 
     def _find(self, name: str, tenant: str, kind: str | None) -> Sequence[Node]:
         found = self._store.find(tenant, name, kind=kind)
         if not found:
-            nothing = not self._store.counts(tenant).entities
             what = f"no {kind} is named {name!r}" if kind else f"no entity is named {name!r}"
-            raise NotInGraph(what, remedy=NO_GRAPH if nothing else None)
+            raise NotInGraph(what, remedy=self._other_names(name, tenant))
         return found
+
+    def _other_names(self, name: str, tenant: str) -> str | None:
+        """A remedy for a name that is not there."""
+        near = self._store.similar(tenant, name)
+        if near:
+            named = ", ".join(f"{node.name} ({node.kind})" for node in near)
+            return f"Similar names: {named}. {NotInGraph.default_remedy}"
+        return None if self._store.counts(tenant).entities else NO_GRAPH
 
 
 Nodes = Iterator[tuple[Node, list[Mention]]]
@@ -114,7 +131,13 @@ def _json(nodes: Nodes, edges: Edges) -> Iterator[str]:
 
 
 def _places(mentions: Sequence[Mention]) -> list[dict[str, object]]:
-    return [mention._asdict() for mention in mentions]
+    return [_paged(mention)._asdict() for mention in mentions]
+
+
+def _paged(mention: Mention) -> Mention:
+    """A mention without a page, if such files have none."""
+    file_type = file_types.by_name(mention.path) or file_types.TEXT
+    return mention if has_pages(file_type) else mention._replace(page=None)
 
 
 def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
@@ -142,16 +165,4 @@ def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
 
 
 def _data(values: dict[str, str]) -> str:
-    return "".join(
-        f"<data key={quoteattr(key)}>{escape(_allowed(text))}</data>" for key, text in values.items()
-    )
-
-
-def _allowed(text: str) -> str:
-    """A text without characters that XML cannot hold."""
-    return "".join(
-        char
-        if char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"
-        else "\ufffd"
-        for char in text
-    )
+    return "".join(f"<data key={quoteattr(key)}>{xml_text(text)}</data>" for key, text in values.items())

@@ -42,8 +42,10 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     ``weak``: it shares few words with the query and is far from it in meaning. ``words``: the words of the
     query that it holds. ``similarity``: the cosine, None if the chunk is not among the nearest or vectors
     were not searched. ``keyword_rank`` and ``vector_rank``: its places in the two rankings, from 1.
+    ``rerank_score``: the score by which a re-ranker ordered the hits, None without one.
     ``also_in``: other places of the same text. ``page_unit``: what ``page`` counts: page, slide, sheet or
     chapter. ``position_unit``: what ``first_line`` and ``last_line`` count: line, paragraph or cell.
+    ``start`` and ``end``: characters of the page's text. ``chunk_index``: the chunk's number on its page.
     """
 
     score: float
@@ -58,6 +60,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     last_line: int | None
     position_unit: str
     heading: str
+    start: int
+    end: int
     symbols: str
     tags: tuple[str, ...]
     file_type: str
@@ -67,11 +71,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
     source_id: str
     chunk_id: str
+    chunk_index: int
     also_in: tuple[HitLocation, ...]
     words: tuple[str, ...]
     similarity: float | None
     keyword_rank: int | None
     vector_rank: int | None
+    rerank_score: float | None = None
 
 
 class RankedText(NamedTuple):
@@ -80,6 +86,7 @@ class RankedText(NamedTuple):
     score: float
     view: ChunkView
     others: list[ChunkView]
+    rerank_score: float | None = None
 
 
 class Match(NamedTuple):
@@ -132,6 +139,8 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
         last_line=view.last_line,
         position_unit=file_type.position_unit,
         heading=view.heading_path,
+        start=view.start,
+        end=view.end,
         symbols=view.symbols,
         tags=view.tags,
         file_type=view.file_type,
@@ -141,11 +150,13 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
         branch=view.place.branch,
         source_id=view.source_id,
         chunk_id=view.chunk_id,
+        chunk_index=view.chunk_index,
         also_in=tuple(map(_location, candidate.others)),
         words=match.words,
         similarity=None if match.similarity is None else round(match.similarity, 4),
         keyword_rank=match.keyword_rank,
         vector_rank=match.vector_rank,
+        rerank_score=None if candidate.rerank_score is None else round(candidate.rerank_score, 6),
     )
 
 

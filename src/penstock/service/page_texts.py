@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import NewChunk, NewPage, Phase, TaskStatus
+from penstock.catalog.values import NewPage, Phase, TaskStatus
 from penstock.catalog.views import PageState, Source
 from penstock.errors import OutputFailed, UnknownDocument
 from penstock.vocabulary import how_many
@@ -88,7 +89,26 @@ def text_of(page: NewPage) -> str:
     return page.text if page.text is not None else joined(page.chunks or ())
 
 
-def joined(chunks: Sequence[NewChunk]) -> str:
+class Stretch(Protocol):
+    """A chunk with its place on a page."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def first_line(self) -> int | None: ...
+
+    @property
+    def last_line(self) -> int | None: ...
+
+
+def joined(chunks: Sequence[Stretch]) -> str:
     """The stretch of a page covered by chunks, without what they repeat.
 
     Only white space lies between chunks. Its length is known, and its lines where chunks have lines.

@@ -11,7 +11,7 @@ from penstock.service.hits import Match
 from penstock.service.relevance import Similarity, is_weak
 
 VECTOR_WEIGHTS = {"static": 0.7, "hashing": 0.7, "minilm": 1.5}
-"""Weight of the best cosine beside the best keyword score, by embedder; see ``bench/retrieval.py``."""
+"""Weight of the best cosine beside the best keyword score, by embedder; see ``bench/search_quality.py``."""
 UNMEASURED_WEIGHT = 1.0
 """Weight for models that were not measured."""
 
@@ -45,14 +45,14 @@ class Rankings(NamedTuple):
         """Check whether a deeper search could find more."""
         return len(self.keyword) >= self.depth or any(len(space.near) >= self.depth for space in self.spaces)
 
-    def fused(self) -> list[tuple[int, float]]:
-        """Merge both rankings; see ``fused``."""
+    def fused(self, weights: Mapping[str, float] = VECTOR_WEIGHTS) -> list[tuple[int, float]]:
+        """Merge both rankings; see ``fused``. ``weights``: of the vectors, by embedder."""
         keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
         spaces = [
             Scores(
                 {hit.content_id: hit.score for hit in space.near},
                 space.least(),
-                VECTOR_WEIGHTS.get(space.embedder, UNMEASURED_WEIGHT),
+                weights.get(space.embedder, UNMEASURED_WEIGHT),
             )
             for space in self.spaces
         ]

@@ -220,7 +220,9 @@ def _reason(path: str, known: PathReport, recognized: RecognizedPages | None = N
         waiting = "its container was read; the file itself has not been read yet"
         return Reason(path=path, verdict="waiting", cause=waiting, remedy=FAILURE_CODES[NOT_READ])
     if known.building is not None and not known.building.settled:
-        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
+        return Reason(
+            path=path, verdict="waiting", cause=_building(known.building, known.postponed), source=source
+        )
     if ledger is not None and (
         source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
     ):
@@ -302,11 +304,12 @@ def _kept_back(document: Document, source: Source | None) -> str:
     return cause + FORMER_VERSION if former else cause
 
 
-def _building(document: Document) -> str:
+def _building(document: Document, postponed: str | None) -> str:
     phase = next(
         name
         for name, state in document.phases.items()
         if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
     )
     pages, chunks = how_many(document.page_count, "page"), how_many(document.chunk_count, "chunk")
-    return f"being indexed: phase {phase} of {pages}, {chunks}"
+    text = f"being indexed: phase {phase} of {pages}, {chunks}"
+    return f"{text}; tried again after {postponed}" if postponed else text

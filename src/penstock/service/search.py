@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, Unpack, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias, Unpack, get_args
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases
+from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases, with_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
+from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
 
@@ -27,30 +29,41 @@ DEPTH = 100
 MAX_DEPTH = 6_400
 WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
+RERANKED = 50
+"""Hits that are given to a re-ranker."""
 MAX_SNIPPET = 1_000
 """Maximum length of a snippet from the store, which counts words: a word may be a whole line."""
+CONTEXT_HITS = 10
+CONTEXT_TOKENS = 50
+"""A context is made of so many hits, and one more for each so many tokens: few chunks are shorter."""
 MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
 
 class SearchRequest(DocumentFilters, total=False):
-    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document."""
+    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document.
+
+    ``exact``: misspelt words are not corrected.
+    """
 
     mode: Mode
     limit: int
     per_source: int | None
     marks: tuple[str, str]
+    exact: bool
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hits, best first, with notes about vectors that could not be searched.
 
-    ``words``: the words and quoted phrases of the query that were looked for in each hit.
+    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
+    words that occur nowhere, and what was searched for instead.
     """
 
     hits: list[Hit]
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 class _Question(NamedTuple):
@@ -60,8 +73,19 @@ class _Question(NamedTuple):
     limit: int
 
 
+class Reranker(Protocol):
+    """Scores the best texts of a search by reading each together with the query."""
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Score each text, higher is better. Raises a JobError if it cannot."""
+        ...
+
+
 class Search:
-    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here."""
+    """Search over a catalog. ``open_space`` returns the embedder of a vector space, None if unknown here.
+
+    With a ``reranker`` the best hits are put into its order.
+    """
 
     def __init__(
         self,
@@ -69,12 +93,14 @@ class Search:
         settings: Settings,
         open_space: Callable[[str], Embedder | None],
         vectors: NearestVectors,
+        reranker: Reranker | None = None,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
         self._open_space = open_space
         self._embedders: dict[str, Embedder | None] = {}
         self._vectors = vectors
+        self._reranker = reranker
         self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
     def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
@@ -84,6 +110,7 @@ class Search:
                 print(hit.path, hit.first_line, hit.snippet)
 
         Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
+        A misspelt word that no document has is corrected, unless ``exact``.
         """
         return self.ask(query, **options).hits
 
@@ -95,15 +122,23 @@ class Search:
         limit: int = 10,
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
+        exact: bool = False,
         **narrowed: Unpack[DocumentFilters],
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
         asked = _Question(query, catalog_filters(self._settings.tenant_id, **narrowed), mode, limit)
+        fixed: list[Correction] = []
         with self._catalog.snapshot() as snapshot:
-            rankings, chosen = self._choose(snapshot, asked, per_source)
-            ids = [candidate.view.content_id for candidate in chosen]
-            found = snapshot.words_in(query, ids)
+            rankings, chosen, found = self._find(snapshot, asked, per_source)
+            if not exact:
+                known = {word for words in found.values() for word in words}
+                fixed = corrections(snapshot, query, asked.filters, known)
+            if fixed:
+                query = with_words(query, {each.word: each.searched for each in fixed})
+                rankings, chosen, found = self._find(snapshot, asked._replace(query=query), per_source)
+            chosen, failed = self._reranked(query, chosen)
+            chosen = chosen[:limit]
             snippets = snapshot.snippets(query, list(found), marks)
         words = list(query_words(query))
         match = rankings.matches(found, len(words))
@@ -114,13 +149,58 @@ class Search:
             if not 0 < len(snippet) <= MAX_SNIPPET or keyword_text(view.text) != view.text:
                 snippet = make_snippet(view.text, query, marks)
             hits.append(build_hit(candidate, match(view.content_id), snippet))
-        return SearchResult(hits=hits, notes=tuple(rankings.notes), words=tuple(words))
+        return SearchResult(
+            hits=hits,
+            notes=(*rankings.notes, *failed),
+            words=tuple(words),
+            corrections=tuple(fixed),
+        )
+
+    def context(
+        self,
+        query: str,
+        *,
+        max_tokens: int = 2_000,
+        mode: Mode = "hybrid",
+        exact: bool = False,
+        **narrowed: Unpack[DocumentFilters],
+    ) -> PromptContext:
+        """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
+
+            prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
+
+        Weak hits are left out. The tokens are those of the Llama family; most models count fewer.
+        """
+        from penstock.pipeline.embed.token_count import count_tokens
+
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
+        limit = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
+        answer = self.ask(query, mode=mode, limit=limit, per_source=None, exact=exact, **narrowed)
+        good = [hit for hit in answer.hits if not hit.weak]
+        passages = pack(good, max_tokens, count_tokens)
+        notes = answer.notes
+        if not good and answer.hits:
+            notes += ("only weak matches, which are left out",)
+        if good and not passages:
+            notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
+        return context_of(passages, max_tokens, count_tokens, notes=notes, corrections=answer.corrections)
+
+    def _find(
+        self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
+    ) -> tuple[Rankings, list[RankedText], dict[int, tuple[str, ...]]]:
+        """Rank and choose texts, and look up the words of the query in each."""
+        rankings, chosen = self._choose(snapshot, asked, per_source)
+        ids = [candidate.view.content_id for candidate in chosen]
+        return rankings, chosen, snapshot.words_in(asked.query, ids)
 
     def _choose(
         self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
     ) -> tuple[Rankings, list[RankedText]]:
         """Rank deeper until there are enough texts: the first may all be copies, or of one document."""
-        depth = max(DEPTH, asked.limit * 4)
+        # A re-ranker chooses among more than are shown.
+        wanted = asked.limit if self._reranker is None else max(asked.limit, RERANKED)
+        depth = max(DEPTH, wanted * 4)
         views: dict[int, ChunkView | None] = {}
         while True:
             rankings = self._rank(snapshot, asked, depth)
@@ -133,10 +213,24 @@ class Search:
                 # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
                 if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
             ]
-            chosen = spread(collapse(found), per_source)[: asked.limit]
-            if len(chosen) == asked.limit or not rankings.cut or depth >= MAX_DEPTH:
+            chosen = spread(collapse(found), per_source)[:wanted]
+            if len(chosen) == wanted or not rankings.cut or depth >= MAX_DEPTH:
                 return rankings, chosen
             depth = min(depth * WIDER, MAX_DEPTH)
+
+    def _reranked(self, query: str, chosen: list[RankedText]) -> tuple[list[RankedText], list[str]]:
+        """Put the first texts into the order of the re-ranker. If it fails, they stay, and a note says so."""
+        if self._reranker is None or not chosen:
+            return chosen, []
+        first = chosen[:RERANKED]
+        try:
+            scores = self._reranker.scores(query, [candidate.view.text for candidate in first])
+        except JobError as error:
+            return chosen, [f"not re-ranked: {error.message}. {error.remedy}"]
+        scored = [each._replace(rerank_score=score) for each, score in zip(first, scores, strict=True)]
+        # The sort is stable: equal scores stay in the order of the search.
+        ordered = sorted(scored, key=lambda candidate: -(candidate.rerank_score or 0.0))
+        return ordered + chosen[RERANKED:], []
 
     def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
         keyword: list[KeywordHit] = []

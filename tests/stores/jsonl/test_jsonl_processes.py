@@ -142,14 +142,14 @@ def test_waiting_ends_when_another_process_adds(place: Path, queue: JsonlQueue):
     assert not queue.wait(0)
     in_child(lambda: opened(place).add([new(1)]) and None)
 
-    assert queue.wait(30)
+    assert queue.wait(120)
     assert not queue.wait(0)
 
 
 def test_a_claim_that_finds_nothing_wakes_nobody(place: Path, queue: JsonlQueue):
     other = opened(place)
     other.add([new(1)])
-    assert queue.wait(30)
+    assert queue.wait(120)
     other.claim(ClaimRequest("w1"))
     other.claim(ClaimRequest("w1"))
 

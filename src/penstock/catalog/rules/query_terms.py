@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from penstock.normal_form import normalized
 
@@ -76,9 +77,9 @@ def phrases(query: str) -> list[str]:
     Words asked for more than once count more than once. Words of one letter or digit, and stop words, are
     left out as long as anything else is there.
     """
-    quoted, words = _asked(query)
-    found = [term for word in words if word for term in dict.fromkeys([*_whole(word), *index_terms(word)])]
-    return list(_bounded([*quoted, *found]))
+    asked = _asked(query)
+    found = [term for word in asked.words for term in dict.fromkeys([*_whole(word), *index_terms(word)])]
+    return list(_bounded([*asked.quoted, *found]))
 
 
 def quoted_phrases(query: str) -> list[str]:
@@ -86,8 +87,8 @@ def quoted_phrases(query: str) -> list[str]:
 
     None in a query of many other words: in a pasted sentence quotation marks are not meant for the search.
     """
-    quoted, words = _asked(query)
-    return quoted[:MOST_TERMS] if sum(word is not None for word in words) <= MOST_WORDS_BESIDE else []
+    asked = _asked(query)
+    return asked.quoted[:MOST_TERMS] if asked.required else []
 
 
 def query_words(query: str) -> dict[str, list[str]]:
@@ -95,27 +96,48 @@ def query_words(query: str) -> dict[str, list[str]]:
 
     A text has the word or the phrase if it has all of the terms.
     """
-    quoted, words = _asked(query)
-    found = {phrase.lower(): [phrase] for phrase in quoted}
-    for word in filter(None, words):
+    asked = _asked(query)
+    found = {phrase.lower(): [phrase] for phrase in asked.quoted}
+    for word in asked.words:
         found.setdefault(word.lower(), index_terms(word))
     return dict(list(found.items())[:MOST_TERMS])
 
 
-def _asked(query: str) -> tuple[list[str], list[str | None]]:
-    """Quoted phrases and single words of a query; None stands for a word left out, or a phrase."""
-    plain: list[str | None] = []
+def words_outside_quotes(query: str) -> list[str]:
+    """Distinct words of a query that are not quoted, as they are written; without stop words."""
+    written = (word for _, word, _ in _PART.findall(query) if word)
+    return list(dict.fromkeys(filter(_tells, written)))
+
+
+def with_words(query: str, instead: Mapping[str, str]) -> str:
+    """Replace words of a query that are not quoted."""
+    return _PART.sub(lambda part: instead.get(part[2], part[0]), query)
+
+
+class _Asked(NamedTuple):
+    """Quoted phrases of a query, its words, and whether a hit must have the phrases."""
+
+    quoted: list[str]
+    words: list[str]
+    required: bool
+
+
+def _asked(query: str) -> _Asked:
+    """Split a query. Where quoted phrases are not required, their words count beside them."""
+    plain: list[str] = []
+    every: list[str] = []
     quoted: list[str] = []
     for phrase, word, _ in _PART.findall(query.replace("\0", " ")):
-        if phrase:
-            words = re.findall(r"\w+", phrase)
-            if words:
-                quoted.append(" ".join(words[:MOST_TERMS]))
-            plain.append(None)
+        words = re.findall(r"\w+", phrase)[:MOST_TERMS]
+        if words:
+            quoted.append(" ".join(words))
         elif word:
             plain.append(word)
-    telling = [word if word and _tells(word) else None for word in plain]
-    return quoted, telling if quoted or any(telling) else plain
+        every += words or ([word] if word else [])
+    telling = list(filter(_tells, plain))
+    if len(telling) > MOST_WORDS_BESIDE:
+        return _Asked(quoted, list(filter(_tells, every)), False)
+    return _Asked(quoted, telling if quoted or telling else plain, True)
 
 
 def _whole(word: str) -> list[str]:

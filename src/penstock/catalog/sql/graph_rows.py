@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.catalog.entities import CODE_KINDS, MAX_NAME, Entity, Extraction, name_key, short_key
+from penstock.catalog.entities import CODE_KINDS, Entity, Extraction, name_key, short_key, shortened
 from penstock.catalog.sql.statements import Statements, listed, readable
 
 Key = tuple[str, str]
@@ -22,15 +22,17 @@ def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction])
     there = {number for (number,) in rows.all("texts_there", listed(extractions))}
     before = _take_out(rows, extractions)
     found = {content_id: found for content_id, found in extractions.items() if content_id in there}
-    ids = _entity_ids(rows, tenant_id, found.values())
+    keys = {entity: _key(entity) for extraction in found.values() for entity in extraction.entities}
+    numbers = _entity_ids(rows, tenant_id, found.values(), keys)
+    ids = {entity: numbers[key] for entity, key in keys.items()}
     mentions: dict[tuple[int, int], int] = {}
     relations: dict[tuple[int, int, int, str], float] = {}
     for content_id, extraction in found.items():
         for entity, occurrences in extraction.entities.items():
-            mention = (content_id, ids[_key(entity)])
+            mention = (content_id, ids[entity])
             mentions[mention] = mentions.get(mention, 0) + occurrences
         for source, kind, target, weight in extraction.relations:
-            ends = (ids[_key(source)], ids[_key(target)])
+            ends = (ids[source], ids[target])
             if ends[0] != ends[1]:
                 relation = (content_id, *ends, kind)
                 relations[relation] = relations.get(relation, 0.0) + weight
@@ -61,7 +63,9 @@ def _key(entity: Entity) -> Key:
     return entity.kind, readable(name_key(entity))
 
 
-def _entity_ids(rows: Statements, tenant_id: str, extractions: Iterable[Extraction]) -> dict[Key, int]:
+def _entity_ids(
+    rows: Statements, tenant_id: str, extractions: Iterable[Extraction], keys: Mapping[Entity, Key]
+) -> dict[Key, int]:
     """The ids of entities, new ones for those not known.
 
     Of a name that is only used in a text, the kind is a guess: it is the one defined elsewhere, if there is
@@ -71,12 +75,12 @@ def _entity_ids(rows: Statements, tenant_id: str, extractions: Iterable[Extracti
     defined: set[Key] = set()
     for extraction in extractions:
         for entity, occurrences in extraction.entities.items():
-            wanted.setdefault(_key(entity), entity)
+            wanted.setdefault(keys[entity], entity)
             if occurrences:
-                defined.add(_key(entity))
+                defined.add(keys[entity])
     names = listed({name for _, name in wanted})
     known = {(kind, name): number for number, kind, name in rows.all("known_entities", tenant_id, names)}
-    only_used = _only_used(rows, known)
+    only_used = _only_used(rows, defined - known.keys(), known)
     numbers = iter(rows.numbers("row", len(wanted)) if wanted.keys() - known.keys() else ())
     new: list[tuple[object, ...]] = []
     ids: dict[Key, int] = {}
@@ -98,7 +102,7 @@ def _entity_ids(rows: Statements, tenant_id: str, extractions: Iterable[Extracti
 
 def _row(number: int, tenant_id: str, key: Key, entity: Entity) -> tuple[object, ...]:
     kind, name = key
-    return number, tenant_id, kind, name, readable(short_key(entity)), readable(entity.name[:MAX_NAME])
+    return number, tenant_id, kind, name, readable(short_key(entity)), readable(shortened(entity.name))
 
 
 def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
@@ -109,6 +113,10 @@ def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
     return (found, name) if found is not None else None
 
 
-def _only_used(rows: Statements, known: Mapping[Key, int]) -> set[int]:
-    code = [number for (kind, _), number in known.items() if kind in CODE_KINDS]
-    return {number for (number,) in rows.all("only_used", listed(code))} if code else set()
+def _only_used(rows: Statements, defined: Iterable[Key], known: Mapping[Key, int]) -> set[int]:
+    """The entities that get a definition in another kind, if no text has defined them.
+
+    Only these are looked up: a name that is used everywhere has very many mentions.
+    """
+    twins = [known[twin] for twin in (_twin(key, known) for key in defined) if twin is not None]
+    return {number for (number,) in rows.all("only_used", listed(twins))} if twins else set()

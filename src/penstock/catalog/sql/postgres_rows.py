@@ -192,7 +192,8 @@ def _column(values: Sequence[Any]) -> str:
 
 def _searchable(row: Sequence[Any]) -> Sequence[Any]:
     content_id, text = row
-    return content_id, searchable(text)
+    words = searchable(text)
+    return content_id, words, len(words.split())
 
 
 _PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {

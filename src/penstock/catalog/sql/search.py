@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.catalog import path_glob
 from penstock.catalog.rules import properties
 from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
@@ -15,6 +17,7 @@ from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.views import (
     ChunkView,
     Filters,
+    Holding,
     KeywordHit,
     SourceMark,
     Space,
@@ -101,6 +104,19 @@ class SearchReads:
         return {
             content_id: tuple(words[number][0] for number in sorted(numbers))
             for content_id, numbers in found.items()
+        }
+
+    def holding(self, words: Sequence[str], filters: Filters, *, most: int) -> dict[str, Holding]:
+        terms = [(word, term) for word in words if (term := self._all_of([word]))]
+        if not terms:
+            return {}
+        rows = self._rows.all("holding", listed([term for _, term in terms]), most)
+        found = {terms[number][0]: msgspec.json.decode(ids, type=list[int]) for number, ids in rows}
+        every = listed(sorted({number for ids in found.values() for number in ids}))
+        seen = set(column(self._rows.all("visible", *self._filters(filters), every))) if found else set()
+        return {
+            word: Holding([number for number in ids if number in seen], len(ids) >= most)
+            for word, ids in found.items()
         }
 
     def matching(self, filters: Filters) -> list[int] | None:

@@ -261,6 +261,7 @@ class SqlSnapshot(SearchReads):
             building=building,
             missing=tuple(self.missing(shown.document_id)) if shown else (),
             ledger=LEDGER_ENTRY.decode(note) if note else None,
+            postponed=self._rows.value("postponed", building.document_id) if building else None,
         )
 
     def _one_document(self, document_id: int | None) -> Document | None:

@@ -370,4 +370,5 @@ def listed(values: Iterable[object]) -> str:
 
 def readable(text: str) -> str:
     """A message without characters no store accepts, such as quotes of a broken file."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    text = text.replace("\0", "\ufffd")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -76,7 +76,7 @@ class CodeChunker:
         if self._language is None or len(text) > most:
             return None
         source = text.encode("utf-8", "surrogatepass")
-        root = _parser(self._language).parse(source).root_node
+        root = parser(self._language).parse(source).root_node
         if _error_bytes(root) > len(source) // 10:
             return None
         return tuple(_level(root, GRAMMARS[self._language], "", 0))
@@ -89,7 +89,7 @@ def grammar_installed(language: str) -> bool:
 
 
 @functools.cache
-def _parser(language: str) -> Parser:
+def parser(language: str) -> Parser:
     from tree_sitter import Language, Parser
 
     grammar = GRAMMARS[language]

@@ -6,6 +6,7 @@
 - ``static_embedder``: the default, a table of word pieces; needs no network and no GPU
 - ``table_files``: the files of that table, part of the installed package
 - ``word_pieces``: words split into the pieces of the table
+- ``token_count``: tokens of a text, counted by the same pieces
 - ``minilm/``: a small language model, as an extra
 - ``endpoint_embedder``: an HTTP endpoint compatible with OpenAI's
 - ``hash_embedder``: words hashed to dimensions, without a model; for tests

@@ -13,12 +13,12 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.call_limits import CallLimits
 from penstock.pipeline.endpoint import (
     BadAnswer,
-    Endpoint,
     EndpointOptions,
     EndpointSilent,
     EndpointUse,
     ServiceGuard,
 )
+from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ NAME = "endpoint"
 SERVICE = "embedding endpoint"
 CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
+SIGNS_A_TEXT = 16
+"""Tokens that a model may add to a text. A text has at most one for each byte, whatever an endpoint says."""
 MAX_NUMBER_BYTES = 32
 """Longest number of an answer; sets the largest answer that is read."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -66,6 +68,7 @@ class EndpointEmbedder:
     """Texts are sent in batches. Vectors get length 1, whatever the endpoint gives."""
 
     name = NAME
+    token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"
 
     def __init__(self, options: EmbedEndpointOptions) -> None:
         self._options = options
@@ -146,12 +149,14 @@ class EndpointEmbedder:
                     remedy="Correct PENSTOCK_EMBED_ENDPOINT_MODEL, or set "
                     f"PENSTOCK_EMBED_ENDPOINT_DIMENSION to {numbers}.",
                 )
-        vectors = np.array([entry.embedding for entry in entries], dtype=np.float32)
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+        # In 64 bits, since the length of a vector of very small or large numbers is none in 32.
+        vectors = np.array([entry.embedding for entry in entries], dtype=np.float64)
+        with np.errstate(over="ignore"):
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
         if not np.isfinite(lengths).all():
             raise _malformed("it has numbers that are too large")
         np.divide(vectors, lengths, out=vectors, where=lengths > 0)
-        return vectors
+        return vectors.astype(np.float32)
 
 
 def _calling(guard: ServiceGuard | None) -> AbstractContextManager[None]:
@@ -167,8 +172,9 @@ def _decoded(body: bytes) -> _Answer:
 
 def _tokens(usage: _Usage | None, texts: list[str]) -> int:
     counted = (usage.total_tokens or usage.prompt_tokens) if usage is not None else None
-    estimate = sum(len(text) for text in texts) // CHARS_PER_TOKEN
-    return max(counted if counted is not None else estimate, 0)
+    if counted is None or counted < 0:
+        return sum(len(text) for text in texts) // CHARS_PER_TOKEN
+    return min(counted, sum(len(text.encode()) + SIGNS_A_TEXT for text in texts))
 
 
 def _malformed(why: str) -> BadAnswer:

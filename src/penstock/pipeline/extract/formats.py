@@ -157,9 +157,14 @@ def _types() -> list[tuple[FileType, tuple[str, ...]]]:
     return [(file_type, tuple(some)) for file_type, some in suffixes.items()]
 
 
+def has_pages(file_type: FileType) -> bool:
+    """Check whether files of a type have pages, or something else that is counted as such."""
+    return READERS[file_type.extractor].paged or file_type.page_unit != "page"
+
+
 def _format(file_type: FileType, suffixes: tuple[str, ...]) -> Format:
     reader = READERS[file_type.extractor]
-    paged = reader.paged or file_type.page_unit != "page"
+    paged = has_pages(file_type)
     positions = reader.positions and file_type.page_unit not in _SHORT_PAGES
     return Format(
         name=NAMES[file_type.media_type],

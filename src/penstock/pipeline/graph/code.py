@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from penstock.catalog.entities import CLASS, FUNCTION, METHOD, MODULE, Entity, Extraction, Relation
+from penstock.pipeline.chunk.languages import MAX_PARSED
 from penstock.pipeline.graph.code_symbols import NamedDefinition, Symbols, read_symbols
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
 from penstock.pipeline.graph.syntax import SYNTAX
 
 DEFINES, IMPORTS, CALLS, INHERITS = "defines", "imports", "calls", "inherits"
-MAX_PARSED = 1024 * 1024
-"""Largest file that is parsed, in characters."""
 _MAX_BASES = 20
 """Classes looked through for a method."""
 
@@ -80,6 +79,8 @@ class Names:
         self._imported = {one.alias: one.target for one in symbols.imports}
         self._modules = {one.target for one in symbols.imports if one.target == one.module}
         self._bases: dict[str, list[str]] = {}
+        self._lineages: dict[str, tuple[list[str], str]] = {}
+        self._last_parts = {one.name.rpartition(".")[2] for one in symbols.definitions}
         self._attributes = {
             (class_name, name)
             for scope, name in symbols.attributes
@@ -119,6 +120,8 @@ class Names:
 
     def _local(self, name: str, scope: str) -> str | None:
         """The definition of a name, in the scope or around it."""
+        if name.rpartition(".")[2] not in self._last_parts:
+            return None
         while True:
             qualified = f"{scope}.{name}" if scope else name
             found = self._defined.get(qualified)
@@ -140,24 +143,33 @@ class Names:
 
     def _method(self, class_name: str, name: str, *, skip_own: bool = False) -> Entity | None:
         """A method of a class or its bases. A base of another file is believed to have it."""
-        waiting, seen = [class_name], set[str]()
-        outside: Entity | None = None
-        while waiting and len(seen) < _MAX_BASES:
-            current = waiting.pop(0)
-            if current in seen:
-                continue
-            seen.add(current)
-            own = f"{current}.{name}"
-            if own in self._defined and not (skip_own and current == class_name):
+        classes, outside = self._lineage(class_name)
+        for current in classes[1:] if skip_own else classes:
+            if (own := f"{current}.{name}") in self._defined:
                 return self.entity(own)
-            for base in self._bases.get(current, ()):
-                head, *rest = base.split(".")
-                local = self._local(base, self.parent(current))
-                if local is not None:
-                    waiting.append(local)
-                elif outside is None and (target := self._imported.get(head)) is not None:
-                    outside = Entity(".".join([target, *rest, name]), METHOD)
-        return outside
+        return Entity(f"{outside}.{name}", METHOD) if outside else None
+
+    def _lineage(self, class_name: str) -> tuple[list[str], str]:
+        """A class of this file with its bases there, nearest first, and the first base of another file."""
+        known = self._lineages.get(class_name)
+        if known is not None:
+            return known
+        classes, outside = [class_name], ""
+        for current in classes:
+            for local, target in self._resolved_bases(current):
+                outside = outside or target
+                if local and local not in classes and len(classes) < _MAX_BASES:
+                    classes.append(local)
+        self._lineages[class_name] = classes, outside
+        return classes, outside
+
+    def _resolved_bases(self, class_name: str) -> Iterator[tuple[str, str]]:
+        """The bases of a class: the name in this file, or else the full name of an imported one."""
+        for base in self._bases.get(class_name, ())[:_MAX_BASES]:
+            local = self._local(base, self.parent(class_name))
+            head, *rest = base.split(".")
+            imported = self._imported.get(head) if local is None else None
+            yield local or "", ".".join([imported, *rest]) if imported else ""
 
     def _outside(self, target: str, rest: Sequence[str], kind: str | None) -> Entity | None:
         """An imported name. What it is shows only in how it is written: classes begin with a capital."""

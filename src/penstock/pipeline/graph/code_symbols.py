@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.catalog.entities import CLASS, FUNCTION, METHOD
+from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, METHOD
+from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.graph.imports import Import, read_imports
-from penstock.pipeline.graph.syntax import SYNTAX, Syntax, defines, definition_name, dotted, parser, text_of
+from penstock.pipeline.graph.syntax import (
+    SYNTAX,
+    Syntax,
+    defines,
+    definition_name,
+    dotted,
+    name_of,
+    node_query,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_MAX_DEPTH = 200
-"""Nesting that is looked into. Deeper code is generated, or made to hurt."""
+
+_MAX_DEPTH = 1_000
+"""Nesting that is looked into. Deeper code is generated, or made to hurt: a search costs too much there."""
 
 
 class NamedDefinition(NamedTuple):
@@ -41,64 +53,79 @@ class Symbols(NamedTuple):
     """Attributes set on objects of a class: class and name. They hide methods of base classes."""
 
 
-class _Place(NamedTuple):
-    node: Node
-    scope: str
+class _Scope(NamedTuple):
+    """A definition around the nodes up to ``end``, a number of bytes."""
+
+    name: str
     class_name: str
     """The innermost class around, if no function is between."""
-    depth: int
+    end: float
 
 
 def read_symbols(source: bytes, language: str, module: str, *, package: bool) -> Symbols:
     """Read a file. ``package``: relative imports begin in the module itself, not beside it."""
     found = Symbols([], [], [], [], set())
     syntax = SYNTAX[language]
-    root = parser(language).parse(source).root_node
-    waiting = [_Place(root, "", "", 0)]
-    while waiting:
-        place = waiting.pop()
-        inner = _visit(place, syntax, found)
-        if place.node.type in syntax.imports:
-            found.imports.extend(read_imports(place.node, language, module, package=package))
-        elif inner.depth < _MAX_DEPTH:
-            children = place.node.named_children
-            waiting.extend(inner._replace(node=child, depth=inner.depth + 1) for child in reversed(children))
+    open_scopes = [_Scope("", "", math.inf)]
+    for start, _, node in _nodes(source, language):
+        while open_scopes[-1].end <= start:
+            open_scopes.pop()
+        scope = open_scopes[-1]
+        kind = node.type
+        if (field := syntax.calls.get(kind)) is not None:
+            _add_call(node, field, scope.name, found)
+        elif kind in syntax.imports:
+            found.imports.extend(read_imports(node, language, module, package=package))
+        elif kind in syntax.assignments:
+            _add_attribute(node, scope.name, syntax, found)
+        elif (inner := _define(node, scope, syntax, found)) is not None:
+            open_scopes.append(inner)
     return found
 
 
-def _visit(place: _Place, syntax: Syntax, found: Symbols) -> _Place:
-    """Record what a node says, and return the place of its children."""
-    node = place.node
-    if (field := syntax.calls.get(node.type)) is not None:
-        _add_call(place, field, found)
-    elif node.type == "assignment" or node.type == "assignment_expression":
-        _add_attribute(place, syntax, found)
+def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
+    """The nodes that say something, in the order of the source, outer ones first.
+
+    The tree is searched by the library: a step in Python for each of its nodes costs five times as much.
+    """
+    from tree_sitter import QueryCursor
+
+    cursor = QueryCursor(node_query(language))
+    cursor.set_max_start_depth(_MAX_DEPTH)
+    captured = cursor.captures(parser(language).parse(source).root_node)
+    nodes = [(node.start_byte, -node.end_byte, node) for some in captured.values() for node in some]
+    nodes.sort(key=itemgetter(0, 1))
+    return nodes
+
+
+def _define(node: Node, scope: _Scope, syntax: Syntax, found: Symbols) -> _Scope | None:
+    """Record a definition, and return the scope inside it; None: the node defines nothing."""
     kind = syntax.definitions.get(node.type)
     if (kind is None or not defines(node)) and node.type not in syntax.scopes:
-        return place
+        return None
     name = definition_name(node)
-    if not name:
-        return place
-    qualified = f"{place.scope}.{name}" if place.scope else name
+    qualified = f"{scope.name}.{name}" if scope.name else name
+    if not name or len(qualified) > MAX_NAME:
+        return None
     if kind is None:
-        return place._replace(scope=qualified, class_name=qualified)
-    if kind == FUNCTION and (place.class_name or node.type == "method_declaration"):
+        return _Scope(qualified, qualified, node.end_byte)
+    if kind == FUNCTION and (scope.class_name or node.type == "method_declaration"):
         kind = METHOD
     start = node.child_by_field_name("name") or node
-    found.definitions.append(NamedDefinition(qualified, kind, place.scope, start.start_byte))
+    found.definitions.append(NamedDefinition(qualified, kind, scope.name, start.start_byte))
     if kind == CLASS:
         _add_bases(node, qualified, syntax, found)
-    return place._replace(scope=qualified, class_name="" if kind in (FUNCTION, METHOD) else qualified)
+    return _Scope(qualified, "" if kind in (FUNCTION, METHOD) else qualified, node.end_byte)
 
 
-def _add_call(place: _Place, field: str, found: Symbols) -> None:
-    callee = place.node.child_by_field_name(field)
+def _add_call(node: Node, field: str, scope: str, found: Symbols) -> None:
+    callee = node.child_by_field_name(field)
     name = dotted(callee)
-    if place.node.type == "method_invocation":
-        around = place.node.child_by_field_name("object")
-        name = text_of(callee) if around is None else f"{dotted(around)}.{text_of(callee)}"
+    if node.type == "method_invocation":
+        around = node.child_by_field_name("object")
+        name = name_of(callee) if around is None else f"{dotted(around)}.{name_of(callee)}"
     if name and not name.startswith("."):
-        found.calls.append(Use(place.scope, name, place.node.start_byte))
+        found.calls.append(Use(scope, name, node.start_byte))
 
 
 def _add_bases(node: Node, qualified: str, syntax: Syntax, found: Symbols) -> None:
@@ -112,7 +139,7 @@ def _add_bases(node: Node, qualified: str, syntax: Syntax, found: Symbols) -> No
                 found.bases.append(Use(qualified, name, child.start_byte))
 
 
-def _add_attribute(place: _Place, syntax: Syntax, found: Symbols) -> None:
-    owner, _, attribute = dotted(place.node.child_by_field_name("left")).partition(".")
+def _add_attribute(node: Node, scope: str, syntax: Syntax, found: Symbols) -> None:
+    owner, _, attribute = dotted(node.child_by_field_name("left")).partition(".")
     if owner in syntax.own and attribute and "." not in attribute:
-        found.attributes.add((place.scope, attribute))
+        found.attributes.add((scope, attribute))

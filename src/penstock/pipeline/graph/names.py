@@ -18,6 +18,7 @@ _YEAR = re.compile(r"(?:1[5-9]|20)\d\ds?$")
 _CODE = re.compile(r"\d{3}")
 """Reference numbers such as LD2304174694 are no names."""
 _NUMBER = re.compile(r"\$?\d[\d.,:]*$")
+_MONTHS = words.MONTHS | {"may"}
 
 
 class Span(NamedTuple):
@@ -41,6 +42,10 @@ def spans(tokens: Sequence[Token], is_common: Callable[[str], bool]) -> list[Spa
     opening = next((at for at, token in enumerate(tokens) if token.is_word), 0)
     at = 0
     while at < len(tokens):
+        letter = tokens[at].text[0]
+        if not (letter.isupper() or letter.isdigit() or letter == "$"):
+            at += 1
+            continue
         number = _number_span(tokens, at)
         if number is not None:
             found.append(number)
@@ -64,10 +69,10 @@ def spans(tokens: Sequence[Token], is_common: Callable[[str], bool]) -> list[Spa
 def _number_span(tokens: Sequence[Token], at: int) -> Span | None:
     token = tokens[at]
     following = [token.lower for token in tokens[at + 1 : at + 3]] + ["", ""]
-    if token.text.isdigit() and len(token.text) <= 2 and following[0] in words.MONTHS | {"may"}:
+    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS:
         last = at + 2 if following[1].isdigit() else at + 1
         return Span(at, last, DATE, DATE)
-    if token.is_capitalised and token.lower in words.MONTHS | {"may"} and following[0].isdigit():
+    if token.is_capitalised and token.lower in _MONTHS and following[0].isdigit():
         return Span(at, at + 1, DATE, DATE)
     if _NUMBER.match(token.text) and following[0] in words.UNITS:
         return Span(at, at + 1, QUANTITY, QUANTITY)
@@ -172,9 +177,9 @@ def _name_span(
 
 
 def _without_tail(tokens: Sequence[Token], first: int, last: int) -> int:
-    dated = words.MONTHS | words.WEEKDAYS
     while last >= first and (
-        tokens[last].lower in dated
+        tokens[last].lower in words.MONTHS
+        or tokens[last].lower in words.WEEKDAYS
         or tokens[last].lower in words.FUNCTION_WORDS
         or tokens[last].lower in words.CONNECTORS
     ):

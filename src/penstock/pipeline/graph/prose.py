@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.catalog.entities import Entity, Extraction, Relation
@@ -117,10 +116,7 @@ def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
 
     A phrase inside a longer one counts only where it stands alone as well.
     """
-    counts: Counter[tuple[str, ...]] = Counter()
-    for tokens in split:
-        for size in _TERM_WORDS:
-            counts.update(_phrases(tokens, size))
+    counts = Counter(phrase for tokens in split for run in _runs(tokens) for phrase in _phrases(run))
     for phrase, count in list(counts.items()):
         if len(phrase) == max(_TERM_WORDS) and count > 1:
             for part in (phrase[1:], phrase[:-1]):
@@ -129,15 +125,26 @@ def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
     return frozenset(phrase for phrase, _ in recurring[:_MAX_TERMS])
 
 
-def _phrases(tokens: Sequence[Token], size: int) -> list[tuple[str, ...]]:
-    found = []
-    for at in range(len(tokens) - size + 1):
-        inside = tokens[at : at + size]
-        if all(map(_is_term_word, inside)) and all(b.start - a.end == 1 for a, b in pairwise(inside)):
-            last = inside[-1].text
-            if not last.endswith(("ly", "ed", "ing")) and not inside[0].text.endswith("ly"):
-                found.append(tuple(token.text for token in inside))
-    return found
+def _runs(tokens: Sequence[Token]) -> list[list[str]]:
+    """Plain words that follow each other, with one space between."""
+    runs: list[list[str]] = []
+    end = -1
+    for token in tokens:
+        if _is_term_word(token):
+            if token.start - end == 1 and runs:
+                runs[-1].append(token.text)
+            else:
+                runs.append([token.text])
+            end = token.end
+    return runs
+
+
+def _phrases(run: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for size in _TERM_WORDS:
+        for at in range(len(run) - size + 1):
+            inside = tuple(run[at : at + size])
+            if not inside[-1].endswith(("ly", "ed", "ing")) and not inside[0].endswith("ly"):
+                yield inside
 
 
 def _is_term_word(token: Token) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.catalog.entities import CLASS, FUNCTION, MODULE
-from penstock.pipeline.chunk.languages import GRAMMARS
+from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, MODULE
+from penstock.pipeline.chunk.code import parser
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Query
 
 
 class Syntax(NamedTuple):
@@ -20,6 +20,7 @@ class Syntax(NamedTuple):
 
     ``calls`` gives the field of the called expression, ``bases`` the children of a class that name others.
     ``own``: the names by which a method calls another of its object; ``implicit``: it needs none of them.
+    ``assignments`` gives the type of the left side that is an attribute.
     ``capital_classes``: names that begin with a capital are those of classes.
     """
 
@@ -29,6 +30,7 @@ class Syntax(NamedTuple):
     bases: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
+    assignments: Mapping[str, str] = MappingProxyType({})
     implicit: bool = False
     capital_classes: bool = True
 
@@ -50,6 +52,7 @@ _JAVASCRIPT = Syntax(
     frozenset(["import_statement"]),
     frozenset(["class_heritage", "extends_type_clause"]),
     own=frozenset(["this"]),
+    assignments={"assignment_expression": "member_expression"},
 )
 _C = Syntax(
     _kinds("struct_specifier union_specifier enum_specifier class_specifier", "function_definition"),
@@ -58,6 +61,7 @@ _C = Syntax(
     frozenset(["base_class_clause"]),
     scopes=frozenset(["namespace_definition"]),
     own=frozenset(["this"]),
+    assignments={"assignment_expression": "field_expression"},
     implicit=True,
 )
 
@@ -69,6 +73,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
             frozenset(["import_statement", "import_from_statement"]),
             frozenset(["argument_list"]),
             own=frozenset(["self", "cls"]),
+            assignments={"assignment": "attribute"},
         ),
         "javascript": _JAVASCRIPT,
         "typescript": _JAVASCRIPT,
@@ -85,6 +90,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
             frozenset(["use_declaration"]),
             scopes=frozenset(["impl_item"]),
             own=frozenset(["self", "Self"]),
+            assignments={"assignment_expression": "field_expression"},
         ),
         "java": Syntax(
             _kinds(
@@ -95,6 +101,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
             frozenset(["import_declaration"]),
             frozenset(["superclass", "super_interfaces", "extends_interfaces"]),
             own=frozenset(["this"]),
+            assignments={"assignment_expression": "field_access"},
             implicit=True,
         ),
         "c": _C,
@@ -104,17 +111,32 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
 
 
 @functools.cache
-def parser(language: str) -> Parser:
-    """The parser of a language. The grammar is loaded at the first file."""
-    from tree_sitter import Language, Parser
+def node_query(language: str) -> Query:
+    """The query for the nodes of a language that define, call, import, or set an attribute."""
+    from tree_sitter import Query
 
-    grammar = GRAMMARS[language]
-    package = importlib.import_module(grammar.package)
-    return Parser(Language(getattr(package, grammar.function)()))
+    syntax = SYNTAX[language]
+    grammar = parser(language).language
+    assert grammar is not None
+    types = {*syntax.definitions, *syntax.scopes, *syntax.calls, *syntax.imports}
+    # Languages with the same syntax here have not all types of it: C has no classes.
+    there = [name for name in sorted(types) if grammar.id_for_node_kind(name, True) is not None]
+    patterns = [f"({name}) @found" for name in there]
+    patterns += [f"({name} left: ({left})) @found" for name, left in syntax.assignments.items()]
+    return Query(grammar, " ".join(patterns))
 
 
 def text_of(node: Node | None) -> str:
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
+
+
+def name_of(node: Node | None) -> str:
+    """The text of a node that is a name; empty if it is too long for one."""
+    return text_of(node) if node is not None and _is_short(node) else ""
+
+
+def _is_short(node: Node) -> bool:
+    return node.end_byte - node.start_byte <= MAX_NAME
 
 
 def definition_name(node: Node) -> str:
@@ -128,7 +150,7 @@ def definition_name(node: Node) -> str:
         if inner is None:
             named = declarator
         declarator = inner
-    name = text_of(named)
+    name = name_of(named)
     if node.type == "method_declaration" and (receiver := node.child_by_field_name("receiver")) is not None:
         words = text_of(receiver).strip("()").replace("*", " ").split("[")[0].split()
         name = f"{words[-1]}.{name}" if words else name
@@ -148,26 +170,38 @@ _DOTTED = frozenset(
     "qualified_identifier scoped_type_identifier".split()
 )
 _GENERIC = frozenset(["subscript", "generic_type", "template_type"])
+_PLAIN = frozenset(["identifier", "type_identifier", "this", "self", "super", "namespace_identifier"])
+_WRITTEN = re.compile(r"(?!super\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
+"""A dotted name as it is written in nearly all calls, for which its parts need not be looked at."""
 
 
 def dotted(node: Node | None) -> str:
     """The dotted name of an expression; empty if it is none, such as the result of another call."""
+    if node is None or (node.type not in _DOTTED and node.type not in _PLAIN and node.type not in _GENERIC):
+        return ""
+    written = name_of(node)
+    if _WRITTEN.fullmatch(written):
+        return written
+    name = ".".join(reversed(_parts(node)))
+    return name if len(name) <= MAX_NAME else ""
+
+
+def _parts(node: Node | None) -> list[str]:
+    """The parts of a dotted name, the last one first; none if the expression is not one."""
     parts: list[str] = []
     while node is not None:
         if node.type in _DOTTED:
             named = [child for child in node.named_children if child.type != "type_arguments"]
             if len(named) < 2:
-                return ""
+                return []
             parts.append(text_of(named[-1]))
             node = named[0]
         elif node.type in _GENERIC:
             node = node.named_children[0] if node.named_children else None
-        elif node.type == "call" and text_of(node.child_by_field_name("function")) == "super":
-            parts.append("super()")
-            break
-        elif node.type in ("identifier", "type_identifier", "this", "self", "super", "namespace_identifier"):
-            parts.append("super()" if node.type == "super" else text_of(node))
-            break
+        elif node.type == "call" and name_of(node.child_by_field_name("function")) == "super":
+            return [*parts, "super()"]
+        elif node.type in _PLAIN:
+            return [*parts, "super()" if node.type == "super" else text_of(node)]
         else:
-            return ""
-    return ".".join(reversed(parts))
+            return []
+    return parts

@@ -9,7 +9,7 @@ from penstock.pipeline.graph.words import ABBREVIATIONS
 
 _TOKEN = re.compile(
     r"(?:[^\W\d_]\.){2,}"  # U.S.
-    r"|\$?\d++(?:[.,:]\d++)*+(?:st|nd|rd|th|s)?(?![^\W_])"  # 1,200 and 1950s
+    r"|\$?\d++(?:[.,:]\d++){0,20}+(?:st|nd|rd|th|s)?(?![^\W_])"  # 1,200 and 1950s
     r"|[^\W_]++(?:['’\-&./][^\W_]++)*+"  # O'Neill, Knight-Ridder, AT&T
     r"|\n\s*\n|\S"
 )
@@ -23,12 +23,9 @@ class Token(NamedTuple):
     start: int
     end: int
     text: str
+    lower: str
     possessive: bool = False
     """An ``'s`` stands right after it."""
-
-    @property
-    def lower(self) -> str:
-        return self.text.lower()
 
     @property
     def is_capitalised(self) -> bool:
@@ -57,19 +54,22 @@ def sentences(text: str) -> list[list[Token]]:
 
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
-    position = 0
-    while match := _TOKEN.search(text, position):
+    taken = 0
+    for match in _TOKEN.finditer(text):
         start, end = match.span()
-        word = match[0]
-        position = end
-        possessive = _POSSESSIVE.search(word)
-        if possessive and len(word) > 2:
-            tokens.append(Token(start, start + possessive.start(), word[: possessive.start()], True))
+        if start < taken:
             continue
-        if word[0].isalpha() and text[end : end + 1] == "." and _keeps_stop(word, text, end):
-            end = position = end + 1
+        word = match[0]
+        # Nearly no word has one, and a look at a letter is cheaper than a search.
+        possessive = _POSSESSIVE.search(word) if word[-1] in "sS" else None
+        if possessive and len(word) > 2:
+            word = word[: possessive.start()]
+            tokens.append(Token(start, start + len(word), word, word.lower(), True))
+            continue
+        if text[end : end + 1] == "." and word[0].isalpha() and _keeps_stop(word, text, end):
+            end = taken = end + 1
             word += "."
-        tokens.append(Token(start, end, word))
+        tokens.append(Token(start, end, word, word.lower()))
     return tokens
 
 

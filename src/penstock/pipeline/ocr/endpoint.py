@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import ParserFailed
-from penstock.pipeline.endpoint import Endpoint, EndpointOptions, EndpointUse
+from penstock.pipeline.endpoint import EndpointOptions, EndpointUse
+from penstock.pipeline.endpoint_client import Endpoint
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr.protocol import RecognizedText
 

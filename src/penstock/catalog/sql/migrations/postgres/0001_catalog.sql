@@ -291,13 +291,14 @@ CREATE TABLE catalog_content (
 );
 
 -- The words of a text, apart from it: what is ranked is then read without the texts, and never unpacked.
--- English without its stop words: a question's are left out before it is asked, and inside quotes they count.
+-- size counts its words with repetitions, as BM25 needs it. English without its stop words: a question's are left out before it is asked, and inside quotes they count.
 CREATE TEXT SEARCH DICTIONARY catalog_stem (TEMPLATE = pg_catalog.snowball, LANGUAGE = english);
 CREATE TEXT SEARCH CONFIGURATION catalog_english (COPY = pg_catalog.english);
 ALTER TEXT SEARCH CONFIGURATION catalog_english ALTER MAPPING REPLACE english_stem WITH catalog_stem;
 CREATE TABLE catalog_keyword (
     content_id  bigint   NOT NULL PRIMARY KEY,
-    words       tsvector NOT NULL
+    words       tsvector NOT NULL,
+    size        integer  NOT NULL DEFAULT 0
 ) WITH (toast_tuple_target = 8160);
 ALTER TABLE catalog_keyword ALTER COLUMN words SET STORAGE EXTERNAL;
 CREATE INDEX idx_catalog_keyword ON catalog_keyword USING gin (words);

@@ -86,6 +86,14 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
+-- name: postponed
+SELECT ocr_error FROM task_queue_page
+WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1) AND ocr_retry_at IS NOT NULL
+UNION ALL
+SELECT vector_error FROM task_queue_chunk
+WHERE vector_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1) AND vector_retry_at IS NOT NULL
+LIMIT 1
+
 -- A chunk written with its vector was never claimed; its page was, unless the job wrote the page.
 -- name: made
 SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 0),
@@ -186,27 +194,29 @@ WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 
 -- BM25 over the matching texts. PostgreSQL does not give the frequency of a word, but ts_rank does indirectly: the sum
 -- of 1/i² for i up to the frequency, over the limit 1.645. The frequency is 1/(limit - sum) - 1/2, to a few hundredths.
--- A phrase counts once.
+-- A phrase counts once. The number of texts and their mean size are exact in a small collection; in a large one the
+-- server's last count and a sample do. Formula and constants are those of SQLite's FTS5.
 -- name: ranked
 WITH term AS MATERIALIZED (
     SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single
     FROM (SELECT to_tsquery('catalog_english', term) AS query FROM json_array_elements_text($1::json -> 'any') AS j(term)) q
     WHERE numnode(query) > 0 GROUP BY query),
 hit AS MATERIALIZED (
-    SELECT k.content_id, length(k.words) AS size, t.term, t.weight,
+    SELECT k.content_id, k.size, t.term, t.weight,
            CASE WHEN t.single THEN
                1 / greatest(1.64493406685 * (1 - ts_rank('{1,1,1,1}', k.words, t.query)::float8), 0.001) - 0.5
            ELSE 1 END AS times
     FROM term t JOIN catalog_keyword k ON k.words @@ t.query
     WHERE $1::json ->> 'all' = '' OR k.words @@ to_tsquery('catalog_english', $1::json ->> 'all')),
+sample AS (SELECT count(*) AS texts, avg(size) AS size FROM (SELECT size FROM catalog_keyword LIMIT 2000) AS t),
 every AS (
-    SELECT greatest(count(DISTINCT content_id),
+    SELECT greatest((SELECT count(DISTINCT content_id) FROM hit), texts,
                     (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass))::float8 AS texts,
-           avg(size)::float8 AS size FROM hit),
+           greatest(size, 1)::float8 AS size FROM sample),
 found AS (SELECT term, count(*) AS texts FROM hit GROUP BY term)
 SELECT h.content_id,
-       -sum(h.weight * ln(1 + (e.texts - f.texts + 0.5) / (f.texts + 0.5))
-            * h.times * 2.2 / (h.times + 1.2 * (0.25 + 0.75 * h.size / e.size))) AS rank
+       -sum(h.weight * greatest(ln((e.texts - f.texts + 0.5) / (f.texts + 0.5)), 0.000001)
+            * h.times * 2.6 / (h.times + 1.6 * (0.25 + 0.75 * h.size / e.size))) AS rank
 FROM every e CROSS JOIN found f JOIN hit h ON h.term = f.term
 GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
 
@@ -223,6 +233,14 @@ SELECT id, ts_headline('catalog_english', text,
     to_tsquery('catalog_english', (SELECT string_agg('(' || term || ')', ' | ')
                                    FROM json_array_elements_text($1::json -> 'any') AS j(term))), $2), text
 FROM catalog_content WHERE id = ANY(numbers($3))
+
+-- name: holding
+SELECT w.number - 1, k.ids::text
+FROM (SELECT number, to_tsquery('catalog_english', term) AS query
+      FROM json_array_elements_text($1::json) WITH ORDINALITY AS j(term, number) OFFSET 0) AS w
+CROSS JOIN LATERAL (SELECT json_agg(content_id ORDER BY content_id) AS ids
+                    FROM (SELECT content_id FROM catalog_keyword WHERE words @@ w.query LIMIT $2) AS t) AS k
+WHERE k.ids IS NOT NULL
 
 -- The texts first: the list of a frequent word in the index is longer.
 -- name: words_in

@@ -77,8 +77,8 @@ INSERT INTO catalog_content (id, source_key, text_key, text)
 SELECT * FROM rows(id bigint, source_key bigint, text_key bigint, text text)
 
 -- name: add_keyword
-INSERT INTO catalog_keyword (content_id, words)
-SELECT v.id, to_tsvector('catalog_english', v.text) FROM rows(id bigint, text text)
+INSERT INTO catalog_keyword (content_id, words, size)
+SELECT v.id, to_tsvector('catalog_english', v.text), v.size FROM rows(id bigint, text text, size integer)
 
 -- Consecutive rows mostly have the same page and document.
 -- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)

@@ -1,0 +1,106 @@
+"""The composition of endpoints: OCR, embedding, re-ranking and entities, as the settings name them.
+
+Nothing is imported before its first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
+    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.graph.llm import LlmExtractor
+    from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
+
+
+def ocr_setup(settings: Settings) -> OcrSetup:
+    """Options of OCR, with the address of its endpoint if one is set."""
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.ocr.protocol import OcrOptions
+
+    options = OcrOptions(
+        languages=settings.ocr_languages,
+        tessdata_dir=settings.ocr_tessdata_dir or "",
+        dpi=settings.ocr_dpi,
+        min_confidence=settings.ocr_min_confidence,
+    )
+    if settings.ocr_endpoint_url is None:
+        return OcrSetup(options, enabled=settings.ocr)
+    endpoint = EndpointOptions(
+        url=settings.ocr_endpoint_url,
+        model=settings.ocr_endpoint_model,
+        key=settings.ocr_endpoint_key or "",
+        timeout_s=settings.ocr_endpoint_timeout_s,
+    )
+    return OcrSetup(options, endpoint, settings.ocr)
+
+
+def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
+    """Address and limits of the embedding endpoint; None if none is set."""
+    if settings.embed_endpoint_url is None:
+        return None
+    from penstock.pipeline.call_limits import CallLimits
+    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.worker.breaker import Breakers
+
+    calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
+    return EmbedEndpointOptions(
+        address=EndpointOptions(
+            url=settings.embed_endpoint_url,
+            model=settings.embed_endpoint_model,
+            key=settings.embed_endpoint_key or "",
+            timeout_s=settings.embed_endpoint_timeout_s,
+        ),
+        dimension=settings.embed_endpoint_dimension,
+        batch=settings.embed_endpoint_batch,
+        limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
+        guard=Breakers(),
+        token_limit=settings.embed_endpoint_tokens,
+    )
+
+
+def reranker(settings: Settings) -> RerankEndpoint | None:
+    """The re-ranker of searches; None if none is set."""
+    if settings.rerank_endpoint_url is None:
+        return None
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.rerank_endpoint import RerankEndpoint
+    from penstock.worker.breaker import Breakers
+
+    options = EndpointOptions(
+        url=settings.rerank_endpoint_url,
+        model=settings.rerank_endpoint_model,
+        key=settings.rerank_endpoint_key or "",
+        timeout_s=settings.rerank_endpoint_timeout_s,
+    )
+    return RerankEndpoint(options, Breakers())
+
+
+def graph_endpoint(settings: Settings) -> LlmExtractor | None:
+    """The extractor of entities behind an endpoint; None without its URL."""
+    if settings.graph_endpoint_url is None:
+        return None
+    from penstock.pipeline.call_limits import CallLimits
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.graph.llm import SERVICE, LlmExtractor, LlmOptions
+    from penstock.worker.breaker import Breakers
+
+    calls = settings.graph_endpoint_calls, settings.graph_endpoint_per_minute
+    return LlmExtractor(
+        LlmOptions(
+            address=EndpointOptions(
+                url=settings.graph_endpoint_url,
+                model=settings.graph_endpoint_model,
+                key=settings.graph_endpoint_key or "",
+                timeout_s=settings.graph_endpoint_timeout_s,
+            ),
+            calls=settings.graph_endpoint_calls,
+            limits=CallLimits(SERVICE, settings.state_dir / "calls" / "graph", *calls),
+            guard=Breakers(),
+            token_limit=settings.graph_endpoint_tokens,
+        )
+    )

@@ -1,0 +1,199 @@
+"""Client of endpoints with the interface of OpenAI: one request, one answer, errors that say who must act.
+
+Each use (OCR, embedding) reads the answer itself. Nothing is retried here: the job or task is.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, urlsplit
+
+from penstock import clock
+from penstock.errors import JobError, ServiceUnavailable
+from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, shown_url
+
+LONGEST_WAIT_S = 3600.0
+"""Limit for the wait that an endpoint may ask for."""
+_PIECE = 1 << 16
+_IN_PATHS = "/%:@!$&'()*+,;=~?"
+"""Characters of a URL that are sent as they are."""
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    retry_after: timedelta | None
+
+
+class Endpoint:
+    """An endpoint, called once for each request."""
+
+    def __init__(self, options: EndpointOptions, use: EndpointUse) -> None:
+        self._options = options
+        self._use = use
+
+    def post(self, body: bytes) -> bytes:
+        """Send a JSON document and return the answer.
+
+        Raises ServiceUnavailable if the endpoint is down or its settings are wrong, TransientFailure if
+        another attempt may succeed, and the error of ``EndpointUse.refusal`` otherwise.
+        """
+        answer = self._exchange(body)
+        if answer.status != http.HTTPStatus.OK:
+            raise self._refusal(answer)
+        return answer.body
+
+    @property
+    def shown(self) -> str:
+        """URL without user, password and query, for messages."""
+        return shown_url(self._options.url)
+
+    def _exchange(self, body: bytes) -> _Answer:
+        use, timeout_s = self._use, self._options.timeout_s
+        parts, headers = self._url(), self._headers()
+        deadline = clock.elapsed_s() + timeout_s
+        connection = self._connect(parts)
+        over = threading.Timer(timeout_s, _cut_off, [connection.sock])
+        over.daemon = True
+        over.start()
+        try:
+            path = parts.path.rstrip("/")
+            path = path if path.endswith(use.path) else f"{path}{use.path}"
+            query = f"?{parts.query}" if parts.query else ""
+            connection.request("POST", f"{path}{query}", body, headers)
+            return self._read(connection, deadline)
+        except (OSError, http.client.HTTPException) as error:
+            if not isinstance(error, TimeoutError) and clock.elapsed_s() < deadline:
+                what = f"the {use.service} {self.shown} broke the connection: {_cause(error)}"
+                raise BadAnswer(what) from None
+            raise EndpointSilent(
+                f"the {use.service} {self.shown} did not answer within {timeout_s:g} s",
+                remedy=f"Check the endpoint, or raise {use.variable('timeout_s')}.",
+            ) from None
+        finally:
+            over.cancel()
+            connection.close()
+
+    def _url(self) -> SplitResult:
+        try:
+            parts = urlsplit(self._options.url)
+            host = (parts.hostname or "").encode("idna").decode()
+            valid = parts.scheme in ("http", "https") and host.isprintable() and " " not in host
+            if valid and host and (parts.port is None or parts.port):
+                return parts._replace(
+                    path=quote(parts.path, safe=_IN_PATHS), query=quote(parts.query, _IN_PATHS)
+                )
+        except ValueError:
+            pass  # a port or an address that is none, or a name too long
+        raise ServiceUnavailable(
+            self._use.service,
+            f"the URL of the {self._use.service} is not an http or https URL",
+            remedy=f"Set {self._use.variable('url')} to a URL such as http://127.0.0.1:8000/v1.",
+        )
+
+    def _connect(self, parts: SplitResult) -> http.client.HTTPConnection:
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = make(str(parts.hostname), parts.port, timeout=self._options.timeout_s)
+        remedy = None
+        try:
+            connection.connect()
+            return connection
+        except ssl.SSLError as error:
+            reason = (
+                getattr(error, "verify_message", "") or str(error.reason or error).replace("_", " ").lower()
+            )
+            cause = f"TLS error: {reason}"
+            remedy = "Check the certificate; an authority of your own is trusted by SSL_CERT_FILE."
+            if not isinstance(error, ssl.SSLCertVerificationError):
+                remedy = f"Check {self._use.variable('url')}: the other side may not speak https."
+        except OSError as error:
+            cause = _cause(error)
+        connection.close()
+        message = f"cannot connect to the {self._use.service} {self.shown}: {cause}"
+        raise ServiceUnavailable(self._use.service, message, remedy=remedy) from None
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
+        key = self._options.key
+        if key:
+            if not (key.isascii() and key.isprintable()):
+                raise ServiceUnavailable(
+                    self._use.service,
+                    f"the key of the {self._use.service} has characters that cannot be sent",
+                    remedy=f"Correct {self._use.variable('key')}.",
+                )
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def _read(self, connection: http.client.HTTPConnection, deadline: float) -> _Answer:
+        with connection.getresponse() as response:
+            body = self._body(response, deadline)
+            if response.length:
+                raise http.client.IncompleteRead(body, response.length)
+            return _Answer(response.status, body, wait_asked_for(response.getheader("Retry-After")))
+
+    def _body(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
+        pieces, size = [], 0
+        while piece := response.read1(_PIECE):
+            size += len(piece)
+            if size > self._use.max_answer_bytes:
+                limit = f"{self._use.max_answer_bytes:,} bytes"
+                raise self._use.refusal(f"the answer of the {self._use.service} has more than {limit}")
+            if clock.elapsed_s() > deadline:
+                raise TimeoutError
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _refusal(self, answer: _Answer) -> JobError:
+        """Make the error for an answer that is not 200: who must act, and whether a retry may help."""
+        status, wait = answer.status, answer.retry_after
+        service, variable = self._use.service, self._use.variable
+        reason = http.client.responses.get(status, "")
+        message = f"the {service} {self.shown} answered {status} {reason}".rstrip()
+        if status in (429, 502, 503, 504):
+            return ServiceUnavailable(service, message, retry_after=wait)
+        if status in (401, 403):
+            return ServiceUnavailable(service, message, remedy=f"Correct {variable('key')}.")
+        if status in (404, 405) or 300 <= status < 400:
+            remedy = f"Correct {variable('url')} and {variable('model')}."
+            return ServiceUnavailable(service, message, remedy=remedy)
+        if status >= 500 or status == 408:
+            return BadAnswer(message, retry_after=wait)
+        return self._use.refusal(message)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    """End a connection at the deadline: one that sends a byte now and then never times out."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def wait_asked_for(retry_after: str | None) -> timedelta | None:
+    """The wait of a Retry-After header, in seconds or until a date."""
+    if retry_after is None:
+        return None
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(retry_after).timestamp() - clock.now().timestamp()
+        except ValueError:
+            return None
+    return timedelta(seconds=min(max(seconds, 0.0), LONGEST_WAIT_S)) if seconds == seconds else None
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer ended too early"
+    if isinstance(error, (http.client.BadStatusLine, http.client.UnknownProtocol)):
+        # Its text is what the other side sent. One of them is raised for a connection that was closed.
+        closed = isinstance(error, ConnectionError)
+        return "it was closed without an answer" if closed else "the answer is not HTTP"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,48 @@
+"""Words that may be meant by a misspelt one."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.catalog.rules.near_words import closest_word, edit_distance, is_correctable, neighbours
+
+
+@pytest.mark.parametrize("word", ["gate", "Turbine", "ворота", "naïve"])
+def test_words_of_letters_may_be_misspelt(word: str):
+    assert is_correctable(word)
+
+
+@pytest.mark.parametrize("word", ["mil", "NATO", "x86a", "maxHeaderSize", "水車水車", "a_bcd", "w" * 33])
+def test_names_numbers_and_short_words_may_not(word: str):
+    assert not is_correctable(word)
+
+
+def test_neighbours_are_one_edit_away():
+    found = neighbours("Gaet")
+
+    assert {"gate", "get", "guaet", "gaets", "goet"} <= set(found)
+    assert {1} == {edit_distance("gaet", each) for each in found}
+    assert sorted(set(found)) == found
+    assert "мельница" in neighbours("мелница")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "edits"),
+    [
+        ("", "ab", 2),
+        ("gate", "gate", 0),
+        ("gaet", "gate", 1),
+        ("penstokce", "penstock", 2),
+        ("abc", "cab", 2),
+    ],
+)
+def test_edit_distance(one: str, other: str, edits: int):
+    assert (edits, edits) == (edit_distance(one, other), edit_distance(other, one))
+
+
+def test_the_form_that_a_text_has_is_taken():
+    texts = ["The penstock and its gates.", "penstockWater of the penstock"]
+
+    assert "penstock" == closest_word("penstokce", texts, "penstocke")
+    assert "gates" == closest_word("gaetes", texts, "gate")
+    assert "other" == closest_word("violin", texts, "other")
