@@ -28,13 +28,8 @@ READ_IN_FULL = {
     "source_columns+sources_where",  # the sources of a tenant, in order
     *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
-    *(
-        "any_ledger",
-        "any_waiting",
-        "outbox",
-        "any_vector_copied",
-        "any_graph_copied",
-    ),  # stop at the first row
+    *("any_ledger", "any_waiting", "outbox"),
+    *("outside_stores", "any_vector_copied", "any_graph_copied"),  # two rows, or the first one
     # The whole graph of a tenant.
     *(
         "graph_nodes_graphrag",

@@ -15,7 +15,7 @@ schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 
 SETTINGS = {"max_queue": "100000", "body_limit_mb": "1"}
-EXAMPLES = 12
+EXAMPLES = 8
 # A path has to exist below the root, a time has to be one: a schema cannot say that.
 EXCLUDED = [checks.positive_data_acceptance]
 

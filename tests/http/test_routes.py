@@ -203,6 +203,27 @@ def test_cancel_of_a_pending_and_of_an_ended_job(server: LiveServer):
     assert "ERR_CANNOT_CANCEL" == again.code
 
 
+def test_a_running_job_is_cancelled_at_a_checkpoint(server: LiveServer):
+    large = server.folder / "large"
+    large.mkdir()
+    for number in range(600):
+        (large / f"{number}.md").write_text(f"Text {number}.")
+    job_id = server.index(large).body["job_id"]
+    until(lambda: server.ask("GET", f"/index/jobs/{job_id}").body, lambda job: job["status"] == "running")
+    status = server.ask("GET", "/health/status").body
+
+    answer = server.ask("DELETE", f"/index/jobs/{job_id}")
+    job = server.ended(job_id)
+
+    assert (True, job_id) == (status["indexing_in_progress"], status["current_job_id"])
+    said = (answer.body["status"], answer.body["message"])
+    assert (answer.status, *said) in (
+        (202, "cancel_requested", "Worker will stop at next checkpoint"),
+        (200, "cancelled", "Job cancelled"),
+    )
+    assert ("cancelled", "Cancelled by user") == (job["status"], job["error"])
+
+
 def test_health_and_statistics(server: LiveServer, indexed: str):
     status = until(
         lambda: server.ask("GET", "/health/status").body, lambda found: found["store"]["documents"] >= 2

@@ -13,6 +13,7 @@ from penstock.catalog.views import Document, PageState, Progress, Source
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.documents import Documents
+from penstock.service.failures import FailedPath
 from penstock.service.reasons import Below, Reason
 
 MAX_DOCUMENTS = 1_000
@@ -101,13 +102,14 @@ class ReasonRecord(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str | None
     warnings: tuple[str, ...]
     missing: tuple[str, ...]
+    failed_inside: tuple[FailedPath, ...]
     counts: dict[str, int]
     below: tuple[Below, ...]
 
 
 def reason_record(reason: Reason) -> ReasonRecord:
     """The record of a reason."""
-    shared = {name: getattr(reason, name) for name in reason.__struct_fields__ if name != "source"}
+    shared = {name: getattr(reason, name) for name in ReasonRecord.__struct_fields__ if name != "source_id"}
     return ReasonRecord(**shared, source_id=reason.source.source_id if reason.source else None)
 
 
