@@ -185,11 +185,7 @@ class Settings:
     graph_store_timeout_s: float = setting_fields.GRAPH_STORE_TIMEOUT_S
     vector_store: str = setting_fields.VECTOR_STORE
     vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
-    usearch_from: int = _setting(
-        types.whole(1, 1_000_000_000),
-        200_000,
-        "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
-    )
+    usearch_from: int = setting_fields.USEARCH_FROM
     max_file_mb: int = _setting(
         types.whole(1, 100_000),
         64,
