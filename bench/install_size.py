@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import page_section
+from penstock.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("grammars", "postgres", "rapidocr", "redis", "usearch")
 SHOWN = 12
 """Packages with a line of their own."""
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         total = sum(plain.values())
         extras = {
             extra: sum(installed(wheel, place, extra).values()) - total
-            for extra in EXTRAS
+            for extra in (each.name for each in EXTRAS)
             if not options.plain
         }
     tables = rendered(plain, extras)

@@ -57,6 +57,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.handlers.container_paths",
         "penstock.handlers.file_request",
         "penstock.handlers.phases",
+        "penstock.pipeline.graph.llm",
         "penstock.redis_contract.error_report",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, endpoint_assembly, vector_assembly
+from penstock import config, endpoint_assembly, graph_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -203,15 +203,17 @@ class Assembly:
         """Entities and relations of the documents."""
         from penstock.service.graph import Graph
 
-        return Graph(self.catalog, self.settings)
+        reader = graph_assembly.open_graph_reader(self.settings, self.catalog)
+        return Graph(self.catalog.graph, reader, self.settings)
 
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        comparison = vector_assembly.open_comparison(self.vector_store, self.catalog)
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), comparison)
+        vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
+        graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), vectors, graph)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -272,7 +274,9 @@ class Assembly:
         pipeline = self._pipeline(memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
         outside = vector_assembly.attach_vectors(self.settings, catalog)
-        return DocumentTools(catalog, Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside))
+        copies = graph_assembly.open_graph_copies(self.settings, catalog)
+        page_files = PageFiles(self.settings.pages_dir)
+        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, outside, copies))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
@@ -325,6 +329,7 @@ class Assembly:
             isolated=isolated,
             ocr=endpoint_assembly.ocr_setup(chosen),
             graph=chosen.graph,
+            llm=endpoint_assembly.graph_endpoint(chosen),
             vectors_outside=chosen.vector_store != "default",
         )
 
@@ -362,7 +367,7 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("gateway", "producer", "vector_store", "queue", "catalog"):
+        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 

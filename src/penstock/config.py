@@ -178,6 +178,15 @@ class Settings:
         False,
         "Extract entities and relations of documents, as `penstock index --graph` does.",
     )
+    graph_endpoint_url: str | None = setting_fields.GRAPH_ENDPOINT_URL
+    graph_endpoint_model: str = setting_fields.GRAPH_ENDPOINT_MODEL
+    graph_endpoint_key: str | None = setting_fields.GRAPH_ENDPOINT_KEY
+    graph_endpoint_timeout_s: float = setting_fields.GRAPH_ENDPOINT_TIMEOUT_S
+    graph_endpoint_calls: int = setting_fields.GRAPH_ENDPOINT_CALLS
+    graph_endpoint_per_minute: int | None = setting_fields.GRAPH_ENDPOINT_PER_MINUTE
+    graph_endpoint_tokens: int | None = setting_fields.GRAPH_ENDPOINT_TOKENS
+    graph_store: str = setting_fields.GRAPH_STORE
+    graph_store_timeout_s: float = setting_fields.GRAPH_STORE_TIMEOUT_S
     vector_store: str = setting_fields.VECTOR_STORE
     vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
     usearch_from: int = _setting(

@@ -1,4 +1,4 @@
-"""The composition of endpoints: OCR, embedding and re-ranking, as the settings name them.
+"""The composition of endpoints: OCR, embedding, re-ranking and entities, as the settings name them.
 
 Nothing is imported before its first use.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.graph.llm import LlmExtractor
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.rerank_endpoint import RerankEndpoint
 
@@ -77,3 +78,29 @@ def reranker(settings: Settings) -> RerankEndpoint | None:
         timeout_s=settings.rerank_endpoint_timeout_s,
     )
     return RerankEndpoint(options, Breakers())
+
+
+def graph_endpoint(settings: Settings) -> LlmExtractor | None:
+    """The extractor of entities behind an endpoint; None without its URL."""
+    if settings.graph_endpoint_url is None:
+        return None
+    from penstock.pipeline.call_limits import CallLimits
+    from penstock.pipeline.endpoint import EndpointOptions
+    from penstock.pipeline.graph.llm import SERVICE, LlmExtractor, LlmOptions
+    from penstock.worker.breaker import Breakers
+
+    calls = settings.graph_endpoint_calls, settings.graph_endpoint_per_minute
+    return LlmExtractor(
+        LlmOptions(
+            address=EndpointOptions(
+                url=settings.graph_endpoint_url,
+                model=settings.graph_endpoint_model,
+                key=settings.graph_endpoint_key or "",
+                timeout_s=settings.graph_endpoint_timeout_s,
+            ),
+            calls=settings.graph_endpoint_calls,
+            limits=CallLimits(SERVICE, settings.state_dir / "calls" / "graph", *calls),
+            guard=Breakers(),
+            token_limit=settings.graph_endpoint_tokens,
+        )
+    )

@@ -11,7 +11,7 @@ from penstock.setting_types import ProjectRule
 
 DERIVED = "(derived)"
 """Default of a setting that ``config.combine`` computes."""
-_SECRET = frozenset([types.URL, types.CATALOG_URL, types.VECTOR_STORE, types.SECRET])
+_SECRET = frozenset([types.URL, types.CATALOG_URL, types.VECTOR_STORE, types.GRAPH_STORE, types.SECRET])
 """Types with values that may hold a password."""
 
 
@@ -135,6 +135,37 @@ RERANK_ENDPOINT_TIMEOUT_S = setting(
     types.seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
 )
 
+GRAPH_ENDPOINT_URL = setting(
+    types.URL,
+    None,
+    "Chat endpoint, compatible with OpenAI's, whose model extracts the entities of prose instead of rules.",
+)
+GRAPH_ENDPOINT_MODEL = setting(types.TEXT, "gpt-4o-mini", "Model of the graph endpoint.")
+GRAPH_ENDPOINT_KEY = setting(types.SECRET, None, "Key of the graph endpoint.")
+GRAPH_ENDPOINT_TIMEOUT_S = setting(
+    types.seconds(0.1, 3600), 120.0, "Maximum wait for the answer of the graph endpoint."
+)
+GRAPH_ENDPOINT_CALLS = setting(
+    types.whole(1, 64), 4, "Calls to the graph endpoint at the same time, by all processes on this machine."
+)
+GRAPH_ENDPOINT_PER_MINUTE = setting(
+    types.whole_or_none(1, 1_000_000),
+    None,
+    "Calls to the graph endpoint in a minute, by all processes on this machine.",
+)
+GRAPH_ENDPOINT_TOKENS = setting(
+    types.whole_or_none(1, 10**15),
+    None,
+    "Tokens of one tenant that the graph endpoint may charge in a calendar month; then its chunks fail.",
+)
+GRAPH_STORE = setting(
+    types.GRAPH_STORE,
+    "default",
+    "Store that `penstock graph` reads. With `default` it is the catalog; Neo4j holds a copy of its graph.",
+)
+GRAPH_STORE_TIMEOUT_S = setting(
+    types.seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
+)
 ROOTS = setting(
     types.DIRECTORIES,
     (),

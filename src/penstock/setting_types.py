@@ -136,6 +136,17 @@ def _vector_store(value: Any) -> str:
     return value
 
 
+def _graph_store(value: Any) -> str:
+    if value == "default":
+        return "default"
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError
+    scheme, _, rest = value.partition("://")
+    if scheme not in GRAPH_STORE_SCHEMES or not rest:
+        raise ValueError
+    return value
+
+
 def _languages(value: Any) -> str:
     text = str(value).strip()
     if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
@@ -199,6 +210,11 @@ VECTOR_STORE = SettingType(
     "default, qdrant://HOST:PORT, qdrant+local:/FOLDER, chroma://HOST:PORT, chroma+local:/FOLDER, pgvector "
     "or pgvector://HOST/DATABASE",
     _vector_store,
+)
+GRAPH_STORE_SCHEMES = frozenset(["neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc"])
+GRAPH_STORE = SettingType(
+    "default, or neo4j://USER:PASSWORD@HOST:PORT/DATABASE; also neo4j+s, neo4j+ssc, bolt, bolt+s, bolt+ssc",
+    _graph_store,
 )
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 TEXT = SettingType("printable text", _text)

@@ -29,6 +29,7 @@ READ_IN_FULL = {
     *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
+    *("outside_stores", "any_vector_copied", "any_graph_copied"),  # two rows, or the first one
     # The whole graph of a tenant.
     *(
         "graph_nodes_graphrag",
@@ -166,7 +167,7 @@ def _is_lookup(scan: Plan) -> bool:
 
 def _is_small(scan: Plan) -> bool:
     """Spaces and sequences are few; a partial index holds only what waits or is under way."""
-    few = {"catalog_space", "catalog_sequence", "catalog_fingerprint", "pg_class"}
+    few = {"catalog_space", "catalog_sequence", "catalog_fingerprint", "catalog_outside_store", "pg_class"}
     partial = re.search(
         r"_status$|_retry$|_failed$|_held$|_heartbeat$|_building$|_leftover$", scan.get("Index Name", "")
     )

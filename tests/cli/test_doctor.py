@@ -102,7 +102,7 @@ def test_missing_extras_and_a_weak_sandbox_are_notes(
         if check["subject"].startswith("extra ")
     }
     assert "tree-sitter-ruby" in extras["grammars"]["remedy"]
-    assert "62 MB" in extras["grammars"]["detail"]
+    assert "61 MB" in extras["grammars"]["detail"]
     assert "exact" == checks(found)["vector search"]["detail"]
     app.queue.report(WorkerReport(worker_id="w", host="h", pid=1, started_at=clock.now()))
     assert "1 worker alive" == checks(ask("doctor"))["workers"]["detail"]

@@ -121,3 +121,11 @@ def test_a_name_that_is_not_there(run: Run, app):
     assert "penstock index --graph" in run("graph", "entity", "Nobody", code=4).stderr
     assert "No entities" in run("graph", "stats").stdout
     assert json.loads(run("graph", "export").stdout) == {"nodes": [], "edges": []}
+
+
+def test_a_picture_of_the_neighbours(run: Run, indexed: Path, tmp_path: Path):
+    target = tmp_path / "mill.svg"
+    assert "calls" in run("graph", "neighbours", "grind", "--svg", str(target)).stdout
+    assert ElementTree.parse(target).getroot().tag.endswith("svg")
+    refused = run("graph", "neighbours", "grind", "--svg", str(tmp_path / "no/where.svg"), code=1)
+    assert "cannot write" in refused.stderr

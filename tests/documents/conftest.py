@@ -24,6 +24,7 @@ from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.breaker import Breakers
@@ -165,9 +166,10 @@ class IndexedFolder:
         limits: ExtractLimits | None = None,
         *,
         ocr: OcrSetup | bool = False,
+        llm: LlmExtractor | None = None,
     ) -> Iterator[ManualWorker]:
         setup = OcrSetup() if ocr is True else ocr or None
-        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits, ocr=setup)
+        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits, ocr=setup, llm=llm)
         worker = ManualWorker(self.app, pipeline)
         try:
             yield worker

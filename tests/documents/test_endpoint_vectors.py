@@ -18,10 +18,10 @@ from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.embedding_server import (
     DIMENSION,
     TOKENS_A_TEXT,
-    Answer,
     EmbeddingServer,
     embedding_server,
 )
+from tests.pipeline.scripted_endpoint import Answer
 
 on_sqlite = pytest.mark.parametrize("docs", ["sqlite"], indirect=True)
 KEY = "sk-very-secret"

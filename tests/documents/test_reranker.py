@@ -11,7 +11,8 @@ import pytest
 from penstock import Penstock, config
 from penstock.service.search import RERANKED, SearchResult
 from tests.documents.conftest import IndexedFolder
-from tests.pipeline.embedding_server import Answer, EmbeddingServer, embedding_server
+from tests.pipeline.embedding_server import EmbeddingServer, embedding_server
+from tests.pipeline.scripted_endpoint import Answer
 
 SHORT, LONG = "The wheel turns.", "The wheel is one of many things in a long text about mills and rivers."
 

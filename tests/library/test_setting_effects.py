@@ -17,6 +17,8 @@ from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
 from penstock.config import Settings
 from penstock.errors import PathOutside, PenstockError, QueueFull
+from penstock.graph_stores.factory import open_graph_store
+from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.http.guard import GuardOptions
@@ -137,6 +139,22 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
         return error.code
 
 
+def asked_model(settings: Settings, _: Path) -> object:
+    """The endpoint that extracts graphs and its limits, as the pipeline got them."""
+    llm = Assembly(settings)._pipeline().llm
+    if llm is None:
+        return None
+    address = msgspec.structs.asdict(llm._endpoint._options)
+    return address, llm.fingerprint, llm.calls, llm._limits, llm.token_limit
+
+
+def copied_graph(settings: Settings, _: Path) -> object:
+    """The graph store outside the catalog, and how long it may take."""
+    store = open_graph_store(settings)
+    assert store is None or isinstance(store, Neo4jCopy)
+    return store and (store.address, store._timeout_s)
+
+
 def reranking(settings: Settings, _: Path) -> object:
     """The re-ranking endpoint, as the search got it."""
     with opened(settings) as assembly:
@@ -242,6 +260,7 @@ def guarded(settings: Settings, place: Path) -> object:
 
 
 _ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
+_MODEL = {"graph_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
 EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "url": ("jsonl://{place}/queue", engines, {"catalog_url": "sqlite:///{place}/catalog.db"}),
@@ -292,6 +311,15 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "embed_endpoint_calls": (1, embedding, _ENDPOINT),
     "embed_endpoint_per_minute": (60, embedding, _ENDPOINT),
     "embed_endpoint_tokens": (1000, embedding, _ENDPOINT),
+    "graph_store": ("neo4j://127.0.0.1:9", copied_graph, {}),
+    "graph_store_timeout_s": (5.0, copied_graph, {"graph_store": "neo4j://127.0.0.1:9"}),
+    "graph_endpoint_url": ("http://127.0.0.1:9/v1", asked_model, {}),
+    "graph_endpoint_model": ("other", asked_model, _MODEL),
+    "graph_endpoint_key": ("secret", asked_model, _MODEL),
+    "graph_endpoint_timeout_s": (5.0, asked_model, _MODEL),
+    "graph_endpoint_calls": (1, asked_model, _MODEL),
+    "graph_endpoint_per_minute": (60, asked_model, _MODEL),
+    "graph_endpoint_tokens": (1000, asked_model, _MODEL),
     "rerank_endpoint_url": ("http://127.0.0.1:9/v1", reranking, {}),
     "rerank_endpoint_model": ("other", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),
     "rerank_endpoint_key": ("secret", reranking, {"rerank_endpoint_url": "http://127.0.0.1:9/v1"}),

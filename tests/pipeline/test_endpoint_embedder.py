@@ -20,11 +20,11 @@ from penstock.worker.breaker import OPENS_AFTER, Breakers
 from tests.pipeline.embedding_server import (
     DIMENSION,
     TOKENS_A_TEXT,
-    Answer,
     embedding_server,
     embeddings,
     vector,
 )
+from tests.pipeline.scripted_endpoint import Answer
 
 KEY = "sk-very-secret"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from penstock.pipeline.extract.factory import EXTRACTORS
 from penstock.pipeline.extract.file_types import BY_SUFFIX
 from penstock.pipeline.extract.formats import READERS, formats, languages
 
-PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = ROOT / "pyproject.toml"
 
 
 def test_every_suffix_stands_in_the_table_once():
@@ -34,6 +36,18 @@ def test_pages_and_positions_have_their_units():
 
 def test_every_grammar_belongs_to_a_language_with_a_suffix():
     assert {one.name for one in languages() if one.structured} == GRAMMARS.keys()
+
+
+def test_pages_name_the_size_of_each_extra_as_it_was_measured():
+    sizes = {extra.name: extra.size_mb for extra in EXTRAS}
+    readme, benchmarks = ((ROOT / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
+    listed = re.findall(r"^\| `(\w+)` \|.*\| (\d+) MB", readme, re.MULTILINE)
+    in_bench = r"^\| `penstock\[(\w+)\]` \| \+([\d.]+) \|$"
+    measured = re.findall(in_bench, benchmarks, re.MULTILINE)
+
+    assert sizes == {name: int(size) for name, size in listed}
+    assert len(measured) > 5
+    assert sizes.items() >= {(name, round(float(size))) for name, size in measured}
 
 
 def test_every_extra_of_the_package_is_listed():

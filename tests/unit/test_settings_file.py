@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from penstock import config, errors, settings_file
-from tests.unit.test_config import BY_NAME, TURNED
+from tests.unit.test_config import BY_NAME
+from tests.unit.turned_settings import TURNED
 
 VALUES = TURNED | {"rag_config": ("/srv/rags.yaml", "/srv/rags.yaml")}
 LOWER = ("max_file_mb", "text_limit_mb", "file_time_s", "file_memory_mb")

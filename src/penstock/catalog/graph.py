@@ -10,6 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.catalog.entities import Extraction
+from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
+
+__all__ = [
+    "Edge",
+    "GraphCounts",
+    "GraphReader",
+    "GraphStore",
+    "GraphTexts",
+    "Mention",
+    "Neighbourhood",
+    "Node",
+]
 
 
 class Mention(NamedTuple):
@@ -22,31 +34,6 @@ class Mention(NamedTuple):
     chunk_id: str
 
 
-class Node(NamedTuple):
-    """An entity of the graph with the number of its occurrences in published documents."""
-
-    id: int
-    name: str
-    kind: str
-    occurrences: int
-
-
-class Edge(NamedTuple):
-    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
-
-    source: int
-    target: int
-    kind: str
-    weight: float
-
-
-class Neighbourhood(NamedTuple):
-    """Nodes around an entity with their distance from it, and the edges between these nodes."""
-
-    nodes: list[tuple[Node, int]]
-    edges: list[Edge]
-
-
 class GraphCounts(NamedTuple):
     """Numbers of entities and relations by kind, and of chunks with entities."""
 
@@ -55,14 +42,38 @@ class GraphCounts(NamedTuple):
     chunks: int
 
 
-class GraphStore(Protocol):
-    """The graph of a tenant. Reads see what is published; a stray row is never shown."""
+class StoredEntity(NamedTuple):
+    """An entity in a text. ``occurrences`` is 0 where it is only the end of a relation."""
 
-    def put(self, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
-        """Replace what is stored for texts, by content id. Nothing is stored for a text that is gone."""
+    id: int
+    kind: str
+    name_key: str
+    short_key: str
+    name: str
+    occurrences: int
 
-    def remove(self, tenant_id: str, content_ids: Sequence[int]) -> None:
-        """Remove what was found in texts, and the entities no other text mentions."""
+
+class StoredRelation(NamedTuple):
+    """A relation in a text. ``source`` and ``target`` are ids of entities of the text."""
+
+    source: int
+    target: int
+    kind: str
+    weight: float
+
+
+class TextGraph(NamedTuple):
+    """All that was found in a text, as the catalog has it. ``version`` grows with every change."""
+
+    content_id: int
+    tenant_id: str
+    version: int
+    entities: list[StoredEntity]
+    relations: list[StoredRelation]
+
+
+class GraphReader(Protocol):
+    """The graph of a tenant, to read. Reads see what is published; a stray row is never shown."""
 
     def find(self, tenant_id: str, name: str, *, kind: str | None = None, limit: int = 50) -> list[Node]:
         """The entities with this name, by ``name_key`` or ``short_key``; most mentioned first."""
@@ -84,8 +95,49 @@ class GraphStore(Protocol):
     def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
         """Entities with a name much like this one, the most alike first. Not all names are looked at."""
 
+    def counts(self, tenant_id: str) -> GraphCounts: ...
+
+    def close(self) -> None:
+        """Close what was opened to read; the catalog stays open."""
+
+
+class GraphStore(GraphReader, Protocol):
+    """The graph of the catalog, the truth of every copy."""
+
+    def put(self, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
+        """Replace what is stored for texts, by content id. Nothing is stored for a text that is gone."""
+
+    def remove(self, tenant_id: str, content_ids: Sequence[int]) -> None:
+        """Remove what was found in texts, and the entities no other text mentions."""
+
     def nodes(self, tenant_id: str) -> Iterator[tuple[Node, list[Mention]]]: ...
 
     def edges(self, tenant_id: str) -> Iterator[tuple[Edge, list[Mention]]]: ...
 
-    def counts(self, tenant_id: str) -> GraphCounts: ...
+
+class GraphTexts(Protocol):
+    """The graphs of texts, for a copy in another store, and which texts a reader may see."""
+
+    def store(self, tenant_id: str, extractions: Mapping[int, Extraction]) -> list[TextGraph]:
+        """Store what was found in texts, as ``GraphStore.put``, and return what is stored. A text that is
+        gone is left out."""
+
+    def copies(self, tenant_id: str, content_ids: Sequence[int]) -> list[TextGraph]:
+        """What is stored for texts, with a version above all former ones."""
+
+    def after(self, content_id: int, limit: int) -> list[TextGraph]:
+        """Texts with entities in the order of their ids, for a comparison. They have no version."""
+
+    def there(self, content_ids: Sequence[int]) -> set[int]:
+        """Those of these texts that the catalog has."""
+
+    def shown(self, tenant_id: str, content_ids: Sequence[int] | None = None) -> dict[int, int]:
+        """The texts in published documents whose phase is done, with the number of chunks that have them.
+
+        None: of all texts."""
+
+    def mentions(self, tenant_id: str, content_ids: Sequence[int], limit: int) -> list[Mention]:
+        """The chunks of texts, as ``GraphReader.mentions`` gives them."""
+
+    def chunks(self, tenant_id: str) -> int:
+        """Chunks of published documents whose phase is done."""

@@ -17,8 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.catalog.graph import GraphStore
-from penstock.catalog.outside_stores import OutsideStores
+from penstock.catalog.parts import CatalogParts
 from penstock.catalog.values import (
     Adoption,
     HeldTask,
@@ -220,15 +219,7 @@ class CatalogSnapshot(WordReads, Protocol):
         """``content_id`` of published chunks by the id outside stores know them by."""
 
 
-class Catalog(Protocol):
-    @property
-    def graph(self) -> GraphStore:
-        """The entities and relations found in the texts of this catalog."""
-
-    @property
-    def outside(self) -> OutsideStores:
-        """Stores outside the catalog that hold a copy of a part of it."""
-
+class Catalog(CatalogParts, Protocol):
     def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 
     def store(

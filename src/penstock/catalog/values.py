@@ -252,7 +252,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a claim. Made only by the functions of ``catalog.rules.outcomes``."""
+    """The end of a claim, made by the functions of ``catalog.rules.outcomes``. ``stored``: the graph is."""
 
     lane: Phase
     task_id: int
@@ -268,11 +268,11 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     needs_ocr: bool = False
     vector: bytes | None = None
     graph: Extraction | None = None
+    stored: bool = False
 
 
 class OutboxEntryKind(enum.StrEnum):
-    """Kind of an outbox entry. ``job``: check whether the job can end. ``leftover``: parts of a generation
-    that no search sees any more."""
+    """Kind of an outbox entry: a job that may have ended, or parts of a generation no search sees."""
 
     JOB = "job"
     LEFTOVER = "leftover"

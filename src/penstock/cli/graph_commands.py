@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,8 @@ from penstock.cli.command_group import CommandGroup
 from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session
+from penstock.errors import InvalidRequest
+from penstock.service.graph_svg import neighbourhood_svg
 from penstock.service.neighbour_order import edge_hop
 from penstock.vocabulary import how_many
 
@@ -76,15 +79,29 @@ def entity(session: Session, name: str, kind: str | None, tenant: str | None, li
     metavar="N",
     help="Entities.",
 )
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a picture of them to FILE.",
+)
 @click.pass_obj
 def neighbours(
-    session: Session, name: str, hops: int, kind: str | None, tenant: str | None, limit: int
+    session: Session,
+    name: str,
+    hops: int,
+    kind: str | None,
+    tenant: str | None,
+    limit: int,
+    svg: Path | None,
 ) -> None:
     """Show the entities around those with a name.
 
     The nearest come first. What documents only use, such as a module of the language, comes last.
     """
     found = session.assembly.graph.neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
+    if svg is not None:
+        _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
         nodes = [node._asdict() | {"hops": far} for node, far in found.nodes]
         emit_json({"nodes": nodes, "edges": [edge._asdict() for edge in found.edges]})
@@ -161,6 +178,15 @@ def export(session: Session, form: str, tenant: str | None) -> None:
     """Print all entities and relations with their mentions."""
     for part in session.assembly.graph.export(form, tenant):
         emit(part.removesuffix("\n")) if part.endswith("\n") else click.echo(part, nl=False)
+
+
+def _write_picture(target: Path, picture: str) -> None:
+    try:
+        target.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot write {target}: {error.strerror}", remedy="Name a file in a folder you may write to."
+        ) from None
 
 
 def _shown(node: Node) -> str:

@@ -37,7 +37,7 @@ class TokenLimitReached(PermanentFailure):
 
     code = "ERR_TOKEN_LIMIT"
     default_remedy = (
-        "Raise PENSTOCK_EMBED_ENDPOINT_TOKENS, or wait for the next month; then run "
+        "Raise the limit of the endpoint's tokens, or wait for the next month; then run "
         "`penstock index PATH --retry-failed`."
     )
 

@@ -17,8 +17,11 @@
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
 - ``outside_vectors``: points in a vector store outside the catalog
 - ``chunk_graphs``: entities and relations of chunks
+- ``graph_copies``: the copy of the graph in a store outside the catalog
+- ``service_graphs``: the same from a language model, several chunks at a time
 - ``token_meter``: tokens counted by tenant and job, for models that charge for them
 - ``child_jobs``: children of a job
 - ``page_files``: files with the Markdown of recognized pages
+- ``task_failures``: outcomes of tasks that failed
 - ``phases``: tasks that read pages, embed chunks and extract their entities
 """

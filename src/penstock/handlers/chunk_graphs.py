@@ -10,6 +10,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewChunk, Task, TaskSource
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.factory import extractor_for, language_of
+from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.graph.modules import module_name
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument, GraphExtractor
 
@@ -17,16 +18,17 @@ from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument,
 class ChunkGraphs:
     """Extracts graphs. Source code is read as a whole, once for tasks of a file that follow each other."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, llm: LlmExtractor | None = None) -> None:
         self._catalog = catalog
+        self._llm = llm
         self._last: tuple[int, list[Extraction], list[str]] | None = None
         """The last document read as a whole: extractions of its chunks, and the hashes of their texts."""
 
     def extract(self, tasks: Sequence[Task]) -> list[Extraction]:
         """The extractions of chunks of one document."""
         source = tasks[0].source
-        name = file_types.named_as(source.path, source.file_type) if source.file_type else source.path
-        extractor = extractor_for(name)
+        name = _file_name(source)
+        extractor = extractor_for(name, self._llm)
         if extractor is None:
             return [NOTHING for _ in tasks]
         language = language_of(name)
@@ -40,6 +42,11 @@ class ChunkGraphs:
         _, extractions, hashes = self._last
         return [extractions[at] for at in _positions(tasks, hashes)]
 
+    def asks_service(self, task: Task) -> bool:
+        """Tell whether the chunk is sent to a language model."""
+        name = _file_name(task.source)
+        return self._llm is not None and not language_of(name) and extractor_for(name) is not None
+
     def _whole(
         self, source: TaskSource, extractor: GraphExtractor, language: str
     ) -> tuple[list[Extraction], list[str]]:
@@ -50,6 +57,10 @@ class ChunkGraphs:
         module = module_name(source.path, _is_package)
         document = GraphDocument(source.path, chunks, language, module)
         return extractor.extract(document, range(len(chunks))), [part.text_hash for _, part in parts]
+
+
+def _file_name(source: TaskSource) -> str:
+    return file_types.named_as(source.path, source.file_type) if source.file_type else source.path
 
 
 def _is_package(folder: str) -> bool:

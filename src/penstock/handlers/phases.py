@@ -3,55 +3,57 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
 
-from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.failures import MAX_MESSAGE
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import Failure, FailureKind, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import (
     ComponentMissing,
     PermanentFailure,
     ServiceUnavailable,
-    TokenLimitReached,
+    TransientFailure,
     UnsupportedType,
 )
 from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent
+from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.members import MemberReader
 from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
+from penstock.handlers.service_graphs import ServiceGraphs
+from penstock.handlers.task_failures import failed, failed_at_service, postponed
 from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.call_limits import CallLimitReached
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.protocol import MeteredEmbedder
-from penstock.pipeline.endpoint import BadAnswer
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import reader_in, sizes_of
+from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
+OTHER_EXTRACTOR = (
+    "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
+)
+ASKED = 16
+"""Tasks of a batch that a language model is asked for."""
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
 WAIT_FOR_MEMORY_S = 0.2
-SERVICE_PAUSE = timedelta(seconds=10)
-"""Wait before a page is sent again to an endpoint that is down and names no time."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -77,15 +79,19 @@ class Phases:
         pipeline: Pipeline,
         page_files: PageFiles | None = None,
         outside: OutsideVectors | None = None,
+        copies: GraphCopies | None = None,
     ) -> None:
-        """``outside``: the vector store outside the catalog, if one is used."""
+        """``outside``: the vector store outside the catalog, if any. ``copies``: that of the graph."""
         self._catalog = catalog
         self._outside = outside
+        self._copies = copies
         self.page_files = page_files or PageFiles(None)
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
         self._open_file: _OpenFile | None = None
-        self._graphs = ChunkGraphs(catalog)
+        self._graphs = ChunkGraphs(catalog, pipeline.llm)
+        self._asked = ServiceGraphs(catalog, pipeline.llm, self._graphs) if pipeline.llm is not None else None
+        self._extractors = fingerprints_here(pipeline.llm)
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
@@ -103,6 +109,13 @@ class Phases:
         points = POINTS_A_CALL if self._outside is not None else 0
         return max(points, embedder.batch if isinstance(embedder, MeteredEmbedder) else 0)
 
+    def beside(self, lane: Phase) -> int:
+        """Tasks of a lane to be run together beside the others, as they wait for a service; 0: none do."""
+        if lane is not EXTRACTING:
+            return 0
+        # Of a process that ends, those that were asked for are paid for again.
+        return ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
+
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
         if lane not in self._lanes:
@@ -115,6 +128,12 @@ class Phases:
         if source_ids:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
+
+    def keep_copies(self) -> None:
+        """Do the upkeep of a graph store outside the catalog, if there is one and it answers."""
+        if self._copies is not None:
+            with suppress(ServiceUnavailable):
+                self._copies.keep()
 
     def pause(self) -> None:
         """Free the memory kept for further pages, if another process waits for some."""
@@ -134,10 +153,11 @@ class Phases:
         self._pipeline.rest()
 
     def close(self) -> None:
-        """End the sandbox process, and close the connection to an outside store."""
+        """End the sandbox process, and close the connections to outside stores."""
         self._pipeline.close()
-        if self._outside is not None:
-            self._outside.close()
+        for store in (self._outside, self._copies):
+            if store is not None:
+                store.close()
 
     # Pages.
 
@@ -147,7 +167,7 @@ class Phases:
             try:
                 file = self._read(group[0].source, group[0].file_path)
             except Exception as error:  # noqa: BLE001 - any error is the outcome of these tasks
-                ended += [_failed(task, error) for task in group]
+                ended += [failed(task, error) for task in group]
                 continue
             # Dropped: the tasks are gone too, and the job reads the file again.
             ended += self._pages_of(file, group) if file is not None else []
@@ -200,7 +220,7 @@ class Phases:
             time.sleep(WAIT_FOR_MEMORY_S)
             return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
-            return [_failed(task, error) for task in tasks]
+            return [failed(task, error) for task in tasks]
         found = {page.number: page for page in draft.pages}
         # A batch ends after some seconds of work; its remaining pages are released.
         unread = range(max(found, default=draft.page_count) + 1, draft.page_count + 1)
@@ -221,12 +241,12 @@ class Phases:
             time.sleep(WAIT_FOR_MEMORY_S)
             return outcomes.released(task)
         except ServiceUnavailable as down:
-            return _postponed(task, down)
+            return postponed(task, down)
         except ComponentMissing as missing:
             # Its remedy names the package.
             return outcomes.failed(task, Failure(missing.code, with_remedy(missing.message, missing.remedy)))
         except Exception as error:  # noqa: BLE001 - as above
-            return _failed(task, error)
+            return failed(task, error)
         return _page_ended(task, page)
 
     # Vectors.
@@ -269,7 +289,7 @@ class Phases:
                 try:
                     self._drop(task.source, OTHER_MODEL, "ERR_OTHER_MODEL")
                 except PermanentFailure as error:
-                    ended.append(_failed(task, error))
+                    ended.append(failed(task, error))
         return ended
 
     def _embed_matching(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
@@ -279,10 +299,10 @@ class Phases:
                 self._outside.write(tasks, vectors)
         except (ServiceUnavailable, CallLimitReached) as error:
             # Each text alone would meet the same.
-            return [_postponed(task, error) for task in tasks]
+            return [postponed(task, error) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             if len(tasks) == 1:
-                return [_embedding_failed(tasks[0], error)]
+                return [failed_at_service(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
 
@@ -296,10 +316,35 @@ class Phases:
     # Entities and relations.
 
     def _extract(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
+        if self._copies is None:
+            return self._extracted(tasks)
+        try:
+            self._copies.check()
+        except ServiceUnavailable as down:
+            # Nothing is extracted that could not be written: a model may charge for it.
+            return [postponed(task, down) for task in tasks]
+        return self._copies.written(tasks, self._extracted(tasks))
+
+    def _extracted(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         by_document: dict[int, list[Task]] = {}
         for task in tasks:
             by_document.setdefault(task.source.document_id, []).append(task)
-        return [outcome for some in by_document.values() for outcome in _extract_some(self._graphs, some)]
+        ended: list[TaskOutcome] = []
+        asked: list[Task] = []
+        for document_id, some in by_document.items():
+            if not self._made_here(document_id):
+                ended += [failed(task, TransientFailure(OTHER_EXTRACTOR)) for task in some]
+            elif self._asked is not None and self._graphs.asks_service(some[0]):
+                asked += some
+            else:
+                ended += _extract_some(self._graphs, some)
+        return ended + (self._asked.extract(asked) if self._asked is not None else [])
+
+    def _made_here(self, document_id: int) -> bool:
+        """Tell whether the generation wants an extractor of this process. It may not: settings change."""
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(document_id)
+        return document is None or getattr(document.fingerprints, EXTRACTING) in self._extractors
 
 
 def _extract_some(graphs: ChunkGraphs, tasks: Sequence[Task]) -> list[TaskOutcome]:
@@ -307,7 +352,7 @@ def _extract_some(graphs: ChunkGraphs, tasks: Sequence[Task]) -> list[TaskOutcom
         found = graphs.extract(tasks)
     except Exception as error:  # noqa: BLE001 - as above
         if len(tasks) == 1:
-            return [_failed(tasks[0], error)]
+            return [failed(tasks[0], error)]
         return [outcome for task in tasks for outcome in _extract_some(graphs, [task])]
     return [outcomes.completed_graph(task, graph) for task, graph in zip(tasks, found, strict=True)]
 
@@ -334,26 +379,3 @@ def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
     if page.unread:
         return outcomes.needs_ocr(task)
     return outcomes.completed_page(task, page)
-
-
-def _postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
-    """Wait as long as the service asks for, without spending a retry."""
-    message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
-    failure = Failure(error.code, message, FailureKind.OUTAGE)
-    return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
-
-
-def _embedding_failed(task: Task, error: Exception) -> TaskOutcome:
-    if isinstance(error, TokenLimitReached):
-        # Not the fault of the text: a former version of the document stays.
-        message = with_remedy(error.message, error.remedy)[:MAX_MESSAGE]
-        return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
-    if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
-        # The service works and does not take this text; the other texts of the document do not wait for it.
-        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
-    return _failed(task, error)
-
-
-def _failed(task: Task, error: Exception) -> TaskOutcome:
-    message = retry.error_summary(error)[:MAX_MESSAGE]
-    return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))

@@ -61,7 +61,7 @@ def from_catalog(
 
 
 def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
-    """The outdated part of a source: ``reading`` or ``model``; None if the source is current.
+    """The outdated part of a source: ``reading``, ``model`` or ``graph``; None if the source is current.
 
     The chunk sizes of its request are kept.
     """

@@ -1,5 +1,6 @@
 """Endpoints with the interface of OpenAI: their options, what they are used for, and how they fail.
 
+Each use (OCR, embedding, graph) reads the answer itself. Nothing is retried here: the job or task is.
 The client is in ``endpoint_client``: its modules of the standard library cost a tenth of a worker's start.
 """
 
@@ -65,6 +66,29 @@ class ServiceGuard(Protocol):
 
     def delay(self, error: ServiceUnavailable) -> timedelta:
         """Count a failure; return the time until another call makes sense."""
+
+
+class TokenMeter(Protocol):
+    """A service whose texts are paid for by the token."""
+
+    @property
+    def service(self) -> str:
+        """Name of the service in messages and counts."""
+        ...
+
+    @property
+    def token_limit(self) -> int | None:
+        """Tokens of a tenant in a calendar month; None: no limit."""
+        ...
+
+    @property
+    def token_variable(self) -> str:
+        """Variable that sets the limit."""
+        ...
+
+    def take_tokens(self) -> int:
+        """Tokens used since the last call of this method."""
+        ...
 
 
 def shown_url(url: str) -> str:

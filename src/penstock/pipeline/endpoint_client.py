@@ -6,7 +6,10 @@ Each use (OCR, embedding) reads the answer itself. Nothing is retried here: the 
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
+import threading
+from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
@@ -57,20 +60,25 @@ class Endpoint:
         parts, headers = self._url(), self._headers()
         deadline = clock.elapsed_s() + timeout_s
         connection = self._connect(parts)
+        over = threading.Timer(timeout_s, _cut_off, [connection.sock])
+        over.daemon = True
+        over.start()
         try:
             path = parts.path.rstrip("/")
             path = path if path.endswith(use.path) else f"{path}{use.path}"
             query = f"?{parts.query}" if parts.query else ""
             connection.request("POST", f"{path}{query}", body, headers)
             return self._read(connection, deadline)
-        except TimeoutError:
+        except (OSError, http.client.HTTPException) as error:
+            if not isinstance(error, TimeoutError) and clock.elapsed_s() < deadline:
+                what = f"the {use.service} {self.shown} broke the connection: {_cause(error)}"
+                raise BadAnswer(what) from None
             raise EndpointSilent(
                 f"the {use.service} {self.shown} did not answer within {timeout_s:g} s",
                 remedy=f"Check the endpoint, or raise {use.variable('timeout_s')}.",
             ) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise BadAnswer(f"the {use.service} {self.shown} broke the connection: {_cause(error)}") from None
         finally:
+            over.cancel()
             connection.close()
 
     def _url(self) -> SplitResult:
@@ -159,6 +167,12 @@ class Endpoint:
         if status >= 500 or status == 408:
             return BadAnswer(message, retry_after=wait)
         return self._use.refusal(message)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    """End a connection at the deadline: one that sends a byte now and then never times out."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def wait_asked_for(retry_after: str | None) -> timedelta | None:

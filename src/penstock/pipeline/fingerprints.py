@@ -120,8 +120,10 @@ def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
     return ChunkSizes(int(numbers[0]), int(numbers[1]))
 
 
-def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model"] | None:
-    """First stage to repeat: reading and cutting, or only what follows; None if all is current."""
+def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model", "graph"] | None:
+    """First stage to repeat: reading and cutting, vectors, or entities; None if all is current."""
     if made.ocr != wanted.ocr:
         return "reading"
-    return "model" if made != wanted else None
+    if made.vector != wanted.vector:
+        return "model"
+    return "graph" if made != wanted else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,6 +38,9 @@ from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
+if TYPE_CHECKING:
+    from penstock.pipeline.graph.llm import LlmExtractor
+
 PICTURES = frozenset(["pdf", "image"])
 """Extractors of files whose pages may be pictures: other settings of OCR may give them another text."""
 COMPONENTS = ("rapidocr",)
@@ -58,16 +62,19 @@ class Pipeline:
         isolated: bool = False,
         ocr: OcrSetup | None = None,
         graph: bool = False,
+        llm: LlmExtractor | None = None,
         vectors_outside: bool = False,
     ) -> None:
         """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash.
 
         ``ocr``: how pictures are read; None: by Tesseract, but only if a request asks for it. ``graph``:
-        entities and relations are extracted, unless a request says otherwise. ``vectors_outside``: a store
-        outside the catalog holds a copy of the vectors, so only tasks embed.
+        entities and relations are extracted, unless a request says otherwise. ``llm``: finds those of prose;
+        None: by rules. ``vectors_outside``: a store outside the catalog holds a copy of the vectors, so only
+        tasks embed.
         """
         self.vectors_outside = vectors_outside
         self._graph = graph
+        self.llm = llm
         self.embedder = embedder
         self._isolated = isolated
         self._ocr = ocr if ocr is not None else OcrSetup(enabled=False)
@@ -101,7 +108,7 @@ class Pipeline:
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
         grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
-        extracted = _graph_of(name) if (self._graph if graph is None else graph) else ""
+        extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
         wants_ocr = self._ocr.enabled if ocr is None else ocr
         named = reader in (None, by_name)
         key = (reader or by_name, sizes, named, grammar, extracted, wants_ocr)
@@ -124,7 +131,14 @@ class Pipeline:
         """The wanted fingerprints of a source made before: entities, once wanted, stay until refused."""
         if getattr(wanted, EXTRACTING) or not getattr(made, EXTRACTING):
             return wanted
-        return msgspec.structs.replace(wanted, **{EXTRACTING.value: _graph_of(name)})
+        return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
+
+    def graph_fingerprint(self, name: str) -> str:
+        """Fingerprint of the extractor of entities for a file of this name; empty without one."""
+        # Imported here: most processes extract no entities.
+        from penstock.pipeline.graph.factory import graph_fingerprint
+
+        return graph_fingerprint(name, self.llm)
 
     def recognizes(self, name: str, sizes: ChunkSizes, made: Fingerprints) -> bool | None:
         """Whether pictures of a document are read; None: it was made in another way than by this pipeline."""
@@ -277,13 +291,6 @@ class Pipeline:
     def close(self) -> None:
         self._limiter.close()
         self._sandbox.close()
-
-
-def _graph_of(name: str) -> str:
-    # Imported here: most processes extract no entities.
-    from penstock.pipeline.graph.factory import graph_fingerprint
-
-    return graph_fingerprint(name)
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:

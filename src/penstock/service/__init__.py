@@ -2,7 +2,7 @@
 
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
-``documents``, ``notes``, ``search``, ``graph``, ``rebuild``, ``verification``: the index
+``documents``, ``notes``, ``search``, ``graph``, ``graph_svg``, ``rebuild``, ``verification``: the index
 ``neighbour_order``: the order of entities around another
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
@@ -10,6 +10,7 @@
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
 ``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
 ``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
+``xml_text``: text for XML
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``diagnosis``: a check of the installation

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 
-from penstock.catalog.graph import Edge, GraphCounts, GraphStore, Mention, Neighbourhood, Node
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.formats import has_pages
 from penstock.service.neighbour_order import CANDIDATES, most_telling
+from penstock.service.xml_text import xml_text
 
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
@@ -32,9 +32,15 @@ class EntityReport(NamedTuple):
 class Graph:
     """The graph of one catalog."""
 
-    def __init__(self, catalog: Catalog, settings: Settings) -> None:
-        self._store: GraphStore = catalog.graph
+    def __init__(self, store: GraphStore, reader: GraphReader, settings: Settings) -> None:
+        """``reader``: what is asked; ``store``: the truth, for exports."""
+        self._exported = store
+        self._store = reader
         self._settings = settings
+
+    def close(self) -> None:
+        """Close the connection to a store outside the catalog."""
+        self._store.close()
 
     def entity(
         self, name: str, *, kind: str | None = None, tenant_id: str | None = None, mentions: int = 20
@@ -88,7 +94,7 @@ class Graph:
     def export(self, form: str, tenant_id: str | None = None) -> Iterator[str]:
         """The whole graph as parts of a text, ``json`` or ``graphml``."""
         tenant = tenant_id or self._settings.tenant_id
-        nodes, edges = self._store.nodes(tenant), self._store.edges(tenant)
+        nodes, edges = self._exported.nodes(tenant), self._exported.edges(tenant)
         return _graphml(nodes, edges) if form == "graphml" else _json(nodes, edges)
 
     def _find(self, name: str, tenant: str, kind: str | None) -> Sequence[Node]:
@@ -159,16 +165,4 @@ def _graphml(nodes: Nodes, edges: Edges) -> Iterator[str]:
 
 
 def _data(values: dict[str, str]) -> str:
-    return "".join(
-        f"<data key={quoteattr(key)}>{escape(_allowed(text))}</data>" for key, text in values.items()
-    )
-
-
-def _allowed(text: str) -> str:
-    """A text without characters that XML cannot hold."""
-    return "".join(
-        char
-        if char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"
-        else "\ufffd"
-        for char in text
-    )
+    return "".join(f"<data key={quoteattr(key)}>{xml_text(text)}</data>" for key, text in values.items())

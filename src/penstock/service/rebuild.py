@@ -20,6 +20,7 @@ from penstock.service.responses import Receipt
 REASONS = {
     "model": "vectors of another model",
     "reading": "older version of parser or chunker",
+    "graph": "entities of another extractor",
 }
 EVERYTHING = "/"
 PRIORITY = 0

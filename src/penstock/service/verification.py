@@ -15,6 +15,7 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
 from penstock.handlers.container_paths import container_of
 from penstock.handlers.file_reader import hash_of
+from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.extract.protocol import ExtractLimits
@@ -50,9 +51,13 @@ class Verifier:
         vector_copies: VectorCopies,
         limits: ExtractLimits,
         vector_store: StoreComparison | None = None,
+        graph_copies: GraphCopies | None = None,
     ) -> None:
-        """``limits``: of the workers; they decide which part of a large text is compared. ``vector_store``:
-        the one outside the catalog, if there is one."""
+        """``limits``: of the workers; they decide which part of a large text is compared.
+
+        ``vector_store``, ``graph_copies``: the stores outside the catalog, if there are any.
+        """
+        self._graph_copies = graph_copies
         self._catalog = catalog
         self._jobs = jobs
         self._vector_copies = vector_copies
@@ -72,8 +77,9 @@ class Verifier:
         # Copies, not part of the index: only damage is reported.
         for path in self._vector_copies.damaged():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
-        for what in self._vector_store.differences() if self._vector_store is not None else ():
-            yield Difference(what=what)
+        for store in (self._vector_store, self._graph_copies):
+            for what in store.differences() if store is not None else ():
+                yield Difference(what=what)
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
@@ -82,6 +88,11 @@ class Verifier:
                 found = _differs(known, place, roots, self._limits if checksum else None)
                 if found is not None and not self._on_its_way(known):
                     yield found
+
+    def close(self) -> None:
+        """Close the connection to a graph store outside the catalog."""
+        if self._graph_copies is not None:
+            self._graph_copies.close()
 
     def unreadable(self, tenant_id: str | None = None) -> list[FailedPath]:
         """Files that failed by their content, by place and path. No differences: search has none of it."""
@@ -122,8 +133,11 @@ class Verifier:
         total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
+        # After the catalog, which the stores are to be equal to.
         if self._vector_store is not None:
             total += self._vector_store.fix()
+        if self._graph_copies is not None:
+            total += self._graph_copies.repair()
         return total
 
     def fix(self, found: list[Difference]) -> list[Receipt]:

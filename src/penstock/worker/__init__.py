@@ -7,6 +7,7 @@ Above the children, in the supervisor's process:
     child_handle       one child as the supervisor sees it: process, shared state, pending kill
     watchdog           enforces timeouts, CPU budgets and cancels in a thread that never uses the store
     upkeep             periodic duties (reaper, pruner, reconciler, sweeper, ...) and their schedule
+    graph_keeper       fills and clears a graph store outside the catalog, in a thread
     vector_upkeep      compacts vector cache files in a process of its own
     liveness_lock      shows other workers whether a supervisor lives, and releases the claims of dead ones
 
@@ -17,6 +18,7 @@ In a child:
     executor           calls a handler and turns its result or error into settlements
     breaker            circuit breakers for services that are down
     outbox             results on their way to the store
+    background_batch   tasks that wait for a service, in a thread
     lanes              task batches of the catalog: OCR, vectors, graph
     document_notifier  settles jobs that wait for a document when the document has ended
     isolation          restores the process between two functions, or has it replaced

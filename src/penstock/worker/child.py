@@ -168,9 +168,12 @@ class Child:
             self._guard.exit_with_parent()
             # Also without a job: the breaker of a service may become half-open.
             self._report_services()
-            if self._queue.wait(min(left, EXIT_CHECK_S)):
+            if self._queue.wait(min(left, EXIT_CHECK_S)) or self._background_done():
                 break
         self._state.set_idle(False)
+
+    def _background_done(self) -> bool:
+        return self._lanes is not None and self._lanes.background_done
 
     def _retry_on_outage(self, attempt: Callable[[], None]) -> None:
         """Retry until the store is available again. A short outage costs time, not the process."""
@@ -367,6 +370,7 @@ class Child:
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:
             self._retry_on_outage(self._lanes.release_batch)
+            self._retry_on_outage(self._lanes.release_background)
 
 
 def main(

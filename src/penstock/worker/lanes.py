@@ -1,7 +1,8 @@
 """Task lanes: claim tasks of the catalog, run them and settle them, one batch at a time.
 
 A batch is claimed and settled as a whole, but run in short pieces, so that a small job need not wait for it.
-Lanes take turns. A lane without tasks is not asked again for a moment, since asking costs more than waiting.
+Tasks that wait for a slow service are run in a thread meanwhile. Lanes take turns. A lane without tasks is
+not asked again for a moment, since asking costs more than waiting.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -24,6 +26,7 @@ from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
+from penstock.worker.background_batch import BackgroundBatch
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
@@ -77,7 +80,7 @@ class TaskBatch(msgspec.Struct):
 
 
 class Lanes:
-    """The lanes of one worker. At most one lane has a batch at a time."""
+    """The lanes of one worker. At most one lane has a batch at a time, and another one in the background."""
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Lanes:
             lines.append(Line(Phase.OCR, needs_ocr=True))
         self._ask_at = dict.fromkeys(lines, 0.0)
         self._batch: TaskBatch | None = None
+        self._background: BackgroundBatch | None = None
         self._unsettled: list[TaskOutcome] = []
         self._sources: dict[int, str] = {}
         """Ids of the sources of tasks not settled yet, by task."""
@@ -117,7 +121,12 @@ class Lanes:
 
     def has_work(self) -> bool:
         """True if a batch is in hand or a line is due to be asked."""
-        return self._batch is not None or any(at <= time.monotonic() for at in self._ask_at.values())
+        return self._batch is not None or self.background_done or bool(self._due(time.monotonic()))
+
+    @property
+    def background_done(self) -> bool:
+        """True if a batch in the background has ended and is to be settled."""
+        return self._background is not None and self._background.done
 
     @property
     def has_batch(self) -> bool:
@@ -138,7 +147,8 @@ class Lanes:
         if self._uncertain:
             self._batch = None
             self._settle()
-            settle_dead_tasks(self._catalog, self._worker_id, lost=False)
+            running = self._background.held if self._background is not None else frozenset()
+            settle_dead_tasks(self._catalog, self._worker_id, lost=False, running=running)
             self._uncertain = False
 
     def release_batch(self) -> None:
@@ -154,23 +164,33 @@ class Lanes:
             self._uncertain = True
             raise
 
+    def release_background(self) -> None:
+        """Release the tasks of the batch in the background, before the process ends."""
+        background, self._background = self._background, None
+        if background is not None:
+            self._unsettled += background.left()
+            self._settle()
+
     def drop_batch(self) -> None:
-        """Forget the batch: the supervisor released all tasks in this worker's name."""
+        """Forget the batch: the supervisor released its tasks in this worker's name."""
         self._batch, self._unsettled, self._sources = None, [], {}
 
     def _run_piece(self, guard: ExecutionGuard) -> bool:
         if self._batch is not None:
             self._run(self._batch, guard)
             return True
+        self._settle_background()
         now = time.monotonic()
-        due = [
-            line for line in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[line] <= now
-        ]
+        due = self._due(now)
         self._phases.pause()
         for line in self._with_tasks(due, now):
             tasks = self._claim(line, now)
             if tasks:
                 self._ask_at[line] = now
+                if self._phases.beside(line.lane):
+                    run = partial(self._phases.run, line.lane)
+                    self._background = BackgroundBatch(self._catalog, tasks, run)
+                    continue
                 self._batch = TaskBatch(line, tasks)
                 self._run(self._batch, guard)
                 return True
@@ -178,6 +198,21 @@ class Lanes:
             self._phases.rest()
         self._clear_removals(now)
         return False
+
+    def _due(self, now: float) -> list[Line]:
+        """The lines to be asked, the one that waits longest first. One is not while it has a batch."""
+        return [
+            line
+            for line in sorted(self._ask_at, key=self._ask_at.__getitem__)
+            if self._ask_at[line] <= now and (self._background is None or not self._phases.beside(line.lane))
+        ]
+
+    def _settle_background(self) -> None:
+        if self._background is not None and self._background.done:
+            background, self._background = self._background, None
+            self._unsettled += background.left()
+            if self._unsettled:
+                self._settle()
 
     def _clear_removals(self, now: float) -> None:
         """Remove texts from outside stores while no task waits."""
@@ -200,7 +235,8 @@ class Lanes:
         self._ask_at[line] = now + ASK_AGAIN_S
         try:
             fingerprint = self._phases.fingerprint(lane)
-            request = TaskRequest(lane, self._worker_id, line.batch, fingerprint, line.needs_ocr)
+            batch = self._phases.beside(lane) or line.batch
+            request = TaskRequest(lane, self._worker_id, batch, fingerprint, line.needs_ocr)
             claimed = self._catalog.claim(request)
             self.refused.pop(lane_name(lane), None)
             return drop_unwanted(self._queue, self._catalog, claimed)
@@ -266,9 +302,14 @@ def _was_given_up(job: Job) -> bool:
     return job.status is Status.CANCELLED or (job.status is Status.FAILED and job.error_code == TIMED_OUT)
 
 
-def settle_dead_tasks(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
-    """Settle the tasks of a dead worker: lost if they were being executed, else released."""
-    held = catalog.held(worker_id)
+def settle_dead_tasks(
+    catalog: Catalog, worker_id: str, *, lost: bool, running: Collection[tuple[Phase, int]] = ()
+) -> int:
+    """Settle the tasks of a dead worker: lost if they were being executed, else released.
+
+    ``running``: tasks that are not dead.
+    """
+    held = [claim for claim in catalog.held(worker_id) if (claim.lane, claim.task_id) not in running]
     if held:
         catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
     return len(held)

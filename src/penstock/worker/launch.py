@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock import config
 from penstock.catalog.factory import needs_one_host, refuse_second_host
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Phase
 from penstock.config import Settings
 from penstock.errors import (
@@ -23,6 +24,7 @@ from penstock.errors import (
     InvalidSetting,
     StoreDenied,
 )
+from penstock.graph_assembly import keep_graph
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
@@ -134,6 +136,10 @@ class Worker:
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
+            background_lanes=_background_lanes(settings),
+            keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
+            if has_documents
+            else None,
             pages_dir=settings.pages_dir,
             one_host=needs_one_host(settings),
             start_method=self._start_method,
@@ -150,6 +156,12 @@ class Worker:
                 log.warning("functions only: %s. %s", refusal.message, refusal.remedy)
                 return False
         return True
+
+
+def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
+    """Lanes that wait for a service: a language model, or a graph store outside the catalog."""
+    waits = settings.graph_endpoint_url is not None or settings.graph_store != "default"
+    return (EXTRACTING,) if waits else ()
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:

@@ -32,6 +32,7 @@ from penstock.vocabulary import how_many
 from penstock.worker import child as child_process
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
+from penstock.worker.graph_keeper import GraphKeeper
 from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
@@ -130,6 +131,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Phase, ...] = ()
     ocr_workers: int = 1
     """Children that recognize text in pictures at the same time."""
+    background_lanes: tuple[Phase, ...] = ()
+    """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
+    keep_graph: Callable[[Catalog], GraphKeeper | None] | None = None
+    """Starts the upkeep of a graph store outside the catalog."""
     pages_dir: str | None = None
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""

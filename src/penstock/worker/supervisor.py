@@ -72,6 +72,8 @@ class Supervisor:
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
         self._vectors = self._open_vectors()
+        keep_graph = options.keep_graph
+        self._graph = keep_graph(self._catalog) if keep_graph is not None and self._catalog else None
         self._stuck = StuckWarner(self._queue)
         self._signals = 0
         self._started_at = clock.now()
@@ -99,6 +101,8 @@ class Supervisor:
                 self._vectors.close()
             self._pool.terminate_all()
             self._settle_before_exit()
+            if self._graph is not None:
+                self._graph.close()
             self._pool.close()
             self._queue.close()
             if self._catalog is not None:
@@ -308,6 +312,7 @@ class Supervisor:
             if execution is None or execution.runs_tasks or now - execution.started < STARVING_AFTER_S:
                 continue
             held = [] if child.state.tasks_released(execution.number) else self._catalog.held(child.worker_id)
+            held = [claim for claim in held if claim.lane not in self._options.background_lanes]
             if held and child.executing == execution:
                 self._catalog.settle([outcomes.released(claim) for claim in held])
                 child.state.set_tasks_released(execution.number)

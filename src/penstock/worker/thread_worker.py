@@ -85,6 +85,7 @@ class ThreadWorker:
                 self._run_until_stopped()
             if self._documents is not None:
                 self._documents.lanes.release_batch()
+                self._documents.lanes.release_background()
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is stopped
             self._error = error
         finally:
@@ -198,6 +199,7 @@ class _DocumentWork:
         if not self.lanes.has_batch:
             self._notifier.process_outbox()
             self._sweeper.clear_leftovers()
+            self.tools.phases.keep_copies()
         return worked
 
     def renew(self, worker_id: str) -> None:

@@ -11,6 +11,8 @@
 ``identity``      ids derived from content
 ``path_scope``    paths below a folder, and deletes covering a path
 ``query_terms``   search terms of a query
+``graph_values``  nodes and edges of the graph
+``graph_walk``    neighbourhoods and shortest paths
 ``near_words``    words that may be meant by a misspelt one
 ``near_names``    names like one that is not there
 """

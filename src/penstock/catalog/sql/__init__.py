@@ -16,7 +16,7 @@ the schemas in ``migrations``.
 ``generations``       adopting, dropping and publishing generations; the history of sources
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
 ``removals``, ``tombstones``   deletes, renames and announced walks
-``graph``, ``graph_rows``   entities and relations found in texts
+``graph``, ``graph_rows``, ``graph_texts``   entities and relations found in texts, and what a copy needs
 ``outside_stores``    attached stores, and texts to be removed from them
 ``outbox``, ``repair``, ``ledger``   clean-up, repair, and records beside the documents
 """

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         generation_store,
         generations,
         graph,
+        graph_texts,
         large_generations,
         ledger,
         outbox,
@@ -62,6 +63,7 @@ else:
     generation_store = LazyModule("generation_store")
     generations = LazyModule("generations")
     graph = LazyModule("graph")
+    graph_texts = LazyModule("graph_texts")
     large_generations = LazyModule("large_generations")
     ledger = LazyModule("ledger")
     outbox = LazyModule("outbox")
@@ -94,6 +96,10 @@ class SqlCatalog(ABC):
     @property
     def graph(self) -> graph.CatalogGraph:
         return graph.CatalogGraph(self)
+
+    @property
+    def graph_texts(self) -> graph_texts.CatalogGraphTexts:
+        return graph_texts.CatalogGraphTexts(self)
 
     @property
     def outside(self) -> outside_stores.CatalogOutsideStores:

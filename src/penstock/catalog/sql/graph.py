@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.entities import Extraction, shortened, written
 from penstock.catalog.graph import Edge, GraphCounts, Mention, Neighbourhood, Node
+from penstock.catalog.rules.graph_walk import EDGES_AT_ONCE, neighbourhood, shortest_path
 from penstock.catalog.rules.near_names import LOOKED_AT, asked_names, beginnings, most_alike
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.sql import graph_rows
@@ -17,10 +19,6 @@ from penstock.catalog.sql.statements import Statements, listed, readable
 if TYPE_CHECKING:
     from penstock.catalog.sql.catalog import SqlCatalog
 
-EDGES_AT_ONCE = 10_000
-"""Edges read in one step of a search, the heaviest first."""
-MAX_SEEN = 100_000
-"""Entities looked at for a path."""
 ROWS_AT_ONCE = 1_000
 
 
@@ -61,40 +59,13 @@ class CatalogGraph:
         self, tenant_id: str, entity_ids: Sequence[int], *, hops: int = 1, limit: int = 50
     ) -> Neighbourhood:
         with self._catalog.snapshot() as snapshot:
-            distances = dict.fromkeys(entity_ids, 0)
-            frontier = set(entity_ids)
-            kept: set[Edge] = set()
-            for distance in range(1, hops + 1):
-                for edge in _edges(snapshot.rows, tenant_id, frontier):
-                    kept.add(edge)
-                    for end in (edge.source, edge.target):
-                        if end not in distances and len(distances) < limit + len(entity_ids):
-                            distances[end] = distance
-                frontier = {number for number, far in distances.items() if far == distance}
-            nodes = {node.id: node for node in _nodes(snapshot.rows, tenant_id, distances)}
-        edges = [edge for edge in kept if edge.source in nodes and edge.target in nodes]
-        edges.sort(key=lambda edge: (-edge.weight, edge.source, edge.target, edge.kind))
-        return Neighbourhood([(nodes[one], far) for one, far in distances.items() if one in nodes], edges)
+            edges_of = partial(_edges, snapshot.rows, tenant_id)
+            nodes_of = partial(_nodes, snapshot.rows, tenant_id)
+            return neighbourhood(entity_ids, edges_of, nodes_of, hops=hops, limit=limit)
 
     def path(self, tenant_id: str, sources: Sequence[int], targets: Sequence[int]) -> list[Edge] | None:
-        wanted = set(targets)
-        if wanted & set(sources):
-            return []
-        came_by: dict[int, tuple[int, Edge] | None] = dict.fromkeys(sources)
-        frontier = set(sources)
         with self._catalog.snapshot() as snapshot:
-            while frontier and len(came_by) < MAX_SEEN:
-                reached: set[int] = set()
-                for edge in _edges(snapshot.rows, tenant_id, frontier):
-                    for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
-                        if here in frontier and there not in came_by:
-                            came_by[there] = (here, edge)
-                            reached.add(there)
-                ends = sorted(reached & wanted)
-                if ends:
-                    return _way(came_by, ends[0])
-                frontier = reached
-        return None
+            return shortest_path(sources, targets, partial(_edges, snapshot.rows, tenant_id))
 
     def named(self, tenant_id: str, entity_ids: Iterable[int]) -> dict[int, Node]:
         with self._catalog.snapshot() as snapshot:
@@ -123,6 +94,9 @@ class CatalogGraph:
             (chunks,) = _all(snapshot.rows, "extracted_chunks", tenant_id)
         return GraphCounts(entities, relations, chunks[0])
 
+    def close(self) -> None:
+        """Nothing to close: the catalog is its own."""
+
 
 def _all(rows: Statements, name: str, *values: object) -> list[Row]:
     return rows.all(f"{name}_{EXTRACTING}", *values)
@@ -145,16 +119,6 @@ def _nodes(rows: Statements, tenant_id: str, entity_ids: Iterable[int]) -> list[
 def _edges(rows: Statements, tenant_id: str, entity_ids: Iterable[int]) -> list[Edge]:
     found = _all(rows, "edges_of", listed(sorted(entity_ids)), tenant_id, EDGES_AT_ONCE)
     return [Edge(source, target, kind, round(weight, 3)) for source, target, kind, weight in found]
-
-
-def _way(came_by: Mapping[int, tuple[int, Edge] | None], end: int) -> list[Edge]:
-    edges: list[Edge] = []
-    step = came_by[end]
-    while step is not None:
-        before, edge = step
-        edges.append(edge)
-        step = came_by[before]
-    return edges[::-1]
 
 
 def _weighted(rows: Iterable[Row]) -> tuple[list[Any], list[Mention]]:

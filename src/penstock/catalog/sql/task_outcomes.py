@@ -70,6 +70,9 @@ class TaskSettlement:
         self._rollup.apply()
         for tenant_id, graphs in sorted(self._graphs.items()):
             graph_rows.put(self._rows, tenant_id, graphs)
+        if self._graphs:
+            # This worker does not know of a store that others copy the graph to.
+            self._rows.send("graph_not_filled")
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
@@ -223,7 +226,8 @@ class TaskSettlement:
                     vectors.append((content_id, document.space_id, outcome.vector))
                 if PHASES[lane].extracts:
                     graph = outcome.graph or Extraction({}, ())
-                    self._graphs.setdefault(document.place.tenant_id, {})[content_id] = graph
+                    if not outcome.stored:
+                        self._graphs.setdefault(document.place.tenant_id, {})[content_id] = graph
                     extracted.append((len(graph.entities), len(graph.relations), outcome.task_id))
             elif after in (FAILED, SKIPPED):
                 if after == FAILED and lane is Phase.VECTOR:

@@ -68,6 +68,7 @@ class EndpointEmbedder:
     """Texts are sent in batches. Vectors get length 1, whatever the endpoint gives."""
 
     name = NAME
+    token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"
 
     def __init__(self, options: EmbedEndpointOptions) -> None:
         self._options = options

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from penstock.pipeline.endpoint import TokenMeter
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -37,22 +39,11 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class MeteredEmbedder(Protocol):
+class MeteredEmbedder(TokenMeter, Protocol):
     """An embedder whose texts are paid for by the token."""
-
-    @property
-    def service(self) -> str:
-        """Name of the service that counts the tokens."""
-        ...
 
     batch: int
     """Texts of one call."""
-    token_limit: int | None
-    """Tokens of a tenant in a calendar month; None: no limit."""
-
-    def take_tokens(self) -> int:
-        """Tokens used since the last call of this method."""
-        ...
 
 
 def space_of(embedder: Embedder) -> str:

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import fingerprint
 from penstock.pipeline.graph.protocol import GraphExtractor
 from penstock.pipeline.graph.syntax import SYNTAX
 
+if TYPE_CHECKING:
+    from penstock.pipeline.graph.llm import LlmExtractor
+
+CODE, MARKDOWN, PROSE = "code", "markdown", "prose"
 _DATA = frozenset(["json", "rows", "table", "xml", "sheets"])
 """Data in rows and fields: names stand together there without being related."""
 _PLAIN = frozenset(["text", "subtitles", "pdf"])
 
 
-def extractor_for(name: str) -> GraphExtractor | None:
-    """The extractor for a file of this name; None: no entities are looked for in such files."""
+def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor | None:
+    """The extractor for a file of this name; None: no entities are looked for in such files.
+
+    ``llm`` reads prose instead of the rules for it. Code has rules that know better.
+    """
+    chosen = _kind_of(name)
+    if chosen in (None, CODE) or llm is None:
+        return _extractor(chosen) if chosen is not None else None
+    if chosen != MARKDOWN:
+        return llm
+    from penstock.pipeline.graph.markdown import MarkdownExtractor
+
+    return MarkdownExtractor(llm)
+
+
+def _kind_of(name: str) -> str | None:
     file_type = file_types.by_name(name) or file_types.TEXT
     if file_type.language is not None:
-        return _extractor("code") if file_type.language in SYNTAX else None
+        return CODE if file_type.language in SYNTAX else None
     if file_type.extractor in _DATA:
         return None
-    return _extractor("prose" if file_type.extractor in _PLAIN else "markdown")
+    return PROSE if file_type.extractor in _PLAIN else MARKDOWN
 
 
 def language_of(name: str) -> str:
@@ -30,15 +49,27 @@ def language_of(name: str) -> str:
     return (file_type.language or "") if file_type is not None else ""
 
 
-def graph_fingerprint(name: str) -> str:
+def graph_fingerprint(name: str, llm: LlmExtractor | None = None) -> str:
     """The fingerprint of the extractor for a file of this name; empty without one."""
-    extractor = extractor_for(name)
-    return _fingerprint(extractor.name, extractor.version) if extractor else ""
+    kind = _kind_of(name)
+    if kind is None:
+        return ""
+    return _fingerprint(kind, "" if llm is None or kind == CODE else llm.fingerprint)
+
+
+def fingerprints_here(llm: LlmExtractor | None = None) -> frozenset[str]:
+    """The fingerprints of all extractors with these settings."""
+    reader = llm.fingerprint if llm is not None else ""
+    prose = [_fingerprint(kind, reader) for kind in (PROSE, MARKDOWN)]
+    return frozenset([_fingerprint(CODE, ""), *prose])
 
 
 @functools.cache
-def _fingerprint(name: str, version: int) -> str:
-    return fingerprint({"graph": name, "version": version})
+def _fingerprint(kind: str, llm: str) -> str:
+    if llm and kind == PROSE:
+        return llm
+    parts: dict[str, object] = {"graph": kind, "version": _extractor(kind).version}
+    return fingerprint(parts | {"llm": llm} if llm else parts)
 
 
 @functools.cache

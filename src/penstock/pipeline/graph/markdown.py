@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from penstock.catalog.entities import DOCUMENT, SECTION, Entity, Extraction, Relation
 from penstock.pipeline.chunk import headings
 from penstock.pipeline.graph import prose
-from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
+from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
 
 CONTAINS, LINKS = "contains", "links"
 URL = "url"
@@ -28,36 +28,49 @@ _SCHEME = re.compile(r"[a-zA-Z][\w+.-]*:")
 
 
 class MarkdownExtractor:
-    """Headings and links as relations of the document; the rest is read as prose."""
+    """Headings and links as relations of the document; the rest is read as prose, or by another extractor."""
 
     name = "markdown"
-    version = 1
+    version = 2
+
+    def __init__(self, reader: GraphExtractor | None = None) -> None:
+        """``reader``: finds the entities of the text instead of the rules for prose."""
+        self._reader = reader
 
     def extract(self, document: GraphDocument, wanted: Sequence[int]) -> list[Extraction]:
         return [self._chunk(document, at) for at in wanted]
 
     def _chunk(self, document: GraphDocument, at: int) -> Extraction:
-        chunk = document.chunks[at]
-        own = Entity(document.path, DOCUMENT)
-        entities: Counter[Entity] = Counter({own: 1} if at == 0 else {})
-        links: Counter[tuple[Entity, str, Entity]] = Counter()
-        plain: list[str] = []
-        for place, line, heading in _lines(document, chunk):
-            if heading is not None:
-                entities[heading] += 1
-                links[place, CONTAINS, heading] += 1
-            else:
-                plain.append(_plain(line))
-            for target in _targets(line, document.path):
-                entities[target] += 1
-                links[heading or place, LINKS, target] += 1
-        found = prose.extract_text("\n".join(plain))
+        entities, links, plain = _structure(document, document.chunks[at])
+        if self._reader is not None:
+            (found,) = self._reader.extract(document, [at])
+        else:
+            found = prose.extract_text(plain)
         entities.update(found.entities)
         for source, _, target in links:
             entities.setdefault(source, 0)
             entities.setdefault(target, 0)
         related = [Relation(*parts, weight=float(count)) for parts, count in links.items()]
         return Extraction(entities, [*related, *found.relations])
+
+
+def _structure(
+    document: GraphDocument, chunk: GraphChunk
+) -> tuple[Counter[Entity], Counter[tuple[Entity, str, Entity]], str]:
+    """The document, its sections and links in a chunk, how they are related, and the text without marks."""
+    entities: Counter[Entity] = Counter({Entity(document.path, DOCUMENT): 1})
+    links: Counter[tuple[Entity, str, Entity]] = Counter()
+    plain: list[str] = []
+    for place, line, heading in _lines(document, chunk):
+        if heading is not None:
+            entities[heading] += 1
+            links[place, CONTAINS, heading] += 1
+        else:
+            plain.append(_plain(line))
+        for target in _targets(line, document.path):
+            entities[target] += 1
+            links[heading or place, LINKS, target] += 1
+    return entities, links, "\n".join(plain)
 
 
 def _lines(document: GraphDocument, chunk: GraphChunk) -> Iterator[tuple[Entity, str, Entity | None]]:

@@ -96,6 +96,42 @@ JOIN task_queue_page p ON p.id = c.page_id
 WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed'
 ORDER BY r.source_id, r.target_id, r.kind, s.path, p.page_number, c.chunk_index
 
+-- name: text_mentions
+SELECT content_id, entity_id, occurrences FROM catalog_mention WHERE content_id IN numbers($1)
+ORDER BY content_id, entity_id
+
+-- name: stored_entities
+SELECT id, kind, name_key, short_key, name FROM catalog_entity WHERE id IN numbers($1)
+
+-- name: text_relations
+SELECT content_id, source_id, target_id, kind, weight FROM catalog_relation
+WHERE content_id IN numbers($1) ORDER BY content_id, source_id, target_id, kind
+
+-- name: texts_with_entities
+SELECT t.id, s.tenant_id FROM (SELECT DISTINCT content_id FROM catalog_mention
+                               WHERE content_id > $1 ORDER BY content_id LIMIT $2) m
+JOIN catalog_content t ON t.id = m.content_id JOIN sources s ON s.key = t.source_key ORDER BY t.id
+
+-- name: shown per later phase
+SELECT t.id, count(*)
+FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+WHERE s.tenant_id = $1 AND t.id IN numbers($2) AND c.{phase}_status = 'completed' GROUP BY t.id
+
+-- name: all_shown per later phase
+SELECT t.id, count(*)
+FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed' GROUP BY t.id
+
+-- name: shown_mentions per later phase
+SELECT s.id, s.path, p.page_number, c.first_line, c.chunk_id
+FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+JOIN task_queue_page p ON p.id = c.page_id
+WHERE s.tenant_id = $1 AND t.id IN numbers($2) AND c.{phase}_status = 'completed'
+ORDER BY s.path, p.page_number, c.chunk_index LIMIT $3
+
 -- name: audit_mentions
 SELECT 'mention of entity ' || m.entity_id || ' in text ' || m.content_id || ' belongs to no text'
 FROM catalog_mention m LEFT JOIN catalog_content t ON t.id = m.content_id WHERE t.id IS NULL

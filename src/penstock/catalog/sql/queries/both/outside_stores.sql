@@ -17,6 +17,9 @@ DELETE FROM catalog_outside_store WHERE store = $1
 -- name: set_filled
 UPDATE catalog_outside_store SET filled = $1 WHERE store = $2 AND address = $3
 
+-- name: graph_not_filled
+UPDATE catalog_outside_store SET filled = false WHERE store = 'graph' AND filled
+
 -- name: any_vector_copied
 SELECT 1 FROM catalog_vector LIMIT 1
 

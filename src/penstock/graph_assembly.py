@@ -1,0 +1,61 @@
+"""The composition of graph stores outside the catalog: tasks, reads and upkeep.
+
+No driver of a store is imported before its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.catalog.outside_stores import OutsideStore
+
+if TYPE_CHECKING:
+    from penstock.catalog.graph import GraphReader
+    from penstock.catalog.protocol import Catalog
+    from penstock.config import Settings
+    from penstock.handlers.graph_copies import GraphCopies
+    from penstock.worker.graph_keeper import GraphKeeper
+
+
+def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
+    """The copy of a catalog's graph in a store outside of it; None: the settings name none."""
+    from penstock.graph_stores.factory import open_graph_store
+    from penstock.handlers.graph_copies import GraphCopies
+    from penstock.worker.breaker import Breakers
+
+    store = open_graph_store(settings)
+    return GraphCopies(catalog, store, Breakers()) if store is not None else None
+
+
+def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
+    """The graph as it is shown: from the store of the settings if it has everything, else the catalog's."""
+    from penstock.graph_stores.factory import open_graph_store
+
+    store = open_graph_store(settings)
+    if store is None:
+        return catalog.graph
+    attached = catalog.outside.attached(OutsideStore.GRAPH)
+    if attached is None or not attached.filled or attached.address != store.address:
+        return catalog.graph
+    from penstock.graph_stores.reader import CopyReader
+
+    return CopyReader(store, attached.catalog_id, catalog.graph_texts, catalog.graph)
+
+
+def keep_graph(
+    settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
+) -> GraphKeeper | None:
+    """Start the upkeep of a graph store outside the catalog, if the settings name one.
+
+    One that was used before is forgotten: nobody would clear the records of removals any more.
+    """
+    from penstock.graph_stores.factory import DEFAULT
+
+    if settings.graph_store != DEFAULT:
+        from penstock.worker.graph_keeper import GraphKeeper
+
+        return GraphKeeper(open_catalog, lambda opened: open_graph_copies(settings, opened))
+    if catalog.outside.attached(OutsideStore.GRAPH) is not None:
+        catalog.outside.detach(OutsideStore.GRAPH)
+    return None

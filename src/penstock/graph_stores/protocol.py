@@ -1,0 +1,95 @@
+"""Contract of a graph store outside the catalog: what was found in each text, written as a whole.
+
+A store has the copies of many catalogs. Each is told by the ``catalog_id`` given to the store when it is
+opened. Texts and entities have the numbers of the catalog, which are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.catalog.graph import StoredEntity, StoredRelation, TextGraph
+
+SERVICE = "graph store"
+"""Name of the service in messages and circuit breakers."""
+
+
+class FoundMention(NamedTuple):
+    """An entity in a text of the store."""
+
+    entity_id: int
+    name: str
+    kind: str
+    content_id: int
+    occurrences: int
+
+
+class FoundRelation(NamedTuple):
+    """A relation in a text of the store."""
+
+    source: int
+    target: int
+    kind: str
+    content_id: int
+    weight: float
+
+
+class CopiedText(NamedTuple):
+    """All that a store has of a text."""
+
+    content_id: int
+    entities: frozenset[StoredEntity]
+    relations: frozenset[StoredRelation]
+
+
+class GraphCopy(Protocol):
+    """A store. Every call raises ServiceUnavailable while it is down or refuses the settings."""
+
+    @property
+    def address(self) -> str:
+        """Its URL without password."""
+        ...
+
+    def prepare(self) -> None:
+        """Create constraints and indexes, where they are missing. Fails if the store cannot be used."""
+
+    def ping(self) -> None:
+        """Ask for an answer."""
+
+    def write(self, catalog_id: str, texts: Sequence[TextGraph]) -> None:
+        """Replace what the store has of these texts, unless that is of a later version.
+
+        Entities that no text mentions any more are removed.
+        """
+
+    def remove(self, catalog_id: str, content_ids: Collection[int]) -> None:
+        """Remove texts, and the entities that no other text mentions."""
+
+    def clear(self, catalog_id: str) -> None:
+        """Remove all that the store has of a catalog."""
+
+    def texts(self, catalog_id: str) -> Iterator[CopiedText]:
+        """All texts in the order of their numbers."""
+
+    def idle_entities(self, catalog_id: str) -> int:
+        """Number of entities that no text mentions."""
+
+    def drop_idle(self, catalog_id: str) -> None:
+        """Remove entities that no text mentions."""
+
+    def named(self, catalog_id: str, tenant_id: str, name_key: str, short_key: str) -> list[FoundMention]:
+        """The mentions of entities with one of these keys."""
+
+    def mentions(
+        self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]
+    ) -> list[FoundMention]: ...
+
+    def relations(self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]) -> list[FoundRelation]:
+        """The relations that begin or end at some entities."""
+
+    def all_mentions(self, catalog_id: str, tenant_id: str) -> Iterator[FoundMention]: ...
+
+    def all_relations(self, catalog_id: str, tenant_id: str) -> Iterator[FoundRelation]: ...
+
+    def close(self) -> None: ...
