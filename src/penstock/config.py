@@ -173,11 +173,7 @@ class Settings:
     rerank_endpoint_model: str = setting_fields.RERANK_ENDPOINT_MODEL
     rerank_endpoint_key: str | None = setting_fields.RERANK_ENDPOINT_KEY
     rerank_endpoint_timeout_s: float = setting_fields.RERANK_ENDPOINT_TIMEOUT_S
-    graph: bool = _setting(
-        types.SWITCH,
-        False,
-        "Extract entities and relations of documents, as `penstock index --graph` does.",
-    )
+    graph: bool = setting_fields.GRAPH
     graph_endpoint_url: str | None = setting_fields.GRAPH_ENDPOINT_URL
     graph_endpoint_model: str = setting_fields.GRAPH_ENDPOINT_MODEL
     graph_endpoint_key: str | None = setting_fields.GRAPH_ENDPOINT_KEY

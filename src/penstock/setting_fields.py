@@ -135,6 +135,11 @@ RERANK_ENDPOINT_TIMEOUT_S = setting(
     types.seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
 )
 
+GRAPH = setting(
+    types.SWITCH,
+    False,
+    "Extract entities and relations of documents, as `penstock index --graph` does.",
+)
 GRAPH_ENDPOINT_URL = setting(
     types.URL,
     None,
