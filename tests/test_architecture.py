@@ -52,6 +52,7 @@ GROUPS = {
     "catalog.entities": "rules",
     "catalog.graph": "protocols",
     "catalog.parts": "protocols",
+    "catalog.word_reads": "protocols",
     "catalog.rules": "rules",
     "catalog.views": "rules",
     "graph_stores": "stores",
