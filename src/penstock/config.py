@@ -63,7 +63,9 @@ class Settings:
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(types.name("tenant_id"), "default", "Default tenant of jobs.")
-    collection: str = setting_fields.COLLECTION
+    collection: str = _setting(
+        types.name("collection"), "default", "Default collection of jobs.", project="any"
+    )
     max_queue: int = _setting(
         types.whole(*_QUEUE),
         100,
@@ -171,11 +173,7 @@ class Settings:
     rerank_endpoint_model: str = setting_fields.RERANK_ENDPOINT_MODEL
     rerank_endpoint_key: str | None = setting_fields.RERANK_ENDPOINT_KEY
     rerank_endpoint_timeout_s: float = setting_fields.RERANK_ENDPOINT_TIMEOUT_S
-    graph: bool = _setting(
-        types.SWITCH,
-        False,
-        "Extract entities and relations of documents, as `penstock index --graph` does.",
-    )
+    graph: bool = setting_fields.GRAPH
     graph_endpoint_url: str | None = setting_fields.GRAPH_ENDPOINT_URL
     graph_endpoint_model: str = setting_fields.GRAPH_ENDPOINT_MODEL
     graph_endpoint_key: str | None = setting_fields.GRAPH_ENDPOINT_KEY
@@ -187,11 +185,7 @@ class Settings:
     graph_store_timeout_s: float = setting_fields.GRAPH_STORE_TIMEOUT_S
     vector_store: str = setting_fields.VECTOR_STORE
     vector_store_timeout_s: float = setting_fields.VECTOR_STORE_TIMEOUT_S
-    usearch_from: int = _setting(
-        types.whole(1, 1_000_000_000),
-        200_000,
-        "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
-    )
+    usearch_from: int = setting_fields.USEARCH_FROM
     max_file_mb: int = _setting(
         types.whole(1, 100_000),
         64,

@@ -101,7 +101,11 @@ VECTOR_STORE = setting(
 VECTOR_STORE_TIMEOUT_S = setting(
     types.seconds(0.1, 600), 10.0, "Maximum wait for the answer of a vector store that is not the catalog."
 )
-COLLECTION = setting(types.name("collection"), "default", "Default collection of jobs.", project="any")
+USEARCH_FROM = setting(
+    types.whole(1, 1_000_000_000),
+    200_000,
+    "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
+)
 EMBED_ENDPOINT_URL = setting(
     types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
 )
@@ -136,6 +140,11 @@ RERANK_ENDPOINT_TIMEOUT_S = setting(
     types.seconds(0.1, 3600), 5.0, "Maximum wait of a search for the re-ranking endpoint."
 )
 
+GRAPH = setting(
+    types.SWITCH,
+    False,
+    "Extract entities and relations of documents, as `penstock index --graph` does.",
+)
 GRAPH_ENDPOINT_URL = setting(
     types.URL,
     None,

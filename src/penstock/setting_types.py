@@ -39,6 +39,11 @@ class Setting(NamedTuple):
         """True for a URL, which may hold a password."""
         return self.name.endswith(("url", "_store"))
 
+    @property
+    def reads_paths(self) -> bool:
+        """True for a file, a directory or several."""
+        return self.read in (_directory, _directories)
+
     def read_default(self) -> Any:
         """The default as a value; of settings that a project's file may lower."""
         return self.read(self.default) if self.project == "lower" else None

@@ -21,7 +21,6 @@ from penstock.store_url import StoreUrl
 NAME = "penstock.toml"
 TRUSTED = "trusted.json"
 MAX_BYTES = 256 * 1024
-_PATHS = ("state_dir", "rag_config")
 
 
 class SettingsFile(NamedTuple):
@@ -158,6 +157,8 @@ def _parsed(path: Path, setting: Setting, given: Any, environ: Mapping[str, str]
         text = StoreUrl(given).masked if isinstance(given, str) and setting.is_url else given
         shown = f"{path}: {setting.name} = {str(text)[:200]!r}"
         raise InvalidSettingsFile(f"{shown}: expected {setting.allowed}{_quotes(given, value)}")
+    if isinstance(value, tuple):
+        return tuple(_anchored(setting, part, path.parent, environ) for part in value)
     return _anchored(setting, value, path.parent, environ) if isinstance(value, str) else value
 
 
@@ -169,16 +170,20 @@ def _same_kind(given: Any, value: Any) -> bool:
         return isinstance(value, str) or (value is None and given.strip().lower() == "none")
     if isinstance(given, Mapping):
         return isinstance(value, Mapping) and all(_same_kind(given[key], value[key]) for key in given)
+    if isinstance(given, list):
+        return isinstance(value, tuple)
     return isinstance(given, int | float) and value is not None
 
 
 def _quotes(given: Any, value: Any) -> str:
-    return ", without quotes" if isinstance(given, str) and value is not None else ""
+    if not isinstance(given, str) or value is None:
+        return ""
+    return ", as a list" if isinstance(value, tuple) else ", without quotes"
 
 
 def _anchored(setting: Setting, text: str, folder: Path, environ: Mapping[str, str]) -> str:
     """Make a relative path start at the folder of the file, wherever the command is run."""
-    if setting.name in _PATHS:
+    if setting.reads_paths:
         return str(absolute(text if text.startswith("~") else str(folder / text), environ))
     url = StoreUrl(text)
     if not setting.is_url or not url.is_file:

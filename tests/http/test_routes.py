@@ -77,7 +77,7 @@ def test_a_job_has_the_settled_fields_in_lists_and_alone(server: LiveServer, ind
 
 
 def test_jobs_are_listed_newest_first_in_pages(server: LiveServer, indexed: str):
-    whole = server.ask("GET", "/index/jobs/?children=true&limit=100").body
+    whole = server.ask("GET", "/index/jobs/?children=true&limit=1000").body
     ids = [job["id"] for job in whole["jobs"]]
 
     first = server.ask("GET", "/index/jobs/?children=true&limit=2").body
@@ -191,7 +191,7 @@ def test_a_job_that_failed_is_retried(server: LiveServer):
     assert (409, "Cannot retry job with status: done") == (again.status, again.body["detail"])
 
 
-def test_cancel_of_a_pending_and_of_an_ended_job(server: LiveServer):
+def test_cancel_of_a_pending_and_of_an_ended_job(server: LiveServer, docs: Path):
     later = server.ask("POST", "/index/", {"folder_path": "docs", "tenant_id": "later", "delay": 3600}).body
 
     cancelled = server.ask("DELETE", f"/index/jobs/{later['job_id']}")

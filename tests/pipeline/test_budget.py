@@ -187,7 +187,7 @@ def test_pages_of_a_large_document_keep_the_memory_for_the_next_ones(tmp_path: P
 
     def in_small_share(_: int | None) -> None:
         done.append("small")
-        allocate(40)
+        raise MemoryError
 
     work = Work(in_small_share, done.append)
 
@@ -208,17 +208,20 @@ def test_pages_of_a_large_document_keep_the_memory_for_the_next_ones(tmp_path: P
 
 def test_pages_of_a_large_document_do_not_keep_out_a_large_file(tmp_path: Path):
     pages, files = other(tmp_path), other(tmp_path)
-    answers: list[object] = []
-    waiting = threading.Thread(target=lambda: answers.append(files.run_isolated(only_here(lambda _: None))))
-    work = Work(lambda _: allocate(40), lambda _: None if waiting.ident else waiting.start())
+    freed: list[str] = []
 
-    while not answers:
-        with suppress(MemoryInUse):
-            pages.run_pages(10.0, 1, work, lambda: None)
-        pages.pause()
-    waiting.join()
+    def in_small_share(_: int | None) -> None:
+        raise MemoryError
 
-    assert [("sandbox", 96 * MIB)] == answers
+    work = Work(in_small_share, lambda _: None)
+
+    pages.run_pages(10.0, 1, work, lambda: freed.append("freed"))
+    with (tmp_path / "pool.turn").open() as waiting:
+        fcntl.flock(waiting, fcntl.LOCK_EX)
+        pages.run_pages(10.0, 1, work, lambda: None)
+
+    assert ["freed"] == freed
+    assert ("sandbox", 96 * MIB) == files.run_isolated(only_here(lambda _: None))
     pages.close()
     files.close()
 

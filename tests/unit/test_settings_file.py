@@ -138,7 +138,7 @@ def test_the_users_file_sets_every_setting_by_its_own_type(place: Place, name: s
         assert refusal.value.message.startswith(f"{place.user_file}: {name} = ")
     if not isinstance(expected, str | Path):
         place.user_file.write_text(f"{name} = {toml(VALUES[name][0])}")
-        with pytest.raises(errors.InvalidSettingsFile, match=r"without quotes"):
+        with pytest.raises(errors.InvalidSettingsFile, match=r"without quotes|as a list"):
             place.load()
 
 
@@ -182,6 +182,8 @@ def test_a_pipe_is_not_waited_for(place: Place):
         ('state_dir = "state"', "state_dir", "{folder}/state"),
         ('state_dir = "~/state"', "state_dir", "{home}/state"),
         ('rag_config = "rags.yaml"', "rag_config", "{folder}/rags.yaml"),
+        ('pages_dir = "pages"', "pages_dir", "{folder}/pages"),
+        ('roots = ["docs", "/srv"]', "roots", "('{folder}/docs', '/srv')"),
     ],
 )
 def test_relative_paths_start_at_the_file(place: Place, line: str, name: str, expected: str):
