@@ -50,7 +50,7 @@ class StoredEntity(NamedTuple):
     name_key: str
     short_key: str
     name: str
-    occurrences: int
+    occurrences: int = 0
 
 
 class StoredRelation(NamedTuple):

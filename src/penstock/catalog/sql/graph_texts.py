@@ -70,7 +70,8 @@ def _graphs(rows: Statements, tenants: Mapping[int, str], version: int) -> list[
     found = {number: TextGraph(number, tenant, version, [], []) for number, tenant in tenants.items()}
     mentions = rows.all("text_mentions", listed(found))
     wanted = listed({entity_id for _, entity_id, _ in mentions})
-    entities = {row[0]: StoredEntity(*(*row, 0)) for row in rows.all("stored_entities", wanted)}
+    known = (StoredEntity(*row) for row in rows.all("stored_entities", wanted))
+    entities = {entity.id: entity for entity in known}
     for content_id, entity_id, occurrences in mentions:
         found[content_id].entities.append(entities[entity_id]._replace(occurrences=occurrences))
     for content_id, *relation in rows.all("text_relations", listed(found)):
