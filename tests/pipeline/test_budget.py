@@ -171,10 +171,9 @@ def test_pages_to_be_recognized_do_not_keep_out_a_large_file(tmp_path: Path):
             waiting.start()
             started.set()
 
-    while not answers:
+    while waiting.is_alive() or not started.is_set():
         with suppress(MemoryInUse):
             pages.run_recognition(80 * MIB, page, lambda: None)
-    waiting.join()
 
     assert [("sandbox", 96 * MIB)] == answers
     pages.close()

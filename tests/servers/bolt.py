@@ -18,9 +18,9 @@ PASSWORD = "turns-the-wheel"
 DATABASE = "graph"
 PATIENCE_S = 120.0
 SERVER = """
-import sys, time
+import os, sys, time
 import arcadedb_embedded as arcadedb
-folder, port, http, password, database = sys.argv[1:]
+folder, port, http, password, database, run = sys.argv[1:]
 server = arcadedb.create_server(root_path=folder, root_password=password, config={
     "server_plugins": "Bolt:com.arcadedb.bolt.BoltProtocolPlugin", "bolt_port": int(port),
     "http_port": int(http), "host": "127.0.0.1",
@@ -28,12 +28,10 @@ server = arcadedb.create_server(root_path=folder, root_password=password, config
 server.start()
 server.create_database(database)
 open("ready", "w").close()
-sys.stdin.read()
+while os.path.exists("ready") and os.path.exists(f"/proc/{run}"):
+    time.sleep(0.2)
 server.stop()
 """
-
-_started: list[subprocess.Popen[bytes]] = []
-"""Kept, as it outlives the test that started it. It ends with this process, which holds its input."""
 
 
 def available() -> bool:
@@ -54,20 +52,21 @@ def server_url() -> str:
 
 
 def _start(folder: Path) -> str:
+    """Start a server that lives as long as the run, whichever of its processes asked for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
-    command = [sys.executable, "-c", SERVER, str(folder), str(port), str(_free_port()), PASSWORD, DATABASE]
+    port, http_port = _free_port(), _free_port()
+    values = (folder, port, http_port, PASSWORD, DATABASE, run.leader())
     log = folder / "server.log"
     with log.open("ab") as written:
         server = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
+            [sys.executable, "-c", SERVER, *map(str, values)],
+            stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=written,
             cwd=folder,
             env=os.environ | {"ARCADEDB_JVM_ARGS": "-Xmx256m"},
         )
-    _started.append(server)
+    (folder / "pid").write_text(str(server.pid))
     deadline = time.monotonic() + PATIENCE_S
     while not (folder / "ready").exists():
         if server.poll() is not None or time.monotonic() > deadline:
@@ -77,10 +76,19 @@ def _start(folder: Path) -> str:
 
 
 def stop_shared() -> None:
-    for server in _started:
-        assert server.stdin is not None
-        server.stdin.close()
-        try:
-            server.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
+    """Ask the server of this run to stop, and wait until it has."""
+    folder = run.place() / "bolt"
+    if not (folder / "pid").exists():
+        return
+    process = Path("/proc", (folder / "pid").read_text())
+    (folder / "ready").unlink(missing_ok=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while _is_running(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _is_running(process: Path) -> bool:
+    try:
+        return "\nState:\tZ" not in (process / "status").read_text()
+    except OSError:
+        return False

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 PLACE = "PENSTOCK_TEST_RUN"
+LEADER = "PENSTOCK_TEST_RUN_PID"
 
 
 def begin(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[PLACE] = tempfile.mkdtemp(prefix="penstock-tests-")
+        os.environ[LEADER] = str(os.getpid())
 
 
 def end(config: pytest.Config, stops: Sequence[Callable[[], None]]) -> None:
@@ -29,6 +31,11 @@ def end(config: pytest.Config, stops: Sequence[Callable[[], None]]) -> None:
 
 def place() -> Path:
     return Path(os.environ[PLACE])
+
+
+def leader() -> int:
+    """Process of the run that starts the others and ends after them."""
+    return int(os.environ[LEADER])
 
 
 @contextmanager
