@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.catalog.entities import Extraction
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewChunk, Task, TaskSource
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.graph.factory import extractor_for, language_of
-from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.graph.modules import module_name
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument, GraphExtractor
+
+if TYPE_CHECKING:
+    from penstock.pipeline.graph.llm import LlmExtractor
 
 
 class ChunkGraphs:

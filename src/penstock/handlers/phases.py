@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,6 @@ from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.members import MemberReader
 from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
-from penstock.handlers.service_graphs import ServiceGraphs
 from penstock.handlers.task_failures import failed, failed_at_service, postponed
 from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.pipeline.budget import MemoryInUse
@@ -42,6 +41,9 @@ from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy
+
+if TYPE_CHECKING:
+    from penstock.handlers.service_graphs import ServiceGraphs
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
@@ -90,13 +92,21 @@ class Phases:
         self._reader = MemberReader(pipeline)
         self._open_file: _OpenFile | None = None
         self._graphs = ChunkGraphs(catalog, pipeline.llm)
-        self._asked = ServiceGraphs(catalog, pipeline.llm, self._graphs) if pipeline.llm is not None else None
+        self._asked = self._open_service_graphs()
         self._extractors = fingerprints_here(pipeline.llm)
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
             EXTRACTING: self._extract,
         }
+
+    def _open_service_graphs(self) -> ServiceGraphs | None:
+        if self._pipeline.llm is None:
+            return None
+        # Most processes ask no model, and need no HTTP client.
+        from penstock.handlers.service_graphs import ServiceGraphs
+
+        return ServiceGraphs(self._catalog, self._pipeline.llm, self._graphs)
 
     def fingerprint(self, lane: Phase) -> str | None:
         return self._pipeline.space if lane is Phase.VECTOR else None
