@@ -73,7 +73,8 @@ def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
         hit["snippet"].splitlines()[-1],
     )
     assert "Nothing found.\n" == run("search", "zebra", "--mode", "keyword").stdout
-    assert {"hits": [], "words": ["zebra"], "notes": []} == ask("search", "zebra", "--mode", "keyword")
+    nothing = {"hits": [], "words": ["zebra"], "corrections": [], "notes": []}
+    assert nothing == ask("search", "zebra", "--mode", "keyword")
 
 
 def test_the_second_time_and_what_changed_meanwhile(run: Run, folder: Path):
