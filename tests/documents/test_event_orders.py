@@ -151,6 +151,13 @@ def test_many_events_in_any_order_end_as_the_disk_is(
     play(docs, told)
 
 
+def test_renames_that_cross_do_not_wait_for_each_other(docs: IndexedFolder):
+    """Each has a lock that the other's checks would wait for."""
+    there = (("rename", "p/a.md", "b.md"), 0, 0, False)
+    back = (("rename", "b.md", "p/a.md"), 1, 1, True)
+    play(docs, [there, back, (("write", "b.md"), 0, 0, False)])
+
+
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
     """Three events in any order, with or without jobs in between."""

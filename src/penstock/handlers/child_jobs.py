@@ -73,8 +73,9 @@ def _child(
         payload_json=payload_json,
         priority=items.child_priority(claim.priority) if priority is None else priority,
         metadata=claim.metadata if metadata is None else metadata,
-        # A parent holds its lock until its children have ended: a child with the same lock would deadlock.
-        lock_key=None if lock == claim.lock_key else lock,
+        # A parent holds its lock until its children have ended. Did they wait for locks, two parents could
+        # wait for each other's, as two crossing renames did. The catalog copes with two readings of a file.
+        lock_key=None if claim.lock_key is not None else lock,
         max_retries=claim.max_retries,
         timeout_s=claim.timeout_s,
         submitted_by=claim.submitted_by,
