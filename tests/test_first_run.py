@@ -204,7 +204,7 @@ def test_the_quick_start_runs_from_a_wheel_in_an_empty_environment(wheel_environ
         typed, _, shown = block.removeprefix("$ ").partition("\n")
         assert alike(shown) == alike(run(typed))
     commands = [line for line in more.splitlines() if not line.startswith("penstock worker")]
-    assert 3 == len([run(command) for command in commands])
+    assert 5 == len([run(command) for command in commands])
     ((language, program),) = section("From Python")
     assert "python" == language
     run([str(wheel_environment / "bin" / "python"), "-c", program])

@@ -33,6 +33,9 @@ while os.path.exists("ready") and os.path.exists(f"/proc/{run}"):
 server.stop()
 """
 
+_started: list[subprocess.Popen[bytes]] = []
+"""Kept, as it outlives the test that started it."""
+
 
 def available() -> bool:
     return GIVEN is not None or (
@@ -66,6 +69,7 @@ def _start(folder: Path) -> str:
             cwd=folder,
             env=os.environ | {"ARCADEDB_JVM_ARGS": "-Xmx256m"},
         )
+    _started.append(server)
     (folder / "pid").write_text(str(server.pid))
     deadline = time.monotonic() + PATIENCE_S
     while not (folder / "ready").exists():
