@@ -33,7 +33,6 @@ from tests.documents.killed_worker import KILLED_AFTER, recognitions, recognizer
 from tests.pipeline.sample_documents import pdf
 from tests.pipeline.scanned_documents import mixed, picture, scan
 from tests.pipeline.vision_server import vision_server
-from tests.worker.worker_processes import until
 
 MILL = "The old water mill\nstands by the river"
 PENSTOCK = "Penstocks carry the water\nto the turbine"
@@ -231,8 +230,8 @@ def test_pages_are_shown_exported_and_kept_as_files_until_their_document_is_gone
 
         path.unlink()
         folder.index()
-        with app.worker_thread():  # files are removed after the job, with what is left of the document
-            until(lambda: [] == list(kept.iterdir()))
+        folder.index()  # files are removed after the job, at the latest before the next one
+    assert [] == list(kept.iterdir())
 
 
 @on_sqlite
