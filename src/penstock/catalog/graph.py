@@ -87,10 +87,12 @@ class GraphReader(Protocol):
         """The entities within some relations of these, in either direction; nearest and heaviest first."""
 
     def path(self, tenant_id: str, sources: Sequence[int], targets: Sequence[int]) -> list[Edge] | None:
-        """The edges of a shortest path between two entities, in either direction; None: there is none."""
+        """Find a shortest path between two groups of entities, along relations in either direction.
+
+        None: there is none."""
 
     def named(self, tenant_id: str, entity_ids: Iterable[int]) -> dict[int, Node]:
-        """These entities by id."""
+        """Entities by id, of the given ids."""
 
     def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
         """Entities with a name much like this one, the most alike first. Not all names are looked at."""
@@ -123,13 +125,13 @@ class GraphTexts(Protocol):
         gone is left out."""
 
     def copies(self, tenant_id: str, content_ids: Sequence[int]) -> list[TextGraph]:
-        """What is stored for texts, with a version above all former ones."""
+        """Entities and relations stored for texts, with a version above all former ones."""
 
     def after(self, content_id: int, limit: int) -> list[TextGraph]:
         """Texts with entities in the order of their ids, for a comparison. They have no version."""
 
     def there(self, content_ids: Sequence[int]) -> set[int]:
-        """Those of these texts that the catalog has."""
+        """Ids of texts that the catalog still has, out of the given ones."""
 
     def shown(self, tenant_id: str, content_ids: Sequence[int] | None = None) -> dict[int, int]:
         """The texts in published documents whose phase is done, with the number of chunks that have them.

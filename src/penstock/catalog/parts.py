@@ -9,7 +9,7 @@ from penstock.catalog.outside_stores import OutsideStores
 
 
 class CatalogParts(Protocol):
-    """What a catalog has beside its documents and tasks."""
+    """Parts of a catalog beside its documents and tasks."""
 
     @property
     def graph(self) -> GraphStore:
@@ -17,7 +17,7 @@ class CatalogParts(Protocol):
 
     @property
     def graph_texts(self) -> GraphTexts:
-        """What was found in each text, for a copy in another store."""
+        """Entities and relations of each text, for a copy in another store."""
 
     @property
     def outside(self) -> OutsideStores:

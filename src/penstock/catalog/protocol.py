@@ -195,7 +195,7 @@ class CatalogSnapshot(WordReads, Protocol):
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
     def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
-        """Those of these chunks that are published and let through by the filters."""
+        """Ids of chunks that are published and pass the filters, out of the given ones."""
 
     def spaces(self, tenant_id: str | None) -> list[Space]:
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""

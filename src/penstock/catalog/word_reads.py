@@ -9,7 +9,7 @@ from penstock.catalog.views import Filters, Holding, KeywordHit
 
 
 class WordReads(Protocol):
-    """What a snapshot of the catalog reads from its keyword index."""
+    """Reads of a catalog snapshot that use the keyword index."""
 
     def keyword(
         self,
