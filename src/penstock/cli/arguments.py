@@ -37,6 +37,25 @@ def seconds_of_grace(context: click.Context, param: click.Parameter, value: str)
     return grace.total_seconds()
 
 
+PROCESSES = click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of worker processes, each with one job at a time.",
+)
+GRACE = click.option(
+    "--grace",
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    callback=seconds_of_grace,
+    help="Time for running jobs to finish after a stop signal; then they are released.",
+)
+"""Options of every command that runs a worker."""
+
+
 def agreed(question: str) -> bool:
     """Ask for confirmation. Without a terminal the request is refused: there is no one to ask."""
     if not sys.stdin.isatty():

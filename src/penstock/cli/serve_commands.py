@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import seconds_of_grace
+from penstock.cli.arguments import GRACE, PROCESSES, seconds_of_grace
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable
 from penstock.cli.session import Session
@@ -31,24 +31,10 @@ from penstock.process_start import log_to_stderr
     metavar="N",
     help="Port to listen on; 0 is any free one.",
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of worker processes, each with one job at a time.",
-)
+@PROCESSES
 @click.option("--no-worker", is_flag=True, help="Serve requests only; jobs wait for another worker.")
 @click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
-@click.option(
-    "--grace",
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    callback=seconds_of_grace,
-    help="Time for running jobs to finish after a stop signal; then they are released.",
-)
+@GRACE
 @click.option(
     "--tls-certificate",
     "certificate",

@@ -7,7 +7,7 @@ import logging
 
 import click
 
-from penstock.cli.arguments import seconds_of_grace
+from penstock.cli.arguments import GRACE, PROCESSES
 from penstock.cli.output import emit_json
 from penstock.cli.session import Session
 from penstock.process_start import log_to_stderr, once_reachable
@@ -34,14 +34,7 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str | None)
     metavar="MODULE:NAME",
     help="Application whose functions to run, such as mypkg.tasks:app. Its own settings name the queue.",
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of worker processes, each with one job at a time.",
-)
+@PROCESSES
 @click.option(
     "--lanes",
     metavar="LANES",
@@ -49,14 +42,7 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str | None)
     help="Lanes to serve, joined by commas: jobs and the names of phases. Default: all.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop when no job can run now.")
-@click.option(
-    "--grace",
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    callback=seconds_of_grace,
-    help="Time for running jobs to finish after a stop signal; then they are released.",
-)
+@GRACE
 @click.option(
     "--start-method",
     type=click.Choice(["spawn", "fork"]),
