@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from penstock.http import (
+    dashboard_files,
     document_routes,
     health_routes,
     index_routes,
@@ -16,6 +17,7 @@ from penstock.http import (
     problems,
     queue_routes,
     search_routes,
+    session_routes,
 )
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
@@ -60,7 +62,9 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         search_routes,
         queue_routes,
         health_routes,
+        session_routes,
     ):
         api.include_router(routes.router)
     problems.add_handlers(api)
-    return Guard(api, guard)
+    files = dashboard_files.add_routes(api)
+    return Guard(api, guard._replace(files=files))
