@@ -26,7 +26,7 @@ PenstockError
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
 ├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
-│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
@@ -45,6 +45,7 @@ from penstock.errors.access import (
     KeylessServer,
     KeyRequired,
     NotAllowed,
+    NotConfirmed,
     OriginRefused,
     PathOutside,
     RateLimited,
@@ -218,6 +219,7 @@ __all__ = [
     "InvalidRags",
     "KeyRequired",
     "NotAllowed",
+    "NotConfirmed",
     "OriginRefused",
     "HostRefused",
     "RateLimited",
