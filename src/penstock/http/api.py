@@ -17,6 +17,7 @@ from penstock.http import (
     job_routes,
     problems,
     queue_routes,
+    search_routes,
     session_routes,
 )
 from penstock.http.answers import schemas
@@ -27,11 +28,11 @@ DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
 
 Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
 ROUTES = (
-    # Before the routes of one job: `retry` would be its id.
     event_routes,
     index_routes,
     job_routes,
     document_routes,
+    search_routes,
     queue_routes,
     health_routes,
     session_routes,
@@ -65,15 +66,7 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (
-        index_routes,
-        job_routes,
-        document_routes,
-        queue_routes,
-        health_routes,
-        session_routes,
-        event_routes,
-    ):
+    for routes in ROUTES:
         api.include_router(routes.router)
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)
