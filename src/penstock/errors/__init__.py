@@ -25,7 +25,7 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
 │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
@@ -55,6 +55,7 @@ from penstock.errors.access import (
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    TooManyListeners,
     UnknownKey,
 )
 from penstock.errors.jobs import (
@@ -180,6 +181,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyFiles",
+    "TooManyListeners",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",

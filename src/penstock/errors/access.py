@@ -14,6 +14,14 @@ class KeyRequired(PenstockError):
     default_remedy = "Send `Authorization: Bearer KEY`; `penstock keys create NAME` makes a key."
 
 
+class TooManyListeners(PenstockError):
+    """More streams of events are open than the server allows."""
+
+    code = "ERR_TOO_MANY_LISTENERS"
+    default_remedy = "Close pages that are not looked at, and try again."
+    retry_after = 10
+
+
 class NotAllowed(PenstockError):
     """The key's scope or tenants do not include this."""
 
