@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, endpoint_assembly, graph_assembly, vector_assembly
+from penstock import config, endpoint_assembly, graph_assembly, server_assembly, vector_assembly
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -84,24 +84,10 @@ class Assembly:
         fork_hooks.register(self)
 
     @classmethod
-    def of_app(cls, settings: Settings, app: str | None, *, door: Source) -> Assembly:
-        """Make an assembly whose jobs may call the functions of an application, ``MODULE:NAME``.
-
-        The application's settings count; with None it is a plain assembly.
-        """
-        if app is None:
-            return cls(settings, door=door)
-        from penstock.application import load_app
-        from penstock.service.functions import FunctionJobs
-        from penstock.worker.launch import common_settings
-
-        loaded = load_app(app)
-        own = common_settings(settings, loaded.settings)
-        return cls(
-            own,
-            door=door,
-            jobs=lambda queue: FunctionJobs(queue, own, door=door, functions=loaded.functions),
-        )
+    def of_app(cls, settings: Settings, app: str | None) -> Assembly:
+        """The assembly of a server with the functions of an application; see ``server_assembly.app_jobs``."""
+        own, jobs = server_assembly.app_jobs(settings, app)
+        return cls(own, door="http", jobs=jobs)
 
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)
@@ -233,7 +219,7 @@ class Assembly:
 
         vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
         graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), vectors, graph)
+        return Verifier(self.catalog, self.jobs, self.vector_files, self.extract_limits(), vectors, graph)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -325,6 +311,7 @@ class Assembly:
         self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
     ) -> None:
         from penstock.handlers import documents
+        from penstock.handlers.source_files import SourceFiles
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
         never_indexed = (str(self.settings.state_dir),)
@@ -336,6 +323,7 @@ class Assembly:
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
+            kept_files=SourceFiles.of(self.settings),
         )
 
     def _pipeline(self, memory: MemoryShare | None = None, *, isolated: bool = False) -> Pipeline:
@@ -344,7 +332,7 @@ class Assembly:
         chosen = self.settings
         return Pipeline(
             self._embedder(),
-            limits=self._limits(),
+            limits=self.extract_limits(),
             memory=memory,
             isolated=isolated,
             ocr=endpoint_assembly.ocr_setup(chosen),
@@ -359,7 +347,8 @@ class Assembly:
         chosen = self.settings
         return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
 
-    def _limits(self) -> ExtractLimits:
+    def extract_limits(self) -> ExtractLimits:
+        """Limits on files that are read."""
         from penstock.pipeline.extract.protocol import ExtractLimits
 
         chosen = self.settings
@@ -387,7 +376,16 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
+        for name in (
+            "page_images",
+            "graph",
+            "verifier",
+            "gateway",
+            "producer",
+            "vector_store",
+            "queue",
+            "catalog",
+        ):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 

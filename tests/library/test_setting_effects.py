@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from penstock import clock, config
+from penstock import clock, config, server_assembly
 from penstock.app import Penstock
 from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
@@ -170,6 +170,12 @@ def written_pages(settings: Settings, place: Path) -> object:
         return page.file_path and str(Path(page.file_path).relative_to(place))
     finally:
         tools.close()
+
+
+def uploaded(settings: Settings, place: Path) -> object:
+    """The place of an uploaded file."""
+    with opened(settings) as assembly:
+        return str(server_assembly.uploads(assembly).directory.relative_to(place.resolve()))
 
 
 def requested(settings: Settings, place: Path) -> object:
@@ -344,6 +350,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "hosts": ("mill.example", guarded, {}),
     "rate_limit": (5, guarded, {}),
     "body_limit_mb": (1, guarded, {}),
+    "uploads_dir": ("{place}/received", uploaded, {}),
 }
 
 

@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 │   ├── RequestTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
@@ -100,6 +100,7 @@ from penstock.errors.requests import (
     NoResult,
     NotInGraph,
     OutsideRag,
+    PageImageMissing,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -188,6 +189,7 @@ __all__ = [
     "JobError",
     "PermanentFailure",
     "NotInGraph",
+    "PageImageMissing",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from penstock.http import (
     dashboard_files,
     document_routes,
+    file_routes,
     health_routes,
     index_routes,
     job_routes,
@@ -59,6 +60,7 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         index_routes,
         job_routes,
         document_routes,
+        file_routes,
         search_routes,
         queue_routes,
         health_routes,
