@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock import pipeline_assembly
+
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.config import Settings
@@ -35,7 +37,11 @@ def page_images(assembly: Assembly) -> PageImages:
     from penstock.handlers.source_files import IMAGES
     from penstock.service.page_images import PageImages
 
-    return PageImages(assembly.catalog, assembly.extract_limits(), assembly.settings.state_dir / IMAGES)
+    return PageImages(
+        assembly.catalog,
+        pipeline_assembly.extract_limits(assembly.settings),
+        assembly.settings.state_dir / IMAGES,
+    )
 
 
 def uploads(assembly: Assembly) -> Uploads:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from penstock import clock, config, server_assembly
+from penstock import clock, config
 from penstock.app import Penstock
 from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage, Phase, TaskRequest
@@ -21,11 +21,13 @@ from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
+from penstock.handlers.source_files import SourceFiles
 from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.pipeline.rerank_endpoint import RerankEndpoint
+from penstock.pipeline_assembly import make_pipeline
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -101,7 +103,7 @@ def ocr_workers(settings: Settings, _: Path) -> object:
 
 
 def limits(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.space, pipeline.limits
     finally:
@@ -109,7 +111,7 @@ def limits(settings: Settings, _: Path) -> object:
 
 
 def wanted_phases(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.fingerprints("a.md", ChunkSizes())
     finally:
@@ -118,7 +120,7 @@ def wanted_phases(settings: Settings, _: Path) -> object:
 
 def recognition(settings: Settings, _: Path) -> object:
     """How pictures are read. The key of an endpoint is not shown in the text of its options."""
-    setup = Assembly(settings)._pipeline()._ocr
+    setup = make_pipeline(settings)._ocr
     if setup is None or setup.endpoint is None:
         return setup
     return setup.options, msgspec.structs.asdict(setup.endpoint)
@@ -126,7 +128,7 @@ def recognition(settings: Settings, _: Path) -> object:
 
 def embedding(settings: Settings, _: Path) -> object:
     """The embedding endpoint and its limits, as the embedder got them."""
-    embedder = Assembly(settings)._pipeline().embedder
+    embedder = make_pipeline(settings).embedder
     assert isinstance(embedder, EndpointEmbedder)
     options = embedder._options
     return msgspec.structs.asdict(options.address), msgspec.structs.replace(options, guard=None)
@@ -141,7 +143,7 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
 
 def asked_model(settings: Settings, _: Path) -> object:
     """The endpoint that extracts graphs and its limits, as the pipeline got them."""
-    llm = Assembly(settings)._pipeline().llm
+    llm = make_pipeline(settings).llm
     if llm is None:
         return None
     address = msgspec.structs.asdict(llm._endpoint._options)
@@ -172,10 +174,9 @@ def written_pages(settings: Settings, place: Path) -> object:
         tools.close()
 
 
-def uploaded(settings: Settings, place: Path) -> object:
-    """The place of an uploaded file."""
-    with opened(settings) as assembly:
-        return str(server_assembly.uploads(assembly).directory.relative_to(place.resolve()))
+def uploaded(settings: Settings, _: Path) -> object:
+    """The place of uploaded files."""
+    return SourceFiles.of(settings).uploads
 
 
 def requested(settings: Settings, place: Path) -> object:

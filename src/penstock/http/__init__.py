@@ -9,6 +9,7 @@
 ``file_routes``: pages of documents, their pictures, and uploads
 ``upload_stream``, ``multipart``: the body of an upload, received and split
 ``health_routes``, ``session_routes``: routes of the server and of the sender
+``event_routes``, ``event_hub``: streams of events, and the thread that feeds them
 ``dashboard_files``: static files of the dashboard, in the folder ``dashboard``
 ``request_bodies``: bodies of requests, checked
 ``answers``: answers and their schemas

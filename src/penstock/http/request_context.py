@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from penstock import server_assembly
+from penstock.http.event_hub import EventHub
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
+from penstock.service.live_changes import LiveChanges
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
@@ -42,6 +44,8 @@ class Shared:
         self.audit = ActionLog(assembly.settings.state_dir)
         self.page_images = server_assembly.page_images(assembly)
         self.uploads = server_assembly.uploads(assembly)
+        changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
+        self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 
     def close(self) -> None:
         """End what only a server starts; the assembly stays open."""

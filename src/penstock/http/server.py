@@ -100,6 +100,7 @@ class HttpServer:
                     stop.wait()
         finally:
             server.should_exit = True
+            self._shared.events.stop()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()
