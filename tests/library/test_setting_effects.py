@@ -175,7 +175,6 @@ def written_pages(settings: Settings, place: Path) -> object:
 
 
 def uploaded(settings: Settings, _: Path) -> object:
-    """The place of uploaded files."""
     return SourceFiles.of(settings).uploads
 
 
