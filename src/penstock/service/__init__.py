@@ -19,5 +19,6 @@
 ``job_records``, ``document_records``: the same as records for programs
 ``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
 ``server_status``, ``runtime_file``: the state of a server, and where it runs
+``change_plan``: jobs for changed paths below a watched folder
 ``paths``, ``renames``: paths and files named by users, and their moves
 """
