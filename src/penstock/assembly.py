@@ -263,8 +263,9 @@ class Assembly:
     def server(self, **options: Any) -> HttpServer:
         """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
         from penstock.http.factory import make_server
+        from penstock.mcp.endpoint import mcp_endpoint
 
-        return make_server(self, **options)
+        return make_server(self, mcp_endpoint, **options)
 
     def serve_mcp(self, *, with_worker: bool) -> None:
         """Serve one MCP client on standard input and output, until it closes them.
