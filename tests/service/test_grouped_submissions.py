@@ -10,7 +10,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import InvalidRequest, QueueFull
-from penstock.service.grouped_submissions import GroupedSubmissions, submit_each
+from penstock.http.quick_notes import GroupedSubmissions
+from penstock.service.grouped_submissions import submit_each
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 

@@ -6,7 +6,9 @@ of it. What is not plainly correct goes the long way, to the route, which finds 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,11 +18,15 @@ from penstock.http.answers import respond
 from penstock.http.problems import logged_problem
 from penstock.http.request_context import Shared
 from penstock.service.access import Principal
-from penstock.service.grouped_submissions import GroupedSubmissions
+from penstock.service.grouped_submissions import submit_each
+from penstock.service.jobs import Jobs
+from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.requests import Submission
 
+MOST_AT_ONCE = 200
+"""Jobs added in one transaction."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
@@ -32,6 +38,54 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     tenant_id: Name | None = None
     collection: Name | None = None
     branch: Name | None = None
+
+
+class _Waiting(NamedTuple):
+    submission: Submission
+    answer: asyncio.Future[Receipt]
+
+
+class GroupedSubmissions:
+    """Adds the jobs of requests that wait at the same time in one transaction. Used by one event loop."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._waiting: list[_Waiting] = []
+        self._running = False
+        self._thread = ThreadPoolExecutor(1, "enqueue")
+
+    async def submit(self, submission: Submission) -> Receipt:
+        """Add a job; raises what ``Jobs.submit`` raises."""
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(submission, answer))
+        if not self._running:
+            self._add_waiting()
+        return await answer
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    def _add_waiting(self) -> None:
+        group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        self._running = bool(group)
+        if group:
+            loop = asyncio.get_running_loop()
+            added = self._thread.submit(submit_each, self._jobs, [one.submission for one in group])
+            added.add_done_callback(lambda done: loop.call_soon_threadsafe(self._answer, group, done))
+
+    def _answer(self, group: list[_Waiting], added: Future[list[Receipt | PenstockError]]) -> None:
+        # Those that came meanwhile do not wait for the answers.
+        self._add_waiting()
+        error = added.exception()
+        outcomes = [error] * len(group) if error is not None else added.result()
+        for one, outcome in zip(group, outcomes, strict=True):
+            if one.answer.done():
+                continue
+            if isinstance(outcome, BaseException):
+                one.answer.set_exception(outcome)
+            elif outcome is not None:
+                one.answer.set_result(outcome)
 
 
 class QuickNotes:
