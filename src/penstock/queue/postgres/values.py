@@ -11,6 +11,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
+from psycopg import DataError
+
 from penstock.job import Held, Job, Scope, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
 from penstock.queue.sql.statements import (
@@ -29,11 +31,18 @@ _HELD = {held.value: held for held in Held}
 
 
 def texts(values: Iterable[str | None]) -> str:
-    quoted = [
-        "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for value in values
-    ]
-    return "{" + ",".join(quoted) + "}"
+    given = list(values)
+    if not given or None in given:
+        return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
+    # All at once, joined by a character that no text in PostgreSQL has.
+    joined = "\0".join(given)  # type: ignore[arg-type]  # None is excluded above
+    if joined.count("\0") != len(given) - 1:
+        raise DataError("PostgreSQL text cannot contain NUL (0x00) bytes")
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def numbers(values: Iterable[int | None]) -> str:
