@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import psycopg
@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from penstock.database.postgres_connections import Connection
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
-from penstock.queue.postgres.values import as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.queue.postgres.values import Ended, as_pause, changed, decoded, inserted, numbers, texts, times
 from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
@@ -32,20 +32,6 @@ Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
-
-
-class Ended(NamedTuple):
-    """Columns of the jobs ended by the plain path."""
-
-    ids: list[str]
-    lock_keys: list[str | None]
-    parents: list[str | None]
-    parent_runs: list[int | None]
-
-    @property
-    def freed(self) -> set[str]:
-        """Locks that the jobs held."""
-        return {key for key in self.lock_keys if key is not None}
 
 
 class PostgresRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import DataError
 
@@ -108,6 +108,20 @@ def decoded(row: tuple[Any, ...]) -> Job:
     values[_HELD_AT] = None if held is None else _HELD[held]
     values[_LOCK_AT] = values[_LOCK_AT] is not None
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+class Ended(NamedTuple):
+    """Columns of the jobs ended by the plain path."""
+
+    ids: list[str]
+    lock_keys: list[str | None]
+    parents: list[str | None]
+    parent_runs: list[int | None]
+
+    @property
+    def freed(self) -> set[str]:
+        """Locks that the jobs held."""
+        return {key for key in self.lock_keys if key is not None}
 
 
 def column_value(name: str, value: Any) -> Any:
