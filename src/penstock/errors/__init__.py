@@ -12,7 +12,7 @@ PenstockError
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
@@ -25,7 +25,7 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners    a server refuses the request
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners   a server refuses
 │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
@@ -83,6 +83,7 @@ from penstock.errors.requests import (
     CannotCancel,
     CannotRetry,
     Conflict,
+    CountChanged,
     DuplicateId,
     FingerprintMismatch,
     InvalidMessage,
@@ -169,6 +170,7 @@ __all__ = [
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "CountChanged",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",
