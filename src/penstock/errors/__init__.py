@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 │   ├── RequestTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
@@ -25,8 +25,8 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners   a server refuses
-│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
@@ -45,6 +45,7 @@ from penstock.errors.access import (
     KeylessServer,
     KeyRequired,
     NotAllowed,
+    NotConfirmed,
     OriginRefused,
     PathOutside,
     RateLimited,
@@ -102,6 +103,7 @@ from penstock.errors.requests import (
     NoResult,
     NotInGraph,
     OutsideRag,
+    PageImageMissing,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -192,6 +194,7 @@ __all__ = [
     "JobError",
     "PermanentFailure",
     "NotInGraph",
+    "PageImageMissing",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",
@@ -222,6 +225,7 @@ __all__ = [
     "InvalidRags",
     "KeyRequired",
     "NotAllowed",
+    "NotConfirmed",
     "OriginRefused",
     "HostRefused",
     "RateLimited",

@@ -124,3 +124,10 @@ class KeylessServer(ConfigError):
 
     code = "ERR_KEYLESS_SERVER"
     default_remedy = "Make a key with `penstock keys create NAME`, or use --host 127.0.0.1."
+
+
+class NotConfirmed(PenstockError):
+    """An act that cannot be undone was not confirmed by a person."""
+
+    code = "ERR_NOT_CONFIRMED"
+    default_remedy = "Ask the person, then call again with confirm: true."
