@@ -1,5 +1,7 @@
 """Use cases, one method each; every door calls these and nothing below them.
 
+``bulk_actions``: retries and cancels by filter, failures by reason
+``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``graph``, ``graph_svg``, ``rebuild``, ``verification``: the index
