@@ -226,7 +226,13 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(self.settings, self.open_queue, self.open_catalog, lambda: self.vector_store)
+        return diagnose(
+            self.settings,
+            self.open_queue,
+            self.open_catalog,
+            lambda: self.vector_store,
+            lambda: graph_assembly.open_store(self.settings),
+        )
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""

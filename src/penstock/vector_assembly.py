@@ -5,6 +5,7 @@ No client of a store is imported before its first use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.service.store_comparison import StoreComparison
     from penstock.vector_stores.protocol import VectorStore
+    from penstock.worker.store_keeper import StoreKeeper
 
 
 def open_vector_search(
@@ -46,6 +48,20 @@ def refuse_unusable(settings: Settings) -> None:
     from penstock.vector_stores.factory import open_vector_store
 
     open_vector_store(settings)
+
+
+def keep_vectors(
+    settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
+) -> StoreKeeper | None:
+    """Start the upkeep of a vector store outside the catalog, or make the catalog use none but itself."""
+    from penstock.vector_stores.factory import DEFAULT
+
+    if settings.vector_store == DEFAULT:
+        attach_vectors(settings, catalog)
+        return None
+    from penstock.worker.store_keeper import StoreKeeper
+
+    return StoreKeeper("vector", open_catalog, lambda opened: attach_vectors(settings, opened))
 
 
 def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | None:

@@ -76,6 +76,10 @@ class Neo4jCopy:
             yield from self._copied(catalog_id, numbers)
             after = numbers[-1]
 
+    def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
+        keys = [_key(catalog_id, number) for number in content_ids]
+        return {number for (number,) in self._read(cypher.TEXTS_PRESENT, keys=keys)}
+
     def _copied(self, catalog_id: str, numbers: Sequence[int]) -> Iterator[CopiedText]:
         keys = {_key(catalog_id, number): number for number in numbers}
         entities: dict[int, list[StoredEntity]] = {}

@@ -72,6 +72,9 @@ class GraphCopy(Protocol):
     def texts(self, catalog_id: str) -> Iterator[CopiedText]:
         """All texts in the order of their numbers."""
 
+    def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
+        """Those of some texts that the store has."""
+
     def idle_entities(self, catalog_id: str) -> int:
         """Number of entities that no text mentions."""
 

@@ -15,6 +15,7 @@ from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers
 from penstock.service.job_records import running_jobs
 from penstock.service.jobs import Jobs
+from penstock.service.store_comparison import StoreProgress
 
 MOST_RUNNING = 100
 MOST_PENDING = 100_000
@@ -41,7 +42,10 @@ class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``."""
+    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``.
+
+    ``outside_stores`` are of the whole installation: keys bound to tenants get none.
+    """
 
     indexing_in_progress: bool
     current_job_id: str | None
@@ -49,6 +53,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_time_ms: int | None
     queue_length: int
     store: StoreCounts
+    outside_stores: list[StoreProgress] | None
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +132,7 @@ class StatusReader:
                 chunks=sum(one.chunks for one in counts),
                 failed=sum(one.failed for one in counts),
             ),
+            outside_stores=None if principal.bound else self._documents.outside_stores(),
         )
 
     def stats(self, principal: Principal) -> QueueStats:
