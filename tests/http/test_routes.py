@@ -233,7 +233,7 @@ def test_health_and_statistics(server: LiveServer, indexed: str):
 
     assert {"status": "ok"} == server.ask("GET", "/health").body
     assert set(
-        "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store".split()
+        "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store outside_stores".split()
     ) == set(status)
     assert stats["by_status"]["done"] >= 3
     assert {"ocr_pages", "vector_chunks"} < set(stats["tasks"])
