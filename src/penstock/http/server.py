@@ -37,7 +37,7 @@ REPEAT_S = 0.2
 
 
 class ServerOptions(NamedTuple):
-    """Options of a server. ``processes`` 0: no worker."""
+    """Options of a server. ``processes`` 0: no worker. ``app``: the application whose functions it runs."""
 
     host: str = "127.0.0.1"
     port: int = 8765
@@ -46,6 +46,7 @@ class ServerOptions(NamedTuple):
     grace: float = 30.0
     certificate: str | None = None
     private_key: str | None = None
+    app: str | None = None
 
 
 class HttpServer:
@@ -63,7 +64,8 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy), guard)
+            self._shared = Shared(assembly, policy, guard.sessions)
+            self._api = make_api(self._shared, guard)
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -80,7 +82,9 @@ class HttpServer:
         try:
             worker = None
             if options.processes:
-                worker = self._assembly.worker(processes=options.processes, grace=options.grace)
+                worker = self._assembly.worker(
+                    processes=options.processes, grace=options.grace, app=options.app
+                )
             with _Stop() as stop:
                 thread.start()
                 while thread.is_alive() and not server.started:
@@ -95,6 +99,7 @@ class HttpServer:
                     stop.wait()
         finally:
             server.should_exit = True
+            self._shared.events.stop()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()

@@ -134,7 +134,7 @@ class Pipeline:
         return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
 
     def keep_paid_graph(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
-        """The wanted fingerprints of a source made before, without a change that a paid model is needed for."""
+        """The wanted fingerprints of a source made before, without a change that needs a paid model."""
         if self.llm is None or not getattr(made, EXTRACTING):
             return wanted
         from penstock.pipeline.graph.factory import fingerprints_here
