@@ -254,13 +254,8 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(
-            self.settings,
-            self.open_queue,
-            self.open_catalog,
-            lambda: self.vector_store,
-            lambda: graph_assembly.open_store(self.settings),
-        )
+        stores = lambda: self.vector_store, lambda: graph_assembly.open_store(self.settings)
+        return diagnose(self.settings, self.open_queue, self.open_catalog, *stores)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
