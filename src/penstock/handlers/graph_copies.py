@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 
 import msgspec
 
@@ -101,10 +102,10 @@ class GraphCopies:
         more = self._filler.run()
         return self.clear_removals() or more
 
-    def clear_removals(self, limit: int = TEXTS_AT_ONCE) -> bool:
+    def clear_removals(self, limit: int = TEXTS_AT_ONCE, *, now: datetime | None = None) -> bool:
         """Remove texts that left the catalog; return whether there may be more."""
         outside = self._catalog.outside
-        pending = outside.pending_removals(OutsideStore.GRAPH, limit)
+        pending = outside.pending_removals(OutsideStore.GRAPH, limit, now=now)
         if pending:
             catalog_id = self.attach()
             gone = {one.text.content_id for one in pending}
