@@ -269,9 +269,7 @@ class Assembly:
         """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
         from penstock.worker.launch import Worker
 
-        if self.settings.embedder in ("minilm", "endpoint"):
-            # What is not installed or set is one error here, with its remedy, instead of one in each process.
-            pipeline_assembly.make_embedder(self.settings)
+        pipeline_assembly.refuse_unusable_embedder(self.settings)
         vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
 

@@ -151,9 +151,12 @@ class GraphCopies:
     # Comparison.
 
     def differences(self) -> list[str]:
-        """One line for each way in which the store differs from the catalog."""
-        other, stray = self._compared()
-        idle = self._store.idle_entities(self.attach())
+        """One line for each way in which the store differs from the catalog, or why it cannot be used."""
+        try:
+            other, stray = self._compared()
+            idle = self._store.idle_entities(self.attach())
+        except ServiceUnavailable as error:
+            return [error.message]
         return [
             what
             for count, what in (
