@@ -60,13 +60,17 @@ def install_command(extra: str) -> str:
     return f"pip install {shlex.join(needed or [f'.[{extra}]'])}"
 
 
+def is_installed(extra: str) -> bool:
+    """Check whether an extra is installed."""
+    return any(each.installed for each in EXTRAS if each.name == extra)
+
+
 def refuse_missing(extra: str, what: str) -> None:
     """Raise ``DriverMissing`` with the command that installs an extra, if it is not installed."""
-    (known,) = (each for each in EXTRAS if each.name == extra)
-    if not known.installed:
+    if not is_installed(extra):
         from penstock.errors import DriverMissing
 
-        raise DriverMissing(f"{what} needs {known.module}", remedy=install_remedy(extra))
+        raise DriverMissing(f"{what} needs the extra {extra}", remedy=install_remedy(extra))
 
 
 def install_remedy(extra: str) -> str:

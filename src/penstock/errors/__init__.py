@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 │   ├── RequestTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
@@ -102,6 +102,7 @@ from penstock.errors.requests import (
     NoResult,
     NotInGraph,
     OutsideRag,
+    PageImageMissing,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -191,6 +192,7 @@ __all__ = [
     "JobError",
     "PermanentFailure",
     "NotInGraph",
+    "PageImageMissing",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",
