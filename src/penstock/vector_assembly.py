@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.handlers.store_comparison import StoreComparison
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
-    from penstock.service.store_comparison import StoreComparison
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.store_keeper import StoreKeeper
 
@@ -38,7 +38,7 @@ def open_comparison(store: VectorStore | None, catalog: Catalog) -> StoreCompari
     """Make the comparison of a vector store with the catalog."""
     if store is None:
         return None
-    from penstock.service.store_comparison import StoreComparison
+    from penstock.handlers.store_comparison import StoreComparison
 
     return StoreComparison(catalog.outside, store)
 

@@ -36,7 +36,12 @@ class GraphCopies:
         self._guard = guard
         self._catalog_id: str | None = None
         self._filler = StoreFiller(
-            catalog.outside, OutsideStore.GRAPH, store.address, self._copy_after, self._lacks
+            catalog.outside,
+            OutsideStore.GRAPH,
+            store.address,
+            self._copy_after,
+            self._lacks,
+            self._remove_surplus,
         )
 
     def attach(self) -> str:
@@ -128,6 +133,20 @@ class GraphCopies:
         gone = [StoredText(text.tenant_id, text.content_id) for text in texts]
         self._catalog.outside.withdraw(OutsideStore.GRAPH, gone)
         return CopiedBatch(texts[-1].content_id, len(texts)) if texts else None
+
+    def _remove_surplus(self) -> None:
+        """Remove texts that the catalog has not: they were removed while another store was in use."""
+        catalog_id, after = self.attach(), -1
+        while True:
+            with self._called():
+                there = self._store.text_ids(catalog_id, after, TEXTS_AT_ONCE)
+            if not there:
+                return
+            after = there[-1]
+            gone = set(there) - self._catalog.graph_texts.there(there)
+            if gone:
+                with self._called():
+                    self._store.remove(catalog_id, gone)
 
     def _lacks(self, sample: dict[str, set[int]]) -> bool:
         catalog_id, ids = self.attach(), set[int]().union(*sample.values())

@@ -15,6 +15,7 @@ from penstock.catalog.outside_stores import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task
 from penstock.errors import ServiceUnavailable
+from penstock.handlers.store_comparison import StoreComparison
 from penstock.handlers.store_fill import CopiedBatch, StoreFiller
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.vector_stores.protocol import AT_ONCE, SERVICE, Point, VectorStore, collection_name
@@ -35,7 +36,12 @@ class OutsideVectors:
         self._guard = guard
         self._catalog_id = catalog.outside.attach(OutsideStore.VECTOR, store.address).catalog_id
         self._filler = StoreFiller(
-            catalog.outside, OutsideStore.VECTOR, store.address, self._copy_after, self._lacks
+            catalog.outside,
+            OutsideStore.VECTOR,
+            store.address,
+            self._copy_after,
+            self._lacks,
+            self._remove_surplus,
         )
         self._unsettled: dict[int, StoredText] = {}
         """Points written by tasks that are not settled yet, by task."""
@@ -123,6 +129,12 @@ class OutsideVectors:
             outside.withdraw(OutsideStore.VECTOR, texts)
         copied = [one.content_id for vectors in by_space.values() for one in vectors]
         return CopiedBatch(max(copied), len(copied)) if copied else None
+
+    def _remove_surplus(self) -> None:
+        progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
+        copied = progress.copied if progress is not None else 0
+        with self._calling():
+            StoreComparison(self._catalog.outside, self._store).remove_surplus(self._catalog_id, copied)
 
     def _lacks(self, sample: dict[str, set[int]]) -> bool:
         for space, ids in sample.items():

@@ -37,7 +37,8 @@ class CopiedBatch(NamedTuple):
 class StoreFiller:
     """Fills one store. ``copy`` copies the texts after a number; None: there are none.
 
-    ``lacks`` looks for some texts, by space, in the store, and returns whether it has lost one.
+    ``lacks`` looks for some texts, by space, in the store, and returns whether it has lost one. ``finish``
+    removes what the store has and the catalog has not, at the end of a fill.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class StoreFiller:
         address: str,
         copy: Callable[[int], CopiedBatch | None],
         lacks: Callable[[dict[str, set[int]]], bool],
+        finish: Callable[[], None],
     ) -> None:
         self._outside = outside
         self._store = store
         self._address = address
         self._copy = copy
         self._lacks = lacks
+        self._finish = finish
         self._check_at = 0.0
         self._ask_at = 0.0
 
@@ -86,6 +89,7 @@ class StoreFiller:
         if batch is not None:
             self._outside.advance_fill(self._store, fill, batch.last, batch.size)
             return True
+        self._finish()
         if not self._outside.end_fill(self._store, fill):
             return True
         log.info("%s is filled", name)

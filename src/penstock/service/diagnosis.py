@@ -18,9 +18,9 @@ from penstock.config import Settings
 from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
+from penstock.handlers.store_comparison import unfilled_stores
 from penstock.queue.protocol import Queue
 from penstock.service.explanations import living_workers
-from penstock.service.store_comparison import unfilled_stores
 from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many
 

@@ -16,6 +16,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
+from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
@@ -29,7 +30,6 @@ from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, 
 from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
-from penstock.service.store_comparison import StoreProgress, store_progress, unfilled_stores
 from penstock.vocabulary import how_many
 
 

@@ -13,13 +13,13 @@ from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
+from penstock.handlers.store_comparison import StoreProgress
 from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers
 from penstock.service.job_records import running_jobs
 from penstock.service.jobs import Jobs
-from penstock.service.store_comparison import StoreProgress
 
 T = TypeVar("T")
 MOST_RUNNING = 100

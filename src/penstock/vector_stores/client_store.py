@@ -8,6 +8,7 @@ trying a store out.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import stat
 import threading
@@ -63,6 +64,8 @@ class ClientStore(ABC, Generic[C]):
     @contextmanager
     def _client(self) -> Iterator[C]:
         """The client, for one call. Its errors become ``ServiceUnavailable``."""
+        # One line for every request otherwise.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         try:
             with self._opened() as client:
                 yield client

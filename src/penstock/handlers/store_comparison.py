@@ -89,6 +89,19 @@ class StoreComparison:
         except ServiceUnavailable as error:
             yield error.message
 
+    def remove_surplus(self, catalog_id: str, copied: int) -> None:
+        """Delete points of texts that the catalog has not: they were removed while another store was in use.
+
+        ``copied``: points just copied. A store with as many has no others.
+        """
+        spaces = self._outside.spaces()
+        for collection in self._unused(catalog_id):
+            self._store.drop(collection)
+        there = sum(self._store.count(collection_name(catalog_id, space)) for space in spaces)
+        for found in self._compare(catalog_id) if there != copied else ():
+            for batch in _batches(found.surplus):
+                self._store.delete(found.collection, batch)
+
     def fix(self) -> int:
         """Copy missing vectors from the catalog and delete surplus points; return their number."""
         address = self._store.address
