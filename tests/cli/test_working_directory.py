@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ from penstock import Penstock
 from penstock.interpreter import RESERVED, run_pip
 from tests.pipeline import sample_documents
 from tests.servers.redis import server_url
-from tests.test_architecture import MODULES, module_name, names_used
+from tests.test_architecture import MODULES, module_name, names_used, nodes
 
 MODULE = """\
 import posix
@@ -244,7 +243,7 @@ def test_only_two_modules_start_python():
     found = {
         module_name(path)
         for path in MODULES
-        for _, name in names_used(ast.parse(path.read_text(encoding="utf-8")))
+        for _, name in names_used(nodes(path.read_text(encoding="utf-8")))
         if name in STARTERS
     }
 
