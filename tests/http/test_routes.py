@@ -273,6 +273,9 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
     }
 
     assert {
+        ("get", "/me"),
+        ("post", "/session"),
+        ("delete", "/session"),
         ("post", "/index"),
         ("post", "/index/add"),
         ("get", "/index/jobs"),

@@ -138,6 +138,16 @@ class PauseBody(RequestBody):
     collection: Name | None = None
 
 
+class SessionBody(RequestBody):
+    """A key, for which the browser gets a cookie."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, json_schema_extra={"examples": [{"key": "penstock_…"}]}
+    )
+
+    key: Text = Field(min_length=1, max_length=512, description="Key made by `penstock keys create`.")
+
+
 class QueryFields(BaseModel):
     """Fields of a query. Unknown ones are refused: a misspelt filter would match everything."""
 

@@ -12,6 +12,7 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.job_records import JobRecords
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
+from penstock.service.sessions import Sessions
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 class Shared:
     """Services of one server, shared by all its threads."""
 
-    def __init__(self, assembly: Assembly, policy: PathPolicy) -> None:
+    def __init__(self, assembly: Assembly, policy: PathPolicy, sessions: Sessions) -> None:
         self.assembly = assembly
         self.policy = policy
+        self.sessions = sessions
         self.settings = assembly.settings
         self.jobs = assembly.jobs
         self.documents = assembly.documents

@@ -63,7 +63,7 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy), guard)
+            self._api = make_api(Shared(assembly, policy, guard.sessions), guard)
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()

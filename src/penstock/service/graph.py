@@ -13,8 +13,8 @@ from penstock.config import Settings
 from penstock.errors import NotInGraph
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.formats import has_pages
+from penstock.service.graph_svg import xml_text
 from penstock.service.neighbour_order import CANDIDATES, most_telling
-from penstock.service.xml_text import xml_text
 
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
