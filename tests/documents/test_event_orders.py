@@ -125,30 +125,26 @@ def play(docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
         assert field.on_disk() == field.indexed()
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(told=st.lists(reported_changes, min_size=1, max_size=6))
-def test_events_in_any_order_end_as_the_disk_is(
-    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
-):
-    play(docs, told)
+EXAMPLES = [
+    (10, 6),
+    pytest.param(40, 8, marks=pytest.mark.long),
+    pytest.param(300, 12, marks=pytest.mark.chaos),
+]
 
 
-@pytest.mark.chaos
-@settings(
-    max_examples=300,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(told=st.lists(reported_changes, min_size=1, max_size=12))
-def test_many_events_in_any_order_end_as_the_disk_is(
-    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
-):
-    play(docs, told)
+@pytest.mark.parametrize(("examples", "events"), EXAMPLES)
+def test_events_in_any_order_end_as_the_disk_is(docs: IndexedFolder, examples: int, events: int):
+    @settings(
+        max_examples=examples,
+        # A long list of events takes minutes to make shorter.
+        phases=tuple(Phase) if examples < 300 else (Phase.generate,),
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(told=st.lists(reported_changes, min_size=1, max_size=events))
+    def check(told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+        play(docs, told)
+
+    check()
 
 
 def test_renames_that_cross_do_not_wait_for_each_other(docs: IndexedFolder):

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from penstock.job import Status
 from penstock.worker.shared_state import MOST_MEMBERS
-from tests.documents.conftest import IndexedFolder, book
+from tests.documents.conftest import QUEUES, IndexedFolder, book
+from tests.servers.stores import others_later
 from tests.worker.worker_processes import PATIENCE_S, ROOT, children_of, until
 
 PROCESSES = 2
@@ -63,6 +66,7 @@ def published(docs: IndexedFolder) -> int:
     return docs.app.documents.overview().tenants[0].sources
 
 
+@pytest.mark.parametrize("docs", others_later(QUEUES, ["sqlite"]), indirect=True)
 def test_a_running_folder_is_cancelled_with_what_is_in_hand_and_what_is_there_can_be_found(
     docs: IndexedFolder,
 ):
