@@ -154,7 +154,7 @@ def test_renames_that_cross_do_not_wait_for_each_other(docs: IndexedFolder):
     play(docs, [there, back, (("write", "b.md"), 0, 0, False)])
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("is_folder", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
     """Three events in any order, with or without jobs in between."""
     with docs.manual_worker() as worker:
