@@ -16,6 +16,7 @@ from penstock.http import (
     job_routes,
     problems,
     queue_routes,
+    search_routes,
     session_routes,
 )
 from penstock.http.answers import schemas
@@ -54,7 +55,15 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (index_routes, job_routes, document_routes, queue_routes, health_routes, session_routes):
+    for routes in (
+        index_routes,
+        job_routes,
+        document_routes,
+        search_routes,
+        queue_routes,
+        health_routes,
+        session_routes,
+    ):
         api.include_router(routes.router)
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.document_records import DocumentRecords
+from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
@@ -28,6 +29,12 @@ class Shared:
         self.settings = assembly.settings
         self.jobs = assembly.jobs
         self.documents = assembly.documents
+        # Without an application there are no functions, and each name is unknown.
+        self.functions = (
+            assembly.jobs
+            if isinstance(assembly.jobs, FunctionJobs)
+            else FunctionJobs(assembly.queue, assembly.settings, door="http")
+        )
         self.job_records = JobRecords(assembly.jobs)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
