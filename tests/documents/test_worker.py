@@ -18,6 +18,8 @@ from tests.documents.conftest import QUEUES, IndexedFolder, book
 from tests.servers.stores import others_later
 from tests.worker.worker_processes import PATIENCE_S, ROOT, children_of, until
 
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES, ["sqlite"]), indirect=True)
+
 PROCESSES = 2
 FORKED = ("--start-method", "fork")
 """Half the price of a child that imports all again, as those of `penstock index` do."""
@@ -66,7 +68,6 @@ def published(docs: IndexedFolder) -> int:
     return docs.app.documents.overview().tenants[0].sources
 
 
-@pytest.mark.parametrize("docs", others_later(QUEUES, ["sqlite"]), indirect=True)
 def test_a_running_folder_is_cancelled_with_what_is_in_hand_and_what_is_there_can_be_found(
     docs: IndexedFolder,
 ):
