@@ -223,9 +223,9 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.fixture(params=others_later(QUEUES))
+@pytest.fixture(params=others_later(QUEUES, ["sqlite"]))
 def docs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
-    """An indexed folder, for each queue engine; those without a catalog in `make test-long`.
+    """An indexed folder, on SQLite, and on the other engines in `make test-long`.
 
     The catalog is in the same database for SQLite and PostgreSQL, and in a SQLite file for JSONL and Redis.
     """

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from penstock.catalog.views import Filters
 from penstock.service.requests import Submission
 from tests.documents.conftest import IndexedFolder, ManualWorker
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 FILES = ("a.md", "b.md", "p/a.md", "p/b.md", "q/a.md")
 FOLDERS = ("p", "q", "r")

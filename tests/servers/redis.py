@@ -93,7 +93,8 @@ class Server:
         self.port = run.free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._command = [str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder)]
-        self._command += options
+        # A title would be written over the environment, by which the run finds what it started.
+        self._command += ["--set-proc-title", "no", *options]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -15,12 +15,14 @@ from tests.worker.worker_processes import alive, until
 
 ROOT = Path(__file__).resolve().parents[2]
 LEADER = """
-import os, subprocess, sys, time
+import subprocess, sys, time
 from types import SimpleNamespace
-from tests.servers import run
+from tests.servers import redis, run
 run.begin(SimpleNamespace())
-server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-print(server.pid, run.place(), flush=True)
+process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+server = redis.Server(run.place() / "redis")
+server.start()
+print(run.place(), process.pid, server.process.pid, flush=True)
 time.sleep(600)
 """
 RESERVING = """
@@ -41,10 +43,11 @@ def test_what_a_killed_run_started_ends_with_it(number: signal.Signals):
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
     ) as leader:
         assert leader.stdout is not None
-        pid, place = leader.stdout.readline().split()
-        assert alive([int(pid)])
+        place, *pids = leader.stdout.readline().split()
+        started = [int(pid) for pid in pids]
+        assert started == alive(started)
         leader.send_signal(number)
-    until(lambda: not alive([int(pid)]) and not Path(place).exists())
+    until(lambda: not alive(started) and not Path(place).exists())
 
 
 def test_a_port_is_chosen_once():
