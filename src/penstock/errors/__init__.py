@@ -25,8 +25,8 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
-│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
@@ -45,6 +45,7 @@ from penstock.errors.access import (
     KeylessServer,
     KeyRequired,
     NotAllowed,
+    NotConfirmed,
     OriginRefused,
     PathOutside,
     RateLimited,
@@ -54,6 +55,7 @@ from penstock.errors.access import (
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    TooManyListeners,
     UnknownKey,
 )
 from penstock.errors.jobs import (
@@ -179,6 +181,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyFiles",
+    "TooManyListeners",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -218,6 +221,7 @@ __all__ = [
     "InvalidRags",
     "KeyRequired",
     "NotAllowed",
+    "NotConfirmed",
     "OriginRefused",
     "HostRefused",
     "RateLimited",

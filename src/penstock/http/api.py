@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from penstock.http import (
     dashboard_files,
     document_routes,
+    event_routes,
     health_routes,
     index_routes,
     job_routes,
@@ -26,6 +27,16 @@ from penstock.http.request_context import Shared
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
 
 Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
+ROUTES = (
+    event_routes,
+    index_routes,
+    job_routes,
+    document_routes,
+    search_routes,
+    queue_routes,
+    health_routes,
+    session_routes,
+)
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -55,15 +66,7 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (
-        index_routes,
-        job_routes,
-        document_routes,
-        search_routes,
-        queue_routes,
-        health_routes,
-        session_routes,
-    ):
+    for routes in ROUTES:
         api.include_router(routes.router)
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)

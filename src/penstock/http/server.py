@@ -64,7 +64,8 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy, guard.sessions), guard)
+            self._shared = Shared(assembly, policy, guard.sessions)
+            self._api = make_api(self._shared, guard)
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -98,6 +99,7 @@ class HttpServer:
                     stop.wait()
         finally:
             server.should_exit = True
+            self._shared.events.stop()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()

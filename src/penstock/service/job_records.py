@@ -154,12 +154,16 @@ class JobRecords:
         merged = heapq.merge(*found, key=lambda job: job.queue_id, reverse=True)
         page = list(islice(merged, offset, wanted))
         return JobPage(
-            jobs=[self._record(job, self._short_reason(job), None) for job in page[:limit]],
+            jobs=[self.record(job) for job in page[:limit]],
             total=sum(self._count({**filters, "tenant_id": tenant}) for tenant in tenants),
             limit=limit,
             offset=offset,
             next=page[limit - 1].queue_id if len(page) > limit else None,
         )
+
+    def record(self, job: Job) -> JobRecord:
+        """The record of a job in a list or an event, from its own row alone."""
+        return self._record(job, self._short_reason(job), None)
 
     def _count(self, filters: JobFilter) -> int:
         return sum(self._jobs.queue.count(job_query(filters)).values())
