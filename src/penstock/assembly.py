@@ -6,15 +6,14 @@ Nothing heavy is imported before a part is used, so that ``penstock --help`` sta
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, graph_assembly, pipeline_assembly, vector_assembly
-from penstock.process_start import log_to_stderr
+from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
+from penstock.extras import refuse_missing
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from penstock.worker.launch import Worker
 
 T = TypeVar("T")
-ON_DEMAND_GRACE_S = 5.0
-"""Time for running jobs to finish when the client of an MCP server has gone."""
 
 
 class _MadeOnce(Generic[T]):
@@ -87,24 +84,10 @@ class Assembly:
         fork_hooks.register(self)
 
     @classmethod
-    def of_app(cls, settings: Settings, app: str | None, *, door: Source) -> Assembly:
-        """Make an assembly whose jobs may call the functions of an application, ``MODULE:NAME``.
-
-        The application's settings count; with None it is a plain assembly.
-        """
-        if app is None:
-            return cls(settings, door=door)
-        from penstock.application import load_app
-        from penstock.service.functions import FunctionJobs
-        from penstock.worker.launch import common_settings
-
-        loaded = load_app(app)
-        own = common_settings(settings, loaded.settings)
-        return cls(
-            own,
-            door=door,
-            jobs=lambda queue: FunctionJobs(queue, own, door=door, functions=loaded.functions),
-        )
+    def of_app(cls, settings: Settings, app: str | None) -> Assembly:
+        """The assembly of a server with the functions of an application; see ``server_assembly.app_jobs``."""
+        own, jobs = server_assembly.app_jobs(settings, app)
+        return cls(own, door="http", jobs=jobs)
 
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)
@@ -277,23 +260,30 @@ class Assembly:
     def server(self, **options: Any) -> HttpServer:
         """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
         from penstock.http.factory import make_server
+        from penstock.mcp.endpoint import mcp_endpoint
 
-        return make_server(self, **options)
+        return make_server(self, mcp_endpoint, **options)
 
     def serve_mcp(self, *, with_worker: bool) -> None:
         """Serve one MCP client on standard input and output, until it closes them.
 
         ``with_worker``: jobs run in a worker of this process where no other serves the queue.
         """
-        from penstock.extras import refuse_missing
-
         refuse_missing("mcp", "the MCP server")
         from penstock.mcp.server import run_stdio
-        from penstock.worker.on_demand import OnDemandWorker
+        from penstock.worker.launch import on_demand_worker
 
-        worker = OnDemandWorker(self.queue, self.worker_alive, partial(_work_until_idle, self))
-        with closing(worker):
-            run_stdio(self, worker.ensure if with_worker and self.settings.queue_enabled else lambda: None)
+        with closing(on_demand_worker(self, enabled=with_worker)) as worker:
+            run_stdio(self, worker.ensure)
+
+    def watch(self, paths: Sequence[str], *, with_worker: bool, **options: Any) -> None:
+        """Index paths and watch them; see ``watch.watcher.run_watcher``."""
+        refuse_missing("watch", "the watcher")
+        from penstock.watch.watcher import run_watcher
+        from penstock.worker.launch import on_demand_worker
+
+        with closing(on_demand_worker(self, enabled=with_worker)) as worker:
+            run_watcher(self, paths, submitted=worker.ensure, **options)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -348,6 +338,7 @@ class Assembly:
         self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
     ) -> None:
         from penstock.handlers import documents
+        from penstock.handlers.source_files import SourceFiles
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
         never_indexed = (str(self.settings.state_dir),)
@@ -359,6 +350,7 @@ class Assembly:
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
+            kept_files=SourceFiles.of(self.settings),
         )
 
     # The Redis contract.
@@ -381,14 +373,18 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
+        for name in (
+            "page_images",
+            "graph",
+            "verifier",
+            "gateway",
+            "producer",
+            "vector_store",
+            "queue",
+            "catalog",
+        ):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
-
-
-def _work_until_idle(assembly: Assembly) -> None:
-    log_to_stderr(logging.ERROR)
-    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

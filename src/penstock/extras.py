@@ -36,6 +36,7 @@ EXTRAS = (
     Extra("redis", "redis", 9, "queue in Redis, and the Redis contract"),
     Extra("serve", "fastapi", 22, "the HTTP server, `penstock serve`"),
     Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),
+    Extra("watch", "watchfiles", 2, "the watcher of folders, `penstock watch`"),
 )
 """Optional parts, with the size of what they install, as ``python -m bench.install_size`` measures it."""
 
@@ -60,13 +61,17 @@ def install_command(extra: str) -> str:
     return f"pip install {shlex.join(needed or [f'.[{extra}]'])}"
 
 
+def is_installed(extra: str) -> bool:
+    """Check whether an extra is installed."""
+    return any(each.installed for each in EXTRAS if each.name == extra)
+
+
 def refuse_missing(extra: str, what: str) -> None:
     """Raise ``DriverMissing`` with the command that installs an extra, if it is not installed."""
-    (known,) = (each for each in EXTRAS if each.name == extra)
-    if not known.installed:
+    if not is_installed(extra):
         from penstock.errors import DriverMissing
 
-        raise DriverMissing(f"{what} needs {known.module}", remedy=install_remedy(extra))
+        raise DriverMissing(f"{what} needs the extra {extra}", remedy=install_remedy(extra))
 
 
 def install_remedy(extra: str) -> str:

@@ -6,12 +6,14 @@ from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.http import (
     dashboard_files,
     document_routes,
     event_routes,
+    file_routes,
     health_routes,
     index_routes,
     job_routes,
@@ -22,6 +24,7 @@ from penstock.http import (
 )
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
+from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
 
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
@@ -32,6 +35,7 @@ ROUTES = (
     index_routes,
     job_routes,
     document_routes,
+    file_routes,
     search_routes,
     queue_routes,
     health_routes,
@@ -55,8 +59,8 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
-    """The application behind its guard."""
+def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
+    """The application behind its guard. ``mcp`` answers the requests of agents."""
     api = Api(
         title="Penstock",
         version=metadata.version("penstock"),
@@ -68,6 +72,8 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
     api.state.shared = shared
     for routes in ROUTES:
         api.include_router(routes.router)
+    if mcp is not None:
+        api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)
-    return Guard(api, guard._replace(files=files))
+    return Guard(QuickNotes(api, shared), guard._replace(files=files))

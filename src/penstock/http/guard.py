@@ -24,9 +24,11 @@ from penstock.errors import (
     KeyRequired,
     OriginRefused,
     PenstockError,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
 )
+from penstock.http.connections import HEAD_BYTES
 from penstock.http.problems import problem_response
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
@@ -36,6 +38,8 @@ from penstock.service.sessions import Sessions
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
 COOKIE = "penstock_session"
+STREAMED = frozenset([("POST", "/files")])
+"""Routes that read their body themselves, with limits of their own."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -84,16 +88,18 @@ class Guard:
             return
         try:
             headers = Headers(scope=scope)
+            _refuse_large_head(scope)
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
             scope = {**scope, "path": _without_slash(scope["path"])}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._find(scope, headers) == principal
-            body = await self._body(headers, receive)
+            if (scope["method"], scope["path"]) not in STREAMED:
+                receive = _replay(await self._body(headers, receive), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(scope, receive, send)
 
     def _refuse_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
@@ -197,6 +203,13 @@ def _refuse_forged(method: str, headers: Headers) -> None:
             "a change by the cookie of a session needs the Origin header of the server's own page",
             remedy="Send the key in the Authorization header instead.",
         )
+
+
+def _refuse_large_head(scope: Scope) -> None:
+    """Refuse a head above the limit that arrived whole; the connection ends others."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+        raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")
 
 
 def _without_slash(path: str) -> str:

@@ -11,8 +11,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    field_validator,
     model_validator,
 )
+
+from penstock.service.job_filters import JobFilter
 
 MAX_PATTERNS = 1_000
 MAX_OFFSET, MAX_PAGE = 10_000, 1_000
@@ -48,22 +51,9 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
-class IndexBody(PlaceBody):
-    """A request to index a file, or everything below a folder."""
+class IndexFields(PlaceBody):
+    """Options of a request to index."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        json_schema_extra={"examples": [{"folder_path": "docs", "include_code": False}]},
-    )
-
-    folder_path: Text = Field(
-        min_length=1,
-        max_length=4096,
-        validation_alias=AliasChoices("folder_path", "path"),
-        description="Path of a file or folder below a root of the server; also called `path`.",
-    )
     project: bool = Field(False, description="Treat the path as a source tree: code is included.")
     include_code: bool | None = Field(
         None, description="Index source code; by default in a git repository or beside a project file."
@@ -87,12 +77,39 @@ class IndexBody(PlaceBody):
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
 
+
+class IndexBody(IndexFields):
+    """A request to index a file, or everything below a folder."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"folder_path": "docs", "include_code": False}]},
+    )
+
+    folder_path: Text = Field(
+        min_length=1,
+        max_length=4096,
+        validation_alias=AliasChoices("folder_path", "path"),
+        description="Path of a file or folder below a root of the server; also called `path`.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _one_path(cls, given: Any) -> Any:
         if isinstance(given, dict) and "folder_path" in given and "path" in given:
             raise ValueError("folder_path and path are the same field: give one of them")
         return given
+
+
+class UploadFields(IndexFields):
+    """Options of an upload, as texts: in the query, or as parts of a multipart body."""
+
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    name: Name | None = Field(None, description="Name of the file; by default that of the part `file`.")
+    force: bool = Field(False, description="Run a duplicate, and index an unchanged file again.")
 
 
 class ContentBody(PlaceBody):
@@ -230,19 +247,85 @@ class QueryFields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class JobsQuery(QueryFields):
-    """Filters and paging of a list of jobs."""
+class JobFilters(BaseModel):
+    """Filters of jobs; all given ones must match."""
 
-    limit: int = Field(50, ge=1, le=MAX_PAGE)
-    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Jobs to leave out; a cursor is faster.")
-    cursor: Name | None = Field(None, description="`next` of the page before.")
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     status: list[Name] = Field([], max_length=10, description="Only jobs in one of these states.")
     tenant_id: Name | None = None
     collection: Name | None = None
     item_type: Name | None = None
+    error: Name | None = Field(None, description="Only jobs whose last error has this code.")
+    reason: Name | None = Field(None, description="Only failed jobs with this reason, children too.")
     held: Name | None = Field(None, description="Only pending jobs held by `time`, `lock` or `pause`.")
     parent_id: Name | None = Field(None, description="Only children of this job.")
+    q: Name | None = Field(None, description="Only jobs with this text in id, payload or error message.")
     children: bool = Field(False, description="Include the jobs that other jobs expanded into.")
+
+    def given(self) -> JobFilter:
+        """The filters of the service, without the tenant."""
+        below = self.children or self.parent_id is not None or self.reason is not None
+        return {
+            "status": self.status or None,
+            "collection": self.collection,
+            "item_type": self.item_type,
+            "error": self.error,
+            "reason": self.reason,
+            "held": self.held,
+            "parent_id": self.parent_id,
+            "q": self.q,
+            "top_level": None if below else True,
+        }
+
+
+class JobsQuery(JobFilters):
+    """Filters, order and paging of a list of jobs."""
+
+    sort: Literal["newest", "oldest", "priority"] = Field(
+        "newest", description="Order: by submission, or by priority and then the oldest first."
+    )
+    limit: int = Field(50, ge=1, le=MAX_PAGE)
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Jobs to leave out; a cursor is faster.")
+    cursor: Name | None = Field(None, description="`next` of the page before.")
+
+
+class FailuresQuery(JobFilters):
+    """Filters of failed jobs, grouped by reason."""
+
+    group: Literal["reason"] = "reason"
+
+
+class FilterBody(JobFilters):
+    """Filters of jobs in a body; `status` may be one word."""
+
+    @field_validator("status", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+
+class BulkBody(RequestBody):
+    """Jobs to retry or cancel: all that match, if they are as many as expected."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={
+            "examples": [{"filter": {"status": ["failed"], "error": "ERR_UNREACHABLE"}, "expect": 12}]
+        },
+    )
+
+    filter: FilterBody
+    expect: Whole | None = Field(None, ge=0, description="Number of matching jobs; required without dry_run.")
+    dry_run: bool = Field(False, description="Only count.")
+
+    @model_validator(mode="after")
+    def _expected(self) -> BulkBody:
+        if self.expect is None and not self.dry_run:
+            raise ValueError("expect: required, unless dry_run is true")
+        return self
 
 
 class DocumentsQuery(QueryFields):

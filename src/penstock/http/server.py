@@ -17,6 +17,7 @@ import uvicorn
 from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed
 from penstock.http.api import make_api
+from penstock.http.connections import TimedConnection
 from penstock.http.guard import GuardOptions
 from penstock.http.request_context import Shared
 from penstock.service.keys import Keys
@@ -24,7 +25,11 @@ from penstock.service.path_policy import PathPolicy
 from penstock.service.runtime_file import RunningServer, RuntimeFile
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from penstock.assembly import Assembly
+
+    MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
 BACKLOG = 2048
 CONNECTIONS = 2_000
@@ -52,7 +57,7 @@ class ServerOptions(NamedTuple):
 class HttpServer:
     """A server ready to run: it has its address and the lock of its state directory."""
 
-    def __init__(self, assembly: Assembly, options: ServerOptions) -> None:
+    def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
         self._options = options
         settings = assembly.settings
@@ -65,7 +70,8 @@ class HttpServer:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
             self._shared = Shared(assembly, policy, guard.sessions)
-            self._api = make_api(self._shared, guard)
+            self._shared.uploads.recover()
+            self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -103,6 +109,7 @@ class HttpServer:
             if thread.ident is not None:
                 thread.join()
             self._socket.close()
+            self._shared.close()
             self._runtime.release()
         if self._failure is not None:
             raise ServerFailed(f"the server stopped: {self._failure}") from self._failure
@@ -124,6 +131,7 @@ class HttpServer:
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self._api,
+            http=TimedConnection,
             lifespan="off",
             ws="none",
             log_config=None,

@@ -2,5 +2,6 @@
 
 ``toolbox``: one method for each tool and resource, as text; knows nothing of the protocol
 ``texts``: results as short texts with paths and line numbers
+``endpoint``: the server on a route of ``penstock serve``
 ``server``: the tools with their descriptions, bound to the SDK; progress, confirmation, errors
 """

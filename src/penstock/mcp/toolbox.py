@@ -12,7 +12,9 @@ from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.mcp import texts
 from penstock.service.access import LOCAL, KeyScope, Principal
 from penstock.service.document_records import DocumentRecords
+from penstock.service.documents import Documents
 from penstock.service.job_records import JobDetail, JobRecords, SubmitRecord
+from penstock.service.jobs import Jobs
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -36,8 +38,11 @@ class Toolbox:
         self._assembly = assembly
         self._resolve = resolve
         self._principal = principal
-        self._jobs = JobRecords(assembly.jobs)
-        self._documents = DocumentRecords(assembly.documents)
+        # With the priorities of agents, whatever the door of the server around it.
+        self._work = Jobs(assembly.queue, assembly.settings, door="mcp")
+        self._index = Documents(assembly.catalog, self._work, assembly.settings)
+        self._jobs = JobRecords(self._work)
+        self._documents = DocumentRecords(self._index)
 
     # Search.
 
@@ -81,9 +86,7 @@ class Toolbox:
     ) -> SubmitRecord:
         """Queue a note."""
         self._require("write")
-        receipt = self._assembly.documents.note(
-            text, tag=tags, collection=collection, tenant_id=self._tenant()
-        )
+        receipt = self._index.note(text, tag=tags, collection=collection, tenant_id=self._tenant())
         return self._jobs.receipt(receipt)
 
     def index_path(
@@ -91,7 +94,7 @@ class Toolbox:
     ) -> SubmitRecord:
         """Queue a file or folder."""
         self._require("write")
-        receipt = self._assembly.documents.index(
+        receipt = self._index.index(
             self._resolve(path), include_code=include_code, collection=collection, tenant_id=self._tenant()
         )
         return self._jobs.receipt(receipt)
@@ -109,14 +112,14 @@ class Toolbox:
         """Cancel a job, or ask its worker to stop."""
         self._require("write")
         self._jobs.own(job_id, self._principal.tenants)
-        answer = self._assembly.jobs.cancel(job_id)
+        answer = self._work.cancel(job_id)
         return f"{answer.status}: {answer.message}"
 
     def retry_job(self, job_id: str) -> str:
         """Queue a failed or cancelled job again."""
         self._require("write")
         self._jobs.own(job_id, self._principal.tenants)
-        self._assembly.documents.retry(job_id)
+        self._index.retry(job_id)
         return texts.job_text(self.job(job_id))
 
     # Documents.
@@ -130,12 +133,12 @@ class Toolbox:
     def read_document(self, path_or_id: str, page: int = 1) -> str:
         """The text of one page of a document."""
         self._require("read")
-        return texts.page_text(self._assembly.documents.page(self._source(path_or_id).source_id, page))
+        return texts.page_text(self._index.page(self._source(path_or_id).source_id, page))
 
     def why(self, path: str) -> str:
         """The reason why search does, or does not, find a path."""
         self._require("read")
-        reason = self._assembly.documents.why(self._resolve(path), tenant_id=self._tenant())
+        reason = self._index.why(self._resolve(path), tenant_id=self._tenant())
         return texts.reason_text(reason)
 
     # Resources.
@@ -168,7 +171,7 @@ class Toolbox:
         try:
             return self._documents.own(path_or_id.removeprefix("document://"), self._principal.tenants)
         except UnknownDocument:
-            return self._assembly.documents.source(self._resolve(path_or_id), tenant_id=tenant)
+            return self._index.source(self._resolve(path_or_id), tenant_id=tenant)
 
     def _tenant(self) -> str:
         return self._principal.tenant(None, self._assembly.settings.tenant_id)
