@@ -25,7 +25,6 @@ PLACE = "TEST_RUN_OF_PENSTOCK"
 GRACE_S = 10.0
 
 _guards: list[subprocess.Popen[bytes]] = []
-_reserved: list[socket.socket] = []
 
 
 def begin(config: pytest.Config) -> None:
@@ -78,7 +77,8 @@ def _reserve(port: int) -> None:
         except OSError:
             name.close()
             raise
-        _reserved.append(name)
+        # Its number only: an object that nobody closes is warned of.
+        name.detach()
 
 
 # A leader that is killed cannot stop what its run started: a process of its own does.

@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     # A forked process inherits what its engine has open. A new one opens its own: a file, or a connection.
     ways = [pytest.param(engine, "fork", marks=marks) for engine, marks in later.items()]
-    ways += [pytest.param(engine, "spawn") for engine in FIRST if engine in engines]
+    ways += [pytest.param(each, "spawn", marks=later[each]) for each in FIRST if each in engines]
     metafunc.parametrize(("host", "start_method"), ways, indirect=["host"])
 
 
