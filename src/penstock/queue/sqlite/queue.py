@@ -16,6 +16,7 @@ from penstock.clock import format_time
 from penstock.database import sqlite_schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidRequest, StoreError
+from penstock.failure_reasons import FailureGroups
 from penstock.job import (
     AddResult,
     Beat,
@@ -33,7 +34,7 @@ from penstock.job import (
 )
 from penstock.queue.engine import Engine
 from penstock.queue.file_watch import SqliteListener
-from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, pauses
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import refuse_unstorable, storable
@@ -159,26 +160,30 @@ class SqliteQueue(Engine[SqliteRows]):
             return rows.get(queue_id)
 
     def find(self, query: JobQuery) -> list[Job]:
-        statement, values = filters.find(query)
+        statement, values = filters.find(query, "sqlite")
         if not storable(values):
             return []
         with self._reading() as rows:
             return rows.select(statement, values)
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        unknown = set(by) - COUNTABLE
-        if unknown:
-            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        statement, values = filters.count(query, by)
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        with self._reading() as rows:
+
+            def select(statement: str, values: list[object]) -> list[Any]:
+                return rows.cursor.execute(statement, values).fetchall() if storable(values) else []
+
+            return filters.failures(select, query, "sqlite", limit, now or clock.now())
+
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        refuse_uncountable(by)
+        statement, values = filters.count(query, "sqlite", by, cap)
         if not storable(values):
             return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()
-        named = (
-            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
-            for row in found
-        )
-        return {group: number for group, number in named if number}
+        return filters.groups_of(found, by, column_value)
 
     def position(self, queue_id: str) -> Position | None:
         with self._reading() as rows:

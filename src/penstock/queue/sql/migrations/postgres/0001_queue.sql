@@ -79,6 +79,7 @@ CREATE TABLE unified_queue (
     total_chunks      bigint      NOT NULL DEFAULT 0,
     error_code        text,
     error_message     text,
+    error_reason      text        COLLATE "C",
     last_error_at     timestamptz,
     payload_json      text        NOT NULL,
     metadata          text        NOT NULL DEFAULT '{}',
@@ -120,7 +121,9 @@ CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status, pa
     WHERE status IN ('pending', 'failed');
 -- Also jobs in back-off, for which an idle worker waits; not jobs with a later start. run_at IS NOT NULL keeps the
 -- planner from confusing this index with the one of scheduled rows.
-CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
+-- With the columns by which a list of failed jobs is filtered and ordered.
+CREATE INDEX idx_unified_queue_failed
+    ON unified_queue (status, last_error_at, queue_id, parent_id, tenant_id, error_reason, error_code)
     WHERE status = 'failed' OR (retry_count > 0 AND run_at IS NOT NULL);
 CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
     WHERE status = 'in_progress';
