@@ -8,11 +8,11 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · PathOutside
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
@@ -49,6 +49,7 @@ from penstock.errors.access import (
     OriginRefused,
     PathOutside,
     RateLimited,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
     RouteNotFound,
@@ -84,6 +85,7 @@ from penstock.errors.requests import (
     CannotCancel,
     CannotRetry,
     Conflict,
+    CountChanged,
     DuplicateId,
     FingerprintMismatch,
     InvalidMessage,
@@ -171,6 +173,7 @@ __all__ = [
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "CountChanged",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",
@@ -227,6 +230,7 @@ __all__ = [
     "OriginRefused",
     "HostRefused",
     "RateLimited",
+    "RequestHeadTooLarge",
     "RequestTooLarge",
     "RequestTooSlow",
     "RouteNotFound",
