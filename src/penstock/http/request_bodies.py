@@ -270,6 +270,9 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    ready_for: Literal["vector", "graphrag"] | None = Field(
+        None, description="Only documents whose phase can begin; of other filters only the place counts."
+    )
 
 
 class WhyQuery(QueryFields):
