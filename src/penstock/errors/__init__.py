@@ -12,7 +12,7 @@ PenstockError
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
@@ -85,6 +85,7 @@ from penstock.errors.requests import (
     CannotCancel,
     CannotRetry,
     Conflict,
+    CountChanged,
     DuplicateId,
     FingerprintMismatch,
     InvalidMessage,
@@ -172,6 +173,7 @@ __all__ = [
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "CountChanged",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",

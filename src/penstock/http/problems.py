@@ -64,6 +64,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     remedy: str
     errors: list[FieldError] = []
+    matched: int | msgspec.UnsetType = msgspec.UNSET
+    """Number of jobs that match now, where another one was expected."""
 
 
 def status_of(error: PenstockError) -> int:
@@ -87,6 +89,7 @@ def problem_response(
         code=error.code,
         remedy=error.remedy,
         errors=list(fields),
+        matched=getattr(error, "matched", msgspec.UNSET),
     )
     return Response(
         msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE

@@ -11,6 +11,7 @@ from penstock import server_assembly
 from penstock.http.event_hub import EventHub
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
+from penstock.service.bulk_actions import BulkActions
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
@@ -40,6 +41,7 @@ class Shared:
             else FunctionJobs(assembly.queue, assembly.settings, door="http")
         )
         self.job_records = JobRecords(assembly.jobs)
+        self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
         self.audit = ActionLog(assembly.settings.state_dir)
