@@ -8,7 +8,7 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · PathOutside
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
@@ -49,6 +49,7 @@ from penstock.errors.access import (
     OriginRefused,
     PathOutside,
     RateLimited,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
     RouteNotFound,
@@ -229,6 +230,7 @@ __all__ = [
     "OriginRefused",
     "HostRefused",
     "RateLimited",
+    "RequestHeadTooLarge",
     "RequestTooLarge",
     "RequestTooSlow",
     "RouteNotFound",

@@ -28,6 +28,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.QueueFull, 429),
     (errors.TooManyListeners, 429),
     (errors.PathOutside, 400),
+    (errors.RequestHeadTooLarge, 431),
     (errors.RequestTooLarge, 413),
     (errors.PayloadTooLarge, 413),
     (errors.PathNotFound, 404),
@@ -112,6 +113,11 @@ def add_handlers(api: FastAPI) -> None:
 
 async def _penstock_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, PenstockError)
+    return logged_problem(error)
+
+
+def logged_problem(error: PenstockError) -> Response:
+    """The answer to an error, which is logged if the server is at fault."""
     if status_of(error) >= 500:
         log.error("%s: %s", error.code, error.message)
     return problem_response(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
@@ -49,6 +50,7 @@ class Shared:
         self.status.throughput = self.throughput
         self.metrics = Metrics(assembly.jobs, assembly.documents, self.status, self.throughput)
         self.audit = ActionLog(assembly.settings.state_dir)
+        self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)
         self.uploads = server_assembly.uploads(assembly)
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
@@ -56,7 +58,8 @@ class Shared:
 
     def close(self) -> None:
         """End what only a server starts; the assembly stays open."""
-        self.page_images.close()
+        for close in (*self.closing, self.page_images.close):
+            close()
 
 
 class Sender:

@@ -13,7 +13,7 @@
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
-``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
+``store_search``: a vector store outside the catalog, searched
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
@@ -24,5 +24,6 @@
 ``job_records``, ``document_records``: the same as records for programs
 ``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
 ``server_status``, ``runtime_file``: the state of a server, and where it runs
+``change_plan``: jobs for changed paths below a watched folder
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -16,6 +16,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
+from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
@@ -49,6 +50,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The catalog's embedding model; None before the first document."""
     spaces: dict[str, int]
     """Published chunks by embedding model."""
+    stores: list[StoreProgress] = []
+    """Stores outside the catalog, and how far they are filled."""
 
 
 class Documents:
@@ -128,7 +131,7 @@ class Documents:
         ``tag`` is one tag or several. A replaced note keeps its tags, unless there is a ``tag`` or
         ``drop_tags``.
         """
-        place, tags = self._place(**where), [tag] if isinstance(tag, str) else list(tag or ())
+        place, tags = self.place(**where), [tag] if isinstance(tag, str) else list(tag or ())
         if delete:
             return self.notes.remove(text, place)
         if update is not None:
@@ -144,7 +147,7 @@ class Documents:
         if self._is_id(path_or_id):
             submission["payload"] = {"document_id": path_or_id}
             return submission
-        place, names = self._place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
+        place, names = self.place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
             found = (snapshot.find(place, name) for name in names)
             document = next((source.path for source in found if source is not None and source.live), None)
@@ -173,7 +176,7 @@ class Documents:
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
-        place = self._place(
+        place = self.place(
             tenant_id=options.get("tenant_id"),
             collection=options.get("collection"),
             branch=options.get("branch"),
@@ -220,7 +223,7 @@ class Documents:
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Explain why search does or does not find a path; for a folder, count the states below it."""
         absolute = paths.shown(os.fspath(path))
-        place = self._place(**where)
+        place = self.place(**where)
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
@@ -230,6 +233,9 @@ class Documents:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
+        if found is not None and found.verdict in ("indexed", "partial"):
+            unfilled = unfilled_stores(self.catalog.outside, self._settings)
+            found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
         return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
@@ -269,11 +275,11 @@ class Documents:
         for failure in app.documents.failures("docs"):
             print(failure.path, failure.code, failure.remedy)
         """
-        return failed_paths(self.catalog, self._place(**where), paths.real(os.fspath(path)))
+        return failed_paths(self.catalog, self.place(**where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
         """A document of the tenant: by its id from any collection, or by its path in one collection."""
-        place = self._place(**where)
+        place = self.place(**where)
         with self.catalog.snapshot() as snapshot:
             found = _of_tenant(snapshot.get(path_or_id), place.tenant_id)
             if found is None:
@@ -290,7 +296,7 @@ class Documents:
         """
         path = paths.shown(path_or_id)
         with self.catalog.snapshot() as snapshot:
-            place = self._place(**where)
+            place = self.place(**where)
             source = _of_tenant(snapshot.get(path_or_id), place.tenant_id) or snapshot.find(place, path)
             source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
             source = source or _of_tenant(snapshot.get(source_id), place.tenant_id)
@@ -355,7 +361,12 @@ class Documents:
                 tasks=_task_counts(snapshot),
                 model=snapshot.fingerprints().get(Phase.VECTOR),
                 spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
+                stores=self.outside_stores(),
             )
+
+    def outside_stores(self) -> list[StoreProgress]:
+        """Stores outside the catalog, and how far they are filled."""
+        return store_progress(self.catalog.outside, self._settings)
 
     def tenant_counts(self, tenant_id: str | None = None) -> list[TenantCount]:
         """Searchable documents and chunks of each collection, of one tenant or of all."""
@@ -367,7 +378,7 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             return _task_counts(snapshot)
 
-    def _place(self, **where: Unpack[Where]) -> Place:
+    def place(self, **where: Unpack[Where]) -> Place:
         return self.notes.place_of(**where)
 
 

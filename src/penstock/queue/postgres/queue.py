@@ -166,16 +166,16 @@ class PostgresQueue(Engine[PostgresRows]):
         claim = PostgresClaim(rows, request, now)
         fast = claim.try_fast_claim() if self._expects_plain(request) else None
         sent_candidates = claim.send_candidates(self._max_candidates) if fast is None else None
-        finished = rows.read_finished(sent, settlements) if sent else {}
+        finished = rows.read_finished(sent) if sent else None
         claims: list[Claim] | None = None
         if fast is not None:
             claims = claim.read_fast_claim(fast)
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
-        if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
+        if finished and (len(finished.ids) < len(settlements) or any(finished.parents)):
             answers, parents = settlement.settle(rows, settlements, now)
             return answers, parents, self._claim_rest(rows, request, now, claims or [])
-        rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
+        rows.to_wake.update(finished.freed if finished else ())
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
             return answers, [], ClaimResult(claims)
