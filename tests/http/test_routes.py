@@ -14,7 +14,8 @@ SERVE = ("--processes", "1")
 JOB_FIELDS = set(
     "job_id id dedupe_key operation folder_path include_code status cancel_requested enqueued_at started_at "
     "finished_at error error_code remedy retry_count progress total_chunks execution_time_ms running_time_ms "
-    "time_left_s rate item_type op tenant_id collection branch priority held reason run parent_id "
+    "time_left_s rate rate_window_s item_type op tenant_id "
+    "collection branch priority held reason run parent_id "
     "children".split()
 )
 PROGRESS_FIELDS = set(
@@ -273,6 +274,10 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
 
     assert {
         ("get", "/me"),
+        ("get", "/metrics"),
+        ("get", "/queue/status"),
+        ("get", "/queue/history"),
+        ("get", "/documents/{source_id}/tree"),
         ("get", "/queue/failures"),
         ("post", "/index/jobs/retry"),
         ("post", "/index/jobs/cancel"),

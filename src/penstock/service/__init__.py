@@ -1,5 +1,8 @@
 """Use cases, one method each; every door calls these and nothing below them.
 
+``throughput``, ``metrics``: totals and rates of all workers, a day of history; metrics for Prometheus
+``live_changes``: changes of jobs and documents, for streams of events
+``sessions``: cookies of browsers instead of keys
 ``bulk_actions``: retries and cancels by filter, failures by reason
 ``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics

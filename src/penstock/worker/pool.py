@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -145,6 +146,7 @@ class ExitCounts(msgspec.Struct):
     """Totals of the children already ended. Living children have their own counts."""
 
     executed: int = 0
+    counters: Counter[str] = msgspec.field(default_factory=Counter)
     refused: int = 0
     deaths: int = 0
     failed_starts: int = 0
@@ -259,6 +261,17 @@ class ProcessPool:
     def unsettled(self) -> bool:
         return bool(self._unsettled)
 
+    def work_counts(self) -> dict[str, Any]:
+        """Work of this worker since its start, and what its children do now, for its report."""
+        counters, executed = Counter(self.exit_counts.counters), self.exit_counts.executed
+        for child in self.children:
+            counters.update(child.state.counters())
+            executed += child.state.executed
+        counters["lost"] = self.exit_counts.refused + sum(child.state.refused for child in self.children)
+        jobs = sum(one is not None and not one.runs_tasks for one in (c.executing for c in self.children))
+        lanes = [*(["jobs"] if self._options.takes_jobs else []), *map(str, self._options.lanes)]
+        return {"executed": executed, "counters": counters, "running": jobs, "lanes": lanes}
+
     def settle_dead(self) -> None:
         """Settle the jobs of dead children. During an outage of the store they are kept for the next call."""
         while self._unsettled:
@@ -282,6 +295,7 @@ class ProcessPool:
     def _count_exit(self, child: ChildHandle) -> None:
         counts, state = self.exit_counts, child.state
         counts.executed += state.executed
+        counts.counters.update(state.counters())
         counts.refused += state.refused
         if not child.process.exitcode or child.stopped:
             counts.failed_starts = 0

@@ -359,10 +359,7 @@ class Supervisor:
 
     def _report(self, *, ended: bool = False) -> None:
         info = self._info() | ({WORKER_ENDED: True} if ended else {})
-        executed = self._pool.exit_counts.executed + sum(
-            child.state.executed for child in self._pool.children
-        )
-        info_json = msgspec.json.encode(info | {"executed": executed}).decode()
+        info_json = msgspec.json.encode(info | self._pool.work_counts()).decode()
         self._queue.report(
             WorkerReport(
                 worker_id=self._name,
