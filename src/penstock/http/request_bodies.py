@@ -114,6 +114,8 @@ class SearchBody(PlaceBody):
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
     per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
+    exact: bool = Field(False, description="Do not correct misspelt words.")
+    graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
     path: Text | None = Field(None, description="Only paths that match this glob.")
     file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
     tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
