@@ -194,6 +194,12 @@ HOSTS = setting(
 RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
+UPLOADS_DIR = setting(
+    types.DIRECTORY,
+    None,
+    "Directory for files uploaded to the server; by default in the state directory. Workers have to see it.",
+)
+
 BODY_LIMIT_MB = setting(
     types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

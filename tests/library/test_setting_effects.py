@@ -21,11 +21,13 @@ from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
+from penstock.handlers.source_files import SourceFiles
 from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.pipeline.rerank_endpoint import RerankEndpoint
+from penstock.pipeline_assembly import make_pipeline
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -101,7 +103,7 @@ def ocr_workers(settings: Settings, _: Path) -> object:
 
 
 def limits(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.space, pipeline.limits
     finally:
@@ -109,7 +111,7 @@ def limits(settings: Settings, _: Path) -> object:
 
 
 def wanted_phases(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.fingerprints("a.md", ChunkSizes())
     finally:
@@ -118,7 +120,7 @@ def wanted_phases(settings: Settings, _: Path) -> object:
 
 def recognition(settings: Settings, _: Path) -> object:
     """How pictures are read. The key of an endpoint is not shown in the text of its options."""
-    setup = Assembly(settings)._pipeline()._ocr
+    setup = make_pipeline(settings)._ocr
     if setup is None or setup.endpoint is None:
         return setup
     return setup.options, msgspec.structs.asdict(setup.endpoint)
@@ -126,7 +128,7 @@ def recognition(settings: Settings, _: Path) -> object:
 
 def embedding(settings: Settings, _: Path) -> object:
     """The embedding endpoint and its limits, as the embedder got them."""
-    embedder = Assembly(settings)._pipeline().embedder
+    embedder = make_pipeline(settings).embedder
     assert isinstance(embedder, EndpointEmbedder)
     options = embedder._options
     return msgspec.structs.asdict(options.address), msgspec.structs.replace(options, guard=None)
@@ -141,7 +143,7 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
 
 def asked_model(settings: Settings, _: Path) -> object:
     """The endpoint that extracts graphs and its limits, as the pipeline got them."""
-    llm = Assembly(settings)._pipeline().llm
+    llm = make_pipeline(settings).llm
     if llm is None:
         return None
     address = msgspec.structs.asdict(llm._endpoint._options)
@@ -170,6 +172,10 @@ def written_pages(settings: Settings, place: Path) -> object:
         return page.file_path and str(Path(page.file_path).relative_to(place))
     finally:
         tools.close()
+
+
+def uploaded(settings: Settings, _: Path) -> object:
+    return SourceFiles.of(settings).uploads
 
 
 def requested(settings: Settings, place: Path) -> object:
@@ -344,6 +350,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "hosts": ("mill.example", guarded, {}),
     "rate_limit": (5, guarded, {}),
     "body_limit_mb": (1, guarded, {}),
+    "uploads_dir": ("{place}/received", uploaded, {}),
 }
 
 

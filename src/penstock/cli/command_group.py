@@ -31,8 +31,10 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     },
     "Workers and services": {
         "worker": "worker",
+        "watch": "watch",
         "serve": "serve_commands",
         "stop": "serve_commands",
+        "mcp": "serve_commands",
         "keys": "key_commands",
         "redis": "redis_commands",
     },

@@ -6,13 +6,13 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · PathOutside
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
@@ -25,8 +25,8 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
-│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
@@ -45,15 +45,18 @@ from penstock.errors.access import (
     KeylessServer,
     KeyRequired,
     NotAllowed,
+    NotConfirmed,
     OriginRefused,
     PathOutside,
     RateLimited,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
     RouteNotFound,
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    TooManyListeners,
     UnknownKey,
 )
 from penstock.errors.jobs import (
@@ -82,6 +85,7 @@ from penstock.errors.requests import (
     CannotCancel,
     CannotRetry,
     Conflict,
+    CountChanged,
     DuplicateId,
     FingerprintMismatch,
     InvalidMessage,
@@ -100,6 +104,7 @@ from penstock.errors.requests import (
     NoResult,
     NotInGraph,
     OutsideRag,
+    PageImageMissing,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -168,6 +173,7 @@ __all__ = [
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "CountChanged",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",
@@ -179,6 +185,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyFiles",
+    "TooManyListeners",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -188,6 +195,7 @@ __all__ = [
     "JobError",
     "PermanentFailure",
     "NotInGraph",
+    "PageImageMissing",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",
@@ -218,9 +226,11 @@ __all__ = [
     "InvalidRags",
     "KeyRequired",
     "NotAllowed",
+    "NotConfirmed",
     "OriginRefused",
     "HostRefused",
     "RateLimited",
+    "RequestHeadTooLarge",
     "RequestTooLarge",
     "RequestTooSlow",
     "RouteNotFound",

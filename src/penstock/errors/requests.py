@@ -145,6 +145,13 @@ class UnknownDocument(InvalidRequest, LookupError):
     default_remedy = "Find the document by its path; it may have been removed or replaced."
 
 
+class PageImageMissing(InvalidRequest, LookupError):
+    """A page has no picture: its file is gone, has changed, or is of a type whose pages are not drawn."""
+
+    code = "ERR_NO_PAGE_IMAGE"
+    default_remedy = "Index the file again, or read the text of the page."
+
+
 class NotInGraph(InvalidRequest, LookupError):
     """The graph has no entity with this name."""
 
@@ -237,6 +244,17 @@ class LiveTwin(Conflict):
     def __init__(self, message: str, *, twin: str, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
         self.twin = twin
+
+
+class CountChanged(Conflict):
+    """Another number of jobs matches than was expected; nothing was changed."""
+
+    code = "ERR_COUNT_CHANGED"
+    default_remedy = "Look at the jobs again, and send the number in the message as `expect`."
+
+    def __init__(self, message: str, *, matched: int, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.matched = matched
 
 
 class LeaseLost(Conflict):

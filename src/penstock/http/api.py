@@ -6,16 +6,41 @@ from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from penstock.http import document_routes, health_routes, index_routes, job_routes, problems, queue_routes
+from penstock.http import (
+    dashboard_files,
+    document_routes,
+    event_routes,
+    file_routes,
+    health_routes,
+    index_routes,
+    job_routes,
+    problems,
+    queue_routes,
+    search_routes,
+    session_routes,
+)
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
+from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
 
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
 
 Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
+ROUTES = (
+    event_routes,
+    index_routes,
+    job_routes,
+    document_routes,
+    file_routes,
+    search_routes,
+    queue_routes,
+    health_routes,
+    session_routes,
+)
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -34,8 +59,8 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
-    """The application behind its guard."""
+def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
+    """The application behind its guard. ``mcp`` answers the requests of agents."""
     api = Api(
         title="Penstock",
         version=metadata.version("penstock"),
@@ -45,7 +70,10 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (index_routes, job_routes, document_routes, queue_routes, health_routes):
+    for routes in ROUTES:
         api.include_router(routes.router)
+    if mcp is not None:
+        api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
-    return Guard(api, guard)
+    files = dashboard_files.add_routes(api)
+    return Guard(QuickNotes(api, shared), guard._replace(files=files))

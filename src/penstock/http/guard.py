@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.config import Settings
@@ -23,16 +24,22 @@ from penstock.errors import (
     KeyRequired,
     OriginRefused,
     PenstockError,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
 )
+from penstock.http.connections import HEAD_BYTES
 from penstock.http.problems import problem_response
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
 from penstock.service.rate_limit import RateLimit
+from penstock.service.sessions import Sessions
 
-OPEN_TO_ALL = frozenset([("GET", "/health")])
-"""Routes that need no key."""
+OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
+"""Routes that need no key, besides the files of the dashboard."""
+COOKIE = "penstock_session"
+STREAMED = frozenset([("POST", "/files")])
+"""Routes that read their body themselves, with limits of their own."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -42,19 +49,25 @@ _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d
 
 
 class GuardOptions(NamedTuple):
-    """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses."""
+    """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses.
+
+    ``files``: paths of the dashboard's files, which need no key.
+    """
 
     keys: Keys
+    sessions: Sessions
     rate: RateLimit
     hosts: Collection[str]
     body_limit: int
     requires_keys: bool
+    files: Collection[str] = ()
 
     @classmethod
     def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
         """The options of the settings, for a server that listens on this host."""
         return cls(
             keys=keys,
+            sessions=Sessions(settings.state_dir, keys),
             rate=RateLimit(settings.rate_limit),
             hosts=frozenset([*settings.hosts, host.lower()]),
             body_limit=settings.body_limit_mb * 1024 * 1024,
@@ -75,15 +88,18 @@ class Guard:
             return
         try:
             headers = Headers(scope=scope)
+            _refuse_large_head(scope)
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
             scope = {**scope, "path": _without_slash(scope["path"])}
-            scope["penstock.principal"] = self._principal(scope, headers)
-            body = await self._body(headers, receive)
+            principal = scope["penstock.principal"] = self._principal(scope, headers)
+            scope["penstock.valid"] = lambda: self._find(scope, headers) == principal
+            if (scope["method"], scope["path"]) not in STREAMED:
+                receive = _replay(await self._body(headers, receive), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(scope, receive, send)
 
     def _refuse_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
@@ -105,15 +121,31 @@ class Guard:
 
     def _principal(self, scope: Scope, headers: Headers) -> Principal:
         options = self._options
-        if (scope["method"], scope["path"]) in OPEN_TO_ALL:
+        method, path = scope["method"], scope["path"]
+        if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in options.files):
             return LOCAL
+        found = self._find(scope, headers)
+        if found is None:
+            raise KeyRequired("the key is not valid" if _key(headers) else "the request needs a key")
+        if found.auth == "session":
+            _refuse_forged(method, headers)
+        if found.auth != "none":
+            options.rate.count(found.name)
+        return found
+
+    def _find(self, scope: Scope, headers: Headers) -> Principal | None:
+        """The owner of the key, or of the session; None for an unknown one. Also asked during a stream."""
+        options = self._options
         if not options.requires_keys or not options.keys.exist():
             return LOCAL
-        found = options.keys.find(key) if (key := _key(headers)) else None
-        if found is None:
-            raise KeyRequired("the key is not valid" if key else "the request needs a key")
-        options.rate.count(found.name)
-        return found
+        if key := _key(headers):
+            return options.keys.find(key)
+        return self._session(scope, headers)
+
+    def _session(self, scope: Scope, headers: Headers) -> Principal | None:
+        """The owner of the session whose cookie the browser sent."""
+        token = Request(scope).cookies.get(COOKIE) if "cookie" in headers else None
+        return self._options.sessions.find(token) if token else None
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """Read the whole body, up to the limit."""
@@ -161,6 +193,23 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+def _refuse_forged(method: str, headers: Headers) -> None:
+    """Refuse changes by a cookie that the server's own page did not send."""
+    own = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+    if method not in ("GET", "HEAD") and not own:
+        raise OriginRefused(
+            "a change by the cookie of a session needs the Origin header of the server's own page",
+            remedy="Send the key in the Authorization header instead.",
+        )
+
+
+def _refuse_large_head(scope: Scope) -> None:
+    """Refuse a head above the limit that arrived whole; the connection ends others."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+        raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")
 
 
 def _without_slash(path: str) -> str:

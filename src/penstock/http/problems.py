@@ -26,12 +26,16 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.RequestTooSlow, 408),
     (errors.RateLimited, 429),
     (errors.QueueFull, 429),
+    (errors.TooManyListeners, 429),
     (errors.PathOutside, 400),
+    (errors.RequestHeadTooLarge, 431),
     (errors.RequestTooLarge, 413),
     (errors.PayloadTooLarge, 413),
     (errors.PathNotFound, 404),
     (errors.UnknownDocument, 404),
     (errors.NotInGraph, 404),
+    (errors.UnknownFunction, 404),
+    (errors.PageImageMissing, 404),
     (errors.JobNotFound, 404),
     (errors.RouteNotFound, 404),
     (errors.AmbiguousId, 409),
@@ -60,6 +64,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     remedy: str
     errors: list[FieldError] = []
+    matched: int | msgspec.UnsetType = msgspec.UNSET
+    """Number of jobs that match now, where another one was expected."""
 
 
 def status_of(error: PenstockError) -> int:
@@ -83,6 +89,7 @@ def problem_response(
         code=error.code,
         remedy=error.remedy,
         errors=list(fields),
+        matched=getattr(error, "matched", msgspec.UNSET),
     )
     return Response(
         msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE
@@ -106,6 +113,11 @@ def add_handlers(api: FastAPI) -> None:
 
 async def _penstock_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, PenstockError)
+    return logged_problem(error)
+
+
+def logged_problem(error: PenstockError) -> Response:
+    """The answer to an error, which is logged if the server is at fault."""
     if status_of(error) >= 500:
         log.error("%s: %s", error.code, error.message)
     return problem_response(error)

@@ -11,8 +11,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    field_validator,
     model_validator,
 )
+
+from penstock.service.job_filters import JobFilter
 
 MAX_PATTERNS = 1_000
 MAX_OFFSET, MAX_PAGE = 10_000, 1_000
@@ -48,7 +51,34 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
-class IndexBody(PlaceBody):
+class IndexFields(PlaceBody):
+    """Options of a request to index."""
+
+    project: bool = Field(False, description="Treat the path as a source tree: code is included.")
+    include_code: bool | None = Field(
+        None, description="Index source code; by default in a git repository or beside a project file."
+    )
+    patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
+    exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
+    recursive: bool = Field(True, description="Include subfolders.")
+    depth: Whole | None = Field(None, ge=1, le=10_000, description="Maximum folder depth.")
+    archives: bool | None = Field(None, description="Open zip and tar archives; by default the server's.")
+    ocr: bool | None = Field(None, description="Recognize text in pictures; by default the server's.")
+    graph: bool | None = Field(
+        None, description="Extract entities and relations, or remove them; by default they stay."
+    )
+    checksum: bool = Field(False, description="Compare file contents, not only size and time.")
+    retry_failed: bool = Field(False, description="Read unchanged files again that failed before.")
+    allow_empty: bool = Field(False, description="Succeed when the folder has no file to index.")
+    chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
+    chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
+    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
+    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
+    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
+
+
+class IndexBody(IndexFields):
     """A request to index a file, or everything below a folder."""
 
     model_config = ConfigDict(
@@ -64,19 +94,6 @@ class IndexBody(PlaceBody):
         validation_alias=AliasChoices("folder_path", "path"),
         description="Path of a file or folder below a root of the server; also called `path`.",
     )
-    project: bool = Field(False, description="Treat the path as a source tree: code is included.")
-    include_code: bool | None = Field(
-        None, description="Index source code; by default in a git repository or beside a project file."
-    )
-    patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
-    exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
-    recursive: bool = Field(True, description="Include subfolders.")
-    chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
-    chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
-    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
-    delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
-    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +101,15 @@ class IndexBody(PlaceBody):
         if isinstance(given, dict) and "folder_path" in given and "path" in given:
             raise ValueError("folder_path and path are the same field: give one of them")
         return given
+
+
+class UploadFields(IndexFields):
+    """Options of an upload, as texts: in the query, or as parts of a multipart body."""
+
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    name: Name | None = Field(None, description="Name of the file; by default that of the part `file`.")
+    force: bool = Field(False, description="Run a duplicate, and index an unchanged file again.")
 
 
 class ContentBody(PlaceBody):
@@ -100,20 +126,11 @@ class ContentBody(PlaceBody):
     tag: Name | None = Field(None, description="Tag, such as `mill/gate`.")
 
 
-class SearchBody(PlaceBody):
-    """A search. Words between double quotes are a phrase."""
+class FilteredBody(PlaceBody):
+    """A query over documents, with filters. Words between double quotes are a phrase."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        json_schema_extra={"examples": [{"query": "how does the mill take in water", "limit": 5}]},
-    )
-
-    query: Text = Field(min_length=1, max_length=10_000, description="Words to find.")
+    query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
-    limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
-    per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
     exact: bool = Field(False, description="Do not correct misspelt words.")
     graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
     path: Text | None = Field(None, description="Only paths that match this glob.")
@@ -124,6 +141,81 @@ class SearchBody(PlaceBody):
     language: Name | None = None
     created_after: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
     created_before: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+
+
+class SearchBody(FilteredBody):
+    """A search. Words between double quotes are a phrase."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "how does the mill take in water", "limit": 5}]},
+    )
+
+    limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
+    per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
+    marks: list[Annotated[Text, Field(max_length=20)]] = Field(
+        ["", ""],
+        min_length=2,
+        max_length=2,
+        description="Texts before and after each found word in a snippet.",
+    )
+
+
+class ContextBody(FilteredBody):
+    """A question whose best passages are wanted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "how does the mill take in water", "max_tokens": 500}]},
+    )
+
+    max_tokens: Whole = Field(2_000, ge=1, le=1_000_000, description="Tokens, counted as for Llama.")
+
+
+class SimilarBody(PlaceBody):
+    """A document, or a place in it, to compare others with."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"path_or_id": "handbook/mill.md", "limit": 5}]},
+    )
+
+    path_or_id: Text = Field(min_length=1, max_length=4096, description="Path or id of a document.")
+    line: Whole | None = Field(
+        None, ge=1, le=1_000_000_000, description="Line of a chunk; a page, in a document without lines."
+    )
+    limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
+    per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
+
+
+class CallBody(RequestBody):
+    """A call of a function of the application."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"payload": {"to": "miller@example.org"}, "entity": ["mill", "m1"]}]},
+    )
+
+    payload: dict[str, Any] = Field({}, description="Argument of the function.")
+    entity: list[Name] | None = Field(
+        None, min_length=2, max_length=2, description="Type and id; calls of one entity never overlap."
+    )
+    tenant_id: Name | None = Field(None, description="Tenant; by default the key's, or the server's.")
+    collection: Name | None = Field(None, description="Collection; by default the server's.")
+    key: Name | None = Field(None, description="Calls with the same key are one job while it lives.")
+    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
+    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
+    max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
+    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
 
 
 class PauseBody(RequestBody):
@@ -140,25 +232,101 @@ class PauseBody(RequestBody):
     collection: Name | None = None
 
 
+class SessionBody(RequestBody):
+    """A key, for which the browser gets a cookie."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, json_schema_extra={"examples": [{"key": "penstock_…"}]}
+    )
+
+    key: Text = Field(min_length=1, max_length=512, description="Key made by `penstock keys create`.")
+
+
 class QueryFields(BaseModel):
     """Fields of a query. Unknown ones are refused: a misspelt filter would match everything."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class JobsQuery(QueryFields):
-    """Filters and paging of a list of jobs."""
+class JobFilters(BaseModel):
+    """Filters of jobs; all given ones must match."""
 
-    limit: int = Field(50, ge=1, le=MAX_PAGE)
-    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Jobs to leave out; a cursor is faster.")
-    cursor: Name | None = Field(None, description="`next` of the page before.")
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     status: list[Name] = Field([], max_length=10, description="Only jobs in one of these states.")
     tenant_id: Name | None = None
     collection: Name | None = None
     item_type: Name | None = None
+    error: Name | None = Field(None, description="Only jobs whose last error has this code.")
+    reason: Name | None = Field(None, description="Only failed jobs with this reason, children too.")
     held: Name | None = Field(None, description="Only pending jobs held by `time`, `lock` or `pause`.")
     parent_id: Name | None = Field(None, description="Only children of this job.")
+    q: Name | None = Field(None, description="Only jobs with this text in id, payload or error message.")
     children: bool = Field(False, description="Include the jobs that other jobs expanded into.")
+
+    def given(self) -> JobFilter:
+        """The filters of the service, without the tenant."""
+        below = self.children or self.parent_id is not None or self.reason is not None
+        return {
+            "status": self.status or None,
+            "collection": self.collection,
+            "item_type": self.item_type,
+            "error": self.error,
+            "reason": self.reason,
+            "held": self.held,
+            "parent_id": self.parent_id,
+            "q": self.q,
+            "top_level": None if below else True,
+        }
+
+
+class JobsQuery(JobFilters):
+    """Filters, order and paging of a list of jobs."""
+
+    sort: Literal["newest", "oldest", "priority"] = Field(
+        "newest", description="Order: by submission, or by priority and then the oldest first."
+    )
+    limit: int = Field(50, ge=1, le=MAX_PAGE)
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Jobs to leave out; a cursor is faster.")
+    cursor: Name | None = Field(None, description="`next` of the page before.")
+
+
+class FailuresQuery(JobFilters):
+    """Filters of failed jobs, grouped by reason."""
+
+    group: Literal["reason"] = "reason"
+
+
+class FilterBody(JobFilters):
+    """Filters of jobs in a body; `status` may be one word."""
+
+    @field_validator("status", mode="before")
+    @classmethod
+    def _several(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+
+class BulkBody(RequestBody):
+    """Jobs to retry or cancel: all that match, if they are as many as expected."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={
+            "examples": [{"filter": {"status": ["failed"], "error": "ERR_UNREACHABLE"}, "expect": 12}]
+        },
+    )
+
+    filter: FilterBody
+    expect: Whole | None = Field(None, ge=0, description="Number of matching jobs; required without dry_run.")
+    dry_run: bool = Field(False, description="Only count.")
+
+    @model_validator(mode="after")
+    def _expected(self) -> BulkBody:
+        if self.expect is None and not self.dry_run:
+            raise ValueError("expect: required, unless dry_run is true")
+        return self
 
 
 class DocumentsQuery(QueryFields):
@@ -188,3 +356,33 @@ class TreeQuery(QueryFields):
 
     from_page: int = Field(1, ge=1, le=10_000_000, description="First page of the tree.")
     limit: int = Field(100, ge=1, le=MAX_PAGE, description="Pages of the tree.")
+
+
+class GraphQuery(QueryFields):
+    """A tenant whose graph is read."""
+
+    tenant_id: Name | None = None
+
+
+class EntityQuery(GraphQuery):
+    """A name of entities: whole, or the last part of it."""
+
+    name: Text = Field(min_length=1, max_length=1000, description="Name, or the last part of it.")
+    kind: Name | None = Field(None, description="Only entities of this kind, such as `person` or `class`.")
+    limit: int = Field(20, ge=1, le=1000, description="Mentions of each entity.")
+
+
+class NeighboursQuery(GraphQuery):
+    """A name of entities, and how far to go from them."""
+
+    name: Text = Field(min_length=1, max_length=1000, description="Name, or the last part of it.")
+    kind: Name | None = Field(None, description="Only entities of this kind, such as `person` or `class`.")
+    hops: int = Field(1, ge=1, le=5, description="Relations to follow.")
+    limit: int = Field(50, ge=1, le=1000, description="Maximum number of entities.")
+
+
+class WayQuery(GraphQuery):
+    """Two names of entities."""
+
+    source: Text = Field(min_length=1, max_length=1000, description="Name at one end.")
+    target: Text = Field(min_length=1, max_length=1000, description="Name at the other end.")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from penstock import server_assembly
+from penstock.http.event_hub import EventHub
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
+from penstock.service.bulk_actions import BulkActions
 from penstock.service.document_records import DocumentRecords
+from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
+from penstock.service.live_changes import LiveChanges
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
+from penstock.service.sessions import Sessions
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -20,16 +27,34 @@ if TYPE_CHECKING:
 class Shared:
     """Services of one server, shared by all its threads."""
 
-    def __init__(self, assembly: Assembly, policy: PathPolicy) -> None:
+    def __init__(self, assembly: Assembly, policy: PathPolicy, sessions: Sessions) -> None:
         self.assembly = assembly
         self.policy = policy
+        self.sessions = sessions
         self.settings = assembly.settings
         self.jobs = assembly.jobs
         self.documents = assembly.documents
+        # Without an application there are no functions, and each name is unknown.
+        self.functions = (
+            assembly.jobs
+            if isinstance(assembly.jobs, FunctionJobs)
+            else FunctionJobs(assembly.queue, assembly.settings, door="http")
+        )
         self.job_records = JobRecords(assembly.jobs)
+        self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
         self.audit = ActionLog(assembly.settings.state_dir)
+        self.closing: list[Callable[[], object]] = []
+        self.page_images = server_assembly.page_images(assembly)
+        self.uploads = server_assembly.uploads(assembly)
+        changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
+        self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
+
+    def close(self) -> None:
+        """End what only a server starts; the assembly stays open."""
+        for close in (*self.closing, self.page_images.close):
+            close()
 
 
 class Sender:

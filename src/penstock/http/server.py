@@ -17,6 +17,7 @@ import uvicorn
 from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed
 from penstock.http.api import make_api
+from penstock.http.connections import TimedConnection
 from penstock.http.guard import GuardOptions
 from penstock.http.request_context import Shared
 from penstock.service.keys import Keys
@@ -24,7 +25,11 @@ from penstock.service.path_policy import PathPolicy
 from penstock.service.runtime_file import RunningServer, RuntimeFile
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from penstock.assembly import Assembly
+
+    MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
 BACKLOG = 2048
 CONNECTIONS = 2_000
@@ -37,7 +42,7 @@ REPEAT_S = 0.2
 
 
 class ServerOptions(NamedTuple):
-    """Options of a server. ``processes`` 0: no worker."""
+    """Options of a server. ``processes`` 0: no worker. ``app``: the application whose functions it runs."""
 
     host: str = "127.0.0.1"
     port: int = 8765
@@ -46,12 +51,13 @@ class ServerOptions(NamedTuple):
     grace: float = 30.0
     certificate: str | None = None
     private_key: str | None = None
+    app: str | None = None
 
 
 class HttpServer:
     """A server ready to run: it has its address and the lock of its state directory."""
 
-    def __init__(self, assembly: Assembly, options: ServerOptions) -> None:
+    def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
         self._options = options
         settings = assembly.settings
@@ -63,7 +69,9 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy), guard)
+            self._shared = Shared(assembly, policy, guard.sessions)
+            self._shared.uploads.recover()
+            self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -80,7 +88,9 @@ class HttpServer:
         try:
             worker = None
             if options.processes:
-                worker = self._assembly.worker(processes=options.processes, grace=options.grace)
+                worker = self._assembly.worker(
+                    processes=options.processes, grace=options.grace, app=options.app
+                )
             with _Stop() as stop:
                 thread.start()
                 while thread.is_alive() and not server.started:
@@ -95,9 +105,11 @@ class HttpServer:
                     stop.wait()
         finally:
             server.should_exit = True
+            self._shared.events.stop()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()
+            self._shared.close()
             self._runtime.release()
         if self._failure is not None:
             raise ServerFailed(f"the server stopped: {self._failure}") from self._failure
@@ -119,6 +131,7 @@ class HttpServer:
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self._api,
+            http=TimedConnection,
             lifespan="off",
             ws="none",
             log_config=None,

@@ -1,5 +1,7 @@
 """Use cases, one method each; every door calls these and nothing below them.
 
+``bulk_actions``: retries and cancels by filter, failures by reason
+``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``graph``, ``graph_svg``, ``rebuild``, ``verification``: the index
@@ -10,8 +12,7 @@
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
 ``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
-``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
-``xml_text``: text for XML
+``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``diagnosis``: a check of the installation
@@ -21,5 +22,6 @@
 ``job_records``, ``document_records``: the same as records for programs
 ``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
 ``server_status``, ``runtime_file``: the state of a server, and where it runs
+``change_plan``: jobs for changed paths below a watched folder
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +44,19 @@ class Notebook:
         self._jobs = jobs
         self._settings = settings
 
-    def add(self, text: str, place: Place, *, tag: str | None = None) -> Receipt:
-        """Add a note. An equal text is the same note, and gets the new tag."""
-        return self._submit("ingest", place, {"content": text} | _tagged(tag))
+    def add(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Receipt:
+        """Add a note. An equal text is the same note, and gets the new tags."""
+        return self._jobs.submit(**self.addition(text, place, tags=tags))
+
+    def addition(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Submission:
+        """Build the submission of ``add`` without submitting it."""
+        return _submission("ingest", place, {"content": text} | items.tag_fields(tags))
 
     def replace(
-        self, note_id: str, text: str, place: Place, *, tag: str | None = None, drop_tags: bool = False
+        self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
     ) -> Receipt:
-        """Replace the text of a note. Its tags stay, unless there is a new one or ``drop_tags``."""
-        payload = {"content": text, "document_id": note_id} | _tagged(tag)
+        """Replace the text of a note. Its tags stay, unless there are new ones or ``drop_tags``."""
+        payload = {"content": text, "document_id": note_id} | items.tag_fields(tags)
         return self._submit("update", place, payload | ({"drop_tags": True} if drop_tags else {}))
 
     def remove(self, text_or_id: str, place: Place) -> Receipt:
@@ -61,15 +66,7 @@ class Notebook:
         return self._submit("delete", place, {"document_id" if by_id else "content": text_or_id})
 
     def _submit(self, op: str, place: Place, payload: dict[str, Any]) -> Receipt:
-        submission: Submission = {
-            "item_type": "content",
-            "op": op,
-            "payload": payload,
-            "tenant_id": place.tenant_id,
-            "collection": place.collection,
-            "branch": place.branch,
-        }
-        return self._jobs.submit(**submission)
+        return self._jobs.submit(**_submission(op, place, payload))
 
     def place_of(
         self, tenant_id: str | None = None, collection: str | None = None, branch: str | None = None
@@ -120,10 +117,6 @@ class Notebook:
             return msgspec.structs.replace(_view(found), text=_text(snapshot, found))
 
 
-def _tagged(tag: str | None) -> dict[str, str]:
-    return {} if tag is None else {"main_tag": tag.partition("/")[0], "full_tag": tag}
-
-
 def _view(source: Source) -> NoteView:
     return NoteView(
         note_id=source.source_id,
@@ -142,3 +135,14 @@ def _text(snapshot: CatalogSnapshot, source: Source) -> str | None:
     """The text stored with the first page; None while the first version is being indexed."""
     pages = snapshot.content(source.published_id) if source.published_id is not None else ()
     return pages[0].text if pages else None
+
+
+def _submission(op: str, place: Place, payload: dict[str, Any]) -> Submission:
+    return {
+        "item_type": "content",
+        "op": op,
+        "payload": payload,
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+    }

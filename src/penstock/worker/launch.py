@@ -25,6 +25,7 @@ from penstock.errors import (
     StoreDenied,
 )
 from penstock.graph_assembly import keep_graph
+from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.handlers.registry import Registry
     from penstock.service.functions import FunctionJobs
+    from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
     from penstock.worker.supervisor import WorkerOptions
 
 JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
+ON_DEMAND_GRACE_S = 5.0
+"""Time for running jobs to finish when the command of an on-demand worker ends."""
 START_METHODS = ("spawn", "fork")
 log = logging.getLogger("penstock.worker")
 
@@ -59,7 +63,7 @@ class Worker:
         start_method: str = "spawn",
     ) -> None:
         loaded = _load_app(app)
-        settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
+        settings = common_settings(assembly.settings, loaded.settings) if loaded else assembly.settings
         if settings.store.engine == "memory":
             raise InvalidSetting(
                 "a memory:// queue exists in one process only, a worker has several",
@@ -140,7 +144,7 @@ class Worker:
             keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
             if has_documents
             else None,
-            pages_dir=settings.pages_dir,
+            source_files=SourceFiles.of(settings),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
@@ -182,6 +186,23 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
     )
 
 
+def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
+    """A worker for a command that is no worker itself. ``enabled`` False: it never runs."""
+    from penstock.worker.on_demand import OnDemandWorker
+
+    allowed = enabled and assembly.settings.queue_enabled
+    return OnDemandWorker(
+        assembly.queue,
+        lambda: not allowed or worker_alive(assembly.settings, assembly.queue),
+        functools.partial(_work_until_idle, assembly),
+    )
+
+
+def _work_until_idle(assembly: Assembly) -> None:
+    log_to_stderr(logging.ERROR)
+    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
+
+
 def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
     """Options of ``run_small_job``; None where only a worker may run jobs."""
     from penstock.pipeline.budget import MemoryShare
@@ -200,7 +221,7 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
         register=lambda registry: assembly.register_small_jobs(registry, memory),
         lease=timedelta(seconds=settings.lease_s),
         lease_by_type=leases(settings),
-        pages_dir=settings.pages_dir,
+        source_files=SourceFiles.of(settings),
     )
 
 
@@ -240,7 +261,7 @@ def _checked_lanes(lanes: Sequence[str]) -> tuple[str, ...]:
 # Settings.
 
 
-def _common(given: Settings, own: Settings) -> Settings:
+def common_settings(given: Settings, own: Settings) -> Settings:
     """The application's settings; refuse a command line which names another queue."""
     for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
