@@ -314,7 +314,7 @@ class BulkBody(RequestBody):
         strict=True,
         frozen=True,
         json_schema_extra={
-            "examples": [{"filter": {"status": ["failed"], "error": "ERR_UNREACHABLE"}, "expect": 12}]
+            "examples": [{"filter": {"status": ["failed"], "error": "ERR_STORE_UNAVAILABLE"}, "expect": 12}]
         },
     )
 
@@ -340,6 +340,9 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    ready_for: Name | None = Field(
+        None, description="Only documents for which this phase can begin; of filters only the place counts."
+    )
 
 
 class WhyQuery(QueryFields):

@@ -11,7 +11,7 @@
 ``graph_hits``: chunks that relations lead to
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
-``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
+``store_search``: a vector store outside the catalog, searched
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
