@@ -25,6 +25,8 @@ from penstock.vocabulary import how_many
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
 MAX_LIMIT = 1_000
+MAX_QUERY = 100_000
+"""Maximum number of characters of a query. A longer one would be embedded for seconds."""
 DEPTH = 100
 """Minimum number of hits taken from each ranking before fusion."""
 MAX_DEPTH = 6_400
@@ -356,6 +358,11 @@ def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
     if not isinstance(query, str) or not query.strip():
         raise InvalidRequest("the query is empty", remedy="Give at least one word.")
+    if len(query) > MAX_QUERY:
+        raise InvalidRequest(
+            f"the query has {len(query):,} characters, more than {MAX_QUERY:,}",
+            remedy="Search for a part of the text; `penstock similar` compares whole documents.",
+        )
     if mode not in get_args(Mode):
         raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
