@@ -8,7 +8,7 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · PathOutside
+│   ├── RequestTooLarge · PathOutside · LocalOnly
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
@@ -27,6 +27,8 @@ PenstockError
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
 ├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
 │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+├── ServerUnreachable · InvalidAnswer     a client gets no usable answer
+│   ├── ServerUntrusted · ServerTimeout
 │   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
@@ -41,9 +43,11 @@ from __future__ import annotations
 
 from penstock.errors.access import (
     HostRefused,
+    InvalidAnswer,
     KeyExists,
     KeylessServer,
     KeyRequired,
+    LocalOnly,
     NotAllowed,
     OriginRefused,
     PathOutside,
@@ -54,6 +58,9 @@ from penstock.errors.access import (
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    ServerTimeout,
+    ServerUnreachable,
+    ServerUntrusted,
     UnknownKey,
 )
 from penstock.errors.jobs import (
@@ -231,4 +238,9 @@ __all__ = [
     "ServerNotRunning",
     "ServerFailed",
     "KeylessServer",
+    "ServerUnreachable",
+    "ServerUntrusted",
+    "ServerTimeout",
+    "InvalidAnswer",
+    "LocalOnly",
 ]

@@ -7,12 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
+from penstock.http.answers import described, respond, respond_values
+from penstock.http.index_routes import accepted
 from penstock.http.request_bodies import DocumentsQuery, SearchBody, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service.document_records import DocumentDetail, DocumentPage, ReasonRecord, reason_record
 from penstock.service.job_records import SubmitRecord
+from penstock.service.library_values import document_view
 from penstock.service.search import SearchResult
 
 router = APIRouter(tags=["documents"])
@@ -20,29 +22,37 @@ router = APIRouter(tags=["documents"])
 SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 
 
-@router.get("/documents", responses=described(DocumentPage), summary="List documents")
+@router.get("/documents", responses=described(DocumentPage, value=True), summary="List documents")
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
     given = query.model_dump(exclude={"tenant_id"})
-    return respond(sender.shared.document_records.page(tenant_id=sender.tenant(query.tenant_id), **given))
+    tenant = sender.tenant(query.tenant_id)
+    if sender.wants_values:
+        after = given.pop("cursor")
+        return respond_values(sender.shared.documents.sources(tenant_id=tenant, after=after, **given))
+    return respond(sender.shared.document_records.page(tenant_id=tenant, **given))
 
 
 @router.get(
-    "/documents/{source_id}", responses=described(DocumentDetail, refused=(404,)), summary="Show a document"
+    "/documents/{source_id}",
+    responses=described(DocumentDetail, refused=(404,), value=True),
+    summary="Show a document",
 )
 @reads
 def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Query()]) -> Response:
     """Show a document with its versions, the progress of each phase, and its pages."""
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
+    if sender.wants_values:
+        return respond_values(document_view(sender.shared.documents, own))
     return respond(records.detail(own, from_page=query.from_page, limit=query.limit))
 
 
 @router.delete(
     "/documents/{source_id}",
     status_code=202,
-    responses=described(SubmitRecord, 202, refused=(404,)),
+    responses=described(SubmitRecord, 202, refused=(404,), value=True),
     summary="Remove a document",
 )
 @writes
@@ -59,7 +69,7 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
     shared.audit.record(
         sender.principal.name, "remove document", source_id=own.source_id, tenant_id=place.tenant_id
     )
-    return respond(shared.job_records.receipt(receipt), 202)
+    return accepted(sender, receipt)
 
 
 @router.post("/search", responses=described(SearchResult), summary="Search")
@@ -71,7 +81,7 @@ def search(sender: Reader, body: SearchBody) -> Response:
     return respond(found)
 
 
-@router.get("/why", responses=described(ReasonRecord), summary="Explain a path")
+@router.get("/why", responses=described(ReasonRecord, value=True), summary="Explain a path")
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
@@ -85,4 +95,4 @@ def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     if found.verdict == "unknown":
         # The reason tells whether there is such a file: only where the sender may index it.
         shared.policy.allowed(query.path, allow_external=True)
-    return respond(reason_record(found))
+    return respond_values(found) if sender.wants_values else respond(reason_record(found))

@@ -51,7 +51,10 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem document. ``code`` is stable, ``remedy`` the next step; ``errors`` names refused fields."""
+    """A problem document. ``code`` is stable, ``remedy`` the next step; ``errors`` names refused fields.
+
+    ``pending`` is the number of jobs in a full queue, ``twin`` a live job that stands in the way.
+    """
 
     type: str
     title: str
@@ -60,6 +63,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     remedy: str
     errors: list[FieldError] = []
+    pending: int | msgspec.UnsetType = msgspec.UNSET
+    twin: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def status_of(error: PenstockError) -> int:
@@ -83,6 +88,8 @@ def problem_response(
         code=error.code,
         remedy=error.remedy,
         errors=list(fields),
+        pending=getattr(error, "pending", msgspec.UNSET),
+        twin=getattr(error, "twin", msgspec.UNSET),
     )
     return Response(
         msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE

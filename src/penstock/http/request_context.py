@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from penstock.http.answers import VALUES
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.document_records import DocumentRecords
@@ -35,9 +36,11 @@ class Shared:
 class Sender:
     """The sender of a request, with the services for it."""
 
-    def __init__(self, principal: Principal, shared: Shared) -> None:
+    def __init__(self, principal: Principal, shared: Shared, *, wants_values: bool = False) -> None:
+        """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""
         self.principal = principal
         self.shared = shared
+        self.wants_values = wants_values
 
     def tenant(self, given: str | None) -> str:
         """The tenant of the request; see ``Principal.tenant``."""
@@ -48,7 +51,8 @@ def _sender(scope: KeyScope) -> object:
     async def find(request: Request) -> Sender:
         principal: Principal = request.scope["penstock.principal"]
         principal.require(scope)
-        return Sender(principal, request.app.state.shared)
+        accepted = request.headers.get("accept", "")
+        return Sender(principal, request.app.state.shared, wants_values=VALUES in accepted)
 
     return Depends(find)
 

@@ -121,12 +121,14 @@ class JobRecords:
         columns = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
         return SubmitRecord(**columns | {"status": self._jobs.word(receipt.status)})
 
-    def own(self, job_id: str, tenants: Sequence[str]) -> Job:
-        """The job with exactly this id, of one of the tenants (none: of any)."""
-        job = self._jobs.queue.get(job_id) if _is_id(job_id) else None
-        if job is None or (tenants and job.tenant_id not in tenants):
-            raise JobNotFound(f"no job has the id {job_id[:80]!a}")
-        return job
+    def own(self, id_or_prefix: str, tenants: Sequence[str]) -> Job:
+        """The job with this id or unique prefix of one, of one of the tenants (none: of any)."""
+        if not _is_id(id_or_prefix):
+            raise JobNotFound(f"no job has the id {id_or_prefix[:80]!a}")
+        exact = self._jobs.queue.get(id_or_prefix)
+        if exact is not None and (not tenants or exact.tenant_id in tenants):
+            return exact
+        return self._jobs.only_with_prefix(id_or_prefix, tenants or (None,))
 
     def detail(self, job: Job) -> JobDetail:
         """The record of one job with everything known of it."""
@@ -149,10 +151,7 @@ class JobRecords:
             )
         limit = filters.get("limit", 50)
         filters["limit"] = limit
-        wanted = offset + limit + 1
-        found = [self._newest(wanted, {**filters, "tenant_id": tenant}) for tenant in tenants]
-        merged = heapq.merge(*found, key=lambda job: job.queue_id, reverse=True)
-        page = list(islice(merged, offset, wanted))
+        page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
             jobs=[self._record(job, self._short_reason(job), None) for job in page[:limit]],
             total=sum(self._count({**filters, "tenant_id": tenant}) for tenant in tenants),
@@ -160,6 +159,14 @@ class JobRecords:
             offset=offset,
             next=page[limit - 1].queue_id if len(page) > limit else None,
         )
+
+    def newest(self, tenants: Sequence[str | None], offset: int, **filters: Unpack[JobFilter]) -> list[Job]:
+        """The jobs of a page, as the queue has them."""
+        return self._merged(tenants, offset, offset + filters.get("limit", 50), filters)
+
+    def _merged(self, tenants: Sequence[str | None], first: int, last: int, filters: JobFilter) -> list[Job]:
+        found = [self._newest(last, {**filters, "tenant_id": tenant}) for tenant in tenants]
+        return list(islice(heapq.merge(*found, key=lambda job: job.queue_id, reverse=True), first, last))
 
     def _count(self, filters: JobFilter) -> int:
         return sum(self._jobs.queue.count(job_query(filters)).values())
