@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.pipeline.graph.imports import resolve_relative
-from penstock.pipeline.graph.modules import module_name
+from penstock.pipeline.graph.imports import module_name, resolve_relative
 
 
 class Module(NamedTuple):

@@ -83,6 +83,26 @@ class Assembly:
         self._further_queues: list[Queue] = []
         fork_hooks.register(self)
 
+    @classmethod
+    def of_app(cls, settings: Settings, app: str | None, *, door: Source) -> Assembly:
+        """Make an assembly whose jobs may call the functions of an application, ``MODULE:NAME``.
+
+        The application's settings count; with None it is a plain assembly.
+        """
+        if app is None:
+            return cls(settings, door=door)
+        from penstock.application import load_app
+        from penstock.service.functions import FunctionJobs
+        from penstock.worker.launch import common_settings
+
+        loaded = load_app(app)
+        own = common_settings(settings, loaded.settings)
+        return cls(
+            own,
+            door=door,
+            jobs=lambda queue: FunctionJobs(queue, own, door=door, functions=loaded.functions),
+        )
+
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)
 

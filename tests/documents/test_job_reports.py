@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from penstock.catalog.factory import open_catalog
 from penstock.cli.page_progress import PageProgress
-from penstock.job import ClaimRequest, Job
+from penstock.job import ClaimRequest, Job, Status
 from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
 from tests.documents.conftest import IndexedFolder
 from tests.pipeline.scanned_documents import scan
@@ -119,6 +120,18 @@ def test_a_pending_run_does_not_report_the_result_of_the_run_before(docs: Indexe
         worker.run_jobs()
     assert ("pending", 2) == (str(docs.app.job(again.job_id).status), docs.app.job(again.job_id).run)
     assert ("waiting", 0, 0, 0, 0.0) == numbers(reported(docs, again.job_id))
+
+
+def test_a_job_cancelled_during_its_walk_has_counts_and_no_result(docs: IndexedFolder):
+    put_files(docs)
+    docs.app.index(docs.folder)
+    (claim,) = docs.app.queue.claim(ONE)
+    docs.app.cancel(claim.queue_id)
+    walking = docs.app.job(claim.queue_id)
+    cancelled = structs.replace(
+        walking, status=Status.CANCELLED, progress_json='{"counts": {"total": 3, "sent": 2}}'
+    )
+    assert (None, 0) == result(cancelled, "done", "failed")
 
 
 def test_a_file_job_reports_itself(docs: IndexedFolder):

@@ -1,4 +1,4 @@
-"""One server for each module: ``SERVE`` has its arguments, ``SETTINGS`` its settings."""
+"""One server for each module: ``SERVE`` has its arguments, ``SETTINGS`` its settings, ``FILES`` its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.http.live_server import LiveServer
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     arguments = getattr(request.module, "SERVE", ("--no-worker",))
     settings = getattr(request.module, "SETTINGS", {})
-    started = LiveServer(tmp_path_factory.mktemp("server"), *arguments, **settings)
+    folder = tmp_path_factory.mktemp("server")
+    for name, text in getattr(request.module, "FILES", {}).items():
+        (folder / name).write_text(text)
+    started = LiveServer(folder, *arguments, **settings)
     yield started
     code = started.stop()
     assert 0 == code, started.log.read_text()

@@ -82,6 +82,19 @@ class LiveServer:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        """Send a request, whose answer is JSON; see ``raw``."""
+        status, text, found = self.raw(method, path, body, key=key, headers=headers)
+        return Answer(status, json.loads(text) if text else None, found)
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Send a request. A body other than bytes, or an iterator of them, is sent as JSON."""
         sent = {"Authorization": f"Bearer {key}"} if key is not None else {}
         if body is not None and not isinstance(body, bytes | Iterator):
@@ -93,7 +106,7 @@ class LiveServer:
             response = connection.getresponse()
             text = response.read()
             found = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, json.loads(text) if text else None, found)
+            return Answer(response.status, text, found)
         finally:
             connection.close()
 

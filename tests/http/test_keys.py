@@ -21,7 +21,15 @@ ROUTES = [
     ("GET", "/queue/stats", None),
     ("GET", "/why?path=files", None),
     ("GET", "/openapi.json", None),
+    ("GET", "/graph/entity?name=Mill", None),
+    ("GET", "/graph/neighbours?name=Mill", None),
+    ("GET", "/graph/path?source=Mill&target=Gate", None),
+    ("GET", "/graph/stats", None),
+    ("GET", "/functions", None),
     ("POST", "/search", {"query": "mill"}),
+    ("POST", "/context", {"query": "mill"}),
+    ("POST", "/similar", {"path_or_id": "mill"}),
+    ("POST", "/functions/double", {"payload": {"n": 1}}),
     ("POST", "/index/", {"folder_path": "files"}),
     ("POST", "/index/add", {"folder_path": "files"}),
     ("POST", "/content", {"content": "A note."}),
@@ -31,7 +39,8 @@ ROUTES = [
     ("DELETE", "/documents/a", None),
     ("DELETE", "/index/jobs/{job}", None),
 ]
-WRITING = [route for route in ROUTES if route[0] != "GET" and route[1] != "/search"]
+ASKING = ("/search", "/context", "/similar")
+WRITING = [route for route in ROUTES if route[0] != "GET" and route[1] not in ASKING]
 
 
 class Keys(NamedTuple):
@@ -114,6 +123,13 @@ def test_a_bound_key_works_in_its_tenant_only(server: LiveServer, keys: Keys):
         ("GET", "/documents?tenant_id=default", None),
         ("GET", "/why?path=files&tenant_id=default", None),
         ("POST", "/search", {"query": "mill", "tenant_id": "default"}),
+        ("POST", "/context", {"query": "mill", "tenant_id": "default"}),
+        ("POST", "/similar", {"path_or_id": "files/mill.md", "tenant_id": "default"}),
+        ("POST", "/functions/double", {"tenant_id": "default"}),
+        ("GET", "/graph/entity?name=Mill&tenant_id=default", None),
+        ("GET", "/graph/neighbours?name=Mill&tenant_id=default", None),
+        ("GET", "/graph/path?source=Mill&target=Gate&tenant_id=default", None),
+        ("GET", "/graph/stats?tenant_id=default", None),
         ("POST", "/content", {"content": "a", "tenant_id": "default"}),
         ("POST", "/queue/pause", {"tenant_id": "default"}),
         ("POST", "/queue/pause", {"tenant_id": "*"}),

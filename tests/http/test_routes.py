@@ -273,6 +273,9 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
     }
 
     assert {
+        ("get", "/me"),
+        ("post", "/session"),
+        ("delete", "/session"),
         ("post", "/index"),
         ("post", "/index/add"),
         ("get", "/index/jobs"),
@@ -287,6 +290,14 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
         ("get", "/documents/{source_id}"),
         ("delete", "/documents/{source_id}"),
         ("post", "/search"),
+        ("post", "/context"),
+        ("post", "/similar"),
+        ("get", "/graph/entity"),
+        ("get", "/graph/neighbours"),
+        ("get", "/graph/path"),
+        ("get", "/graph/stats"),
+        ("get", "/functions"),
+        ("post", "/functions/{name}"),
         ("get", "/queue/stats"),
         ("post", "/queue/pause"),
         ("post", "/queue/resume"),

@@ -14,8 +14,7 @@ from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
 from penstock.pipeline.graph.code import CodeExtractor, joined
 from penstock.pipeline.graph.factory import language_of
-from penstock.pipeline.graph.imports import resolve_relative
-from penstock.pipeline.graph.modules import module_name
+from penstock.pipeline.graph.imports import module_name, resolve_relative
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
 
 PYTHON = """

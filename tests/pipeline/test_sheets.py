@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText
 from penstock.pipeline.extract.factory import extract
-from penstock.pipeline.extract.office.cell_area import spanned_cells
+from penstock.pipeline.extract.office.sheets import spanned_cells
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from tests.pipeline.office_samples import cell, excel, part, relations
 

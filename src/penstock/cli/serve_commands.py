@@ -31,6 +31,11 @@ from penstock.process_start import log_to_stderr
     metavar="N",
     help="Port to listen on; 0 is any free one.",
 )
+@click.option(
+    "--app",
+    metavar="MODULE:NAME",
+    help="Application whose functions requests may call, such as mypkg.tasks:app.",
+)
 @PROCESSES
 @click.option("--no-worker", is_flag=True, help="Serve requests only; jobs wait for another worker.")
 @click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
@@ -50,7 +55,9 @@ from penstock.process_start import log_to_stderr
     help="Private key for HTTPS.",
 )
 @click.pass_obj
-def serve(session: Session, /, no_worker: bool, no_auth: bool, processes: int, **given: Any) -> None:
+def serve(
+    session: Session, /, app: str | None, no_worker: bool, no_auth: bool, processes: int, **given: Any
+) -> None:
     """Serve requests over HTTP, and run their jobs, until a stop signal.
 
     Requests may index what lies below this folder; PENSTOCK_ROOTS names other folders. The first SIGTERM or
@@ -63,8 +70,8 @@ def serve(session: Session, /, no_worker: bool, no_auth: bool, processes: int, *
     log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     from penstock.assembly import Assembly
 
-    with closing(Assembly(session.settings, door="http")) as assembly:
-        server = assembly.server(processes=0 if no_worker else processes, auth=not no_auth, **given)
+    with closing(Assembly.of_app(session.settings, app, door="http")) as assembly:
+        server = assembly.server(processes=0 if no_worker else processes, auth=not no_auth, app=app, **given)
 
         def announce() -> None:
             if session.as_json:

@@ -24,12 +24,15 @@ from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
 
 if TYPE_CHECKING:
+    from penstock.catalog.graph import GraphCounts
+    from penstock.catalog.rules.graph_values import Neighbourhood
     from penstock.catalog.views import Source
-    from penstock.client.calls import Call, ClientIndexOptions
+    from penstock.client.calls import Call, ClientIndexOptions, Way
     from penstock.job import Job, Scope
     from penstock.service.document_filters import DocumentFilters
     from penstock.service.documents import Where
     from penstock.service.functions import CallOptions
+    from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.jobs import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
@@ -200,6 +203,22 @@ class Client:
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Explain why search does, or does not, find a path."""
         return self._call(calls.why(path, where))
+
+    def graph_entity(self, name: str, **options: Any) -> list[EntityReport]:
+        """Find the entities with a name, each with some of its mentions; see ``Graph.entity``."""
+        return self._call(calls.graph_entity(name, options))
+
+    def graph_neighbours(self, name: str, **options: Any) -> Neighbourhood:
+        """Find the entities around those with a name, nearest first; see ``Graph.neighbours``."""
+        return self._call(calls.graph_neighbours(name, options))
+
+    def graph_path(self, source: str, target: str, *, tenant_id: str | None = None) -> Way | None:
+        """Find the nodes and edges of a shortest way between two names; None: there is none."""
+        return self._call(calls.graph_path(source, target, tenant_id))
+
+    def graph_counts(self, tenant_id: str | None = None) -> GraphCounts:
+        """Count entities and relations by kind."""
+        return self._call(calls.graph_counts(tenant_id))
 
     # The queue and the server.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -17,12 +17,15 @@ from penstock.client.uploads import Upload
 from penstock.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from penstock.catalog.graph import GraphCounts
+    from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
     from penstock.catalog.views import Source
     from penstock.job import Job, Scope
     from penstock.service.document_filters import DocumentFilters
     from penstock.service.documents import Where
     from penstock.service.folder_requests import IndexOptions
     from penstock.service.functions import CallOptions
+    from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.jobs import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.service.responses import CancelAnswer, Receipt, Stats
     from penstock.service.search import SearchRequest
     from penstock.service.server_status import Readiness, ServerStatus
+
+    Way: TypeAlias = tuple[list[Node], list[Edge]]
 
     class ClientIndexOptions(IndexOptions, total=False):
         """Options of ``Client.index``: those of the library, and ``allow_external``."""
@@ -297,6 +302,38 @@ def why(path: str | os.PathLike[str], where: Where) -> Call[Reason]:
     from penstock.service.reasons import Reason
 
     return _get("/why", Reason, {"path": os.fspath(path), **where})
+
+
+def graph_entity(name: str, options: Mapping[str, Any]) -> Call[list[EntityReport]]:
+    """Find entities by name."""
+    from penstock.service.graph import EntityReport
+
+    given = dict(options)
+    given["limit"] = given.pop("mentions", None)
+    return _get("/graph/entity", list[EntityReport], {"name": name, **given})
+
+
+def graph_neighbours(name: str, options: Mapping[str, Any]) -> Call[Neighbourhood]:
+    """Find the entities around those with a name."""
+    from penstock.catalog.rules.graph_values import Neighbourhood
+
+    return _get("/graph/neighbours", Neighbourhood, {"name": name, **options})
+
+
+def graph_path(source: str, target: str, tenant_id: str | None) -> Call[Way | None]:
+    """Find a shortest way between two names."""
+    from penstock.catalog.rules.graph_values import Edge, Node
+
+    query = {"source": source, "target": target, "tenant_id": tenant_id}
+    kind: Any = tuple[list[Node], list[Edge]] | None
+    return Call("GET", _target("/graph/path", query), kind, _same)
+
+
+def graph_counts(tenant_id: str | None) -> Call[GraphCounts]:
+    """Count entities and relations."""
+    from penstock.catalog.graph import GraphCounts
+
+    return _get("/graph/stats", GraphCounts, {"tenant_id": tenant_id})
 
 
 # The queue and the server.

@@ -9,7 +9,7 @@
 - ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk
 - ``folders``, ``file_comparison``: jobs for a folder or project
-- ``walk_counts``, ``walk_ledger``: counts of a walk for its job, and the paths it skipped
+- ``walk_counts``: counts of a walk for its job, and the paths it skipped
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing

@@ -29,8 +29,7 @@ from penstock.handlers.move_detection import MoveDetection, UnknownFile
 from penstock.handlers.registry import Wait
 from penstock.handlers.reindex import OUTDATED, Reindex
 from penstock.handlers.removal import remove_all
-from penstock.handlers.walk_counts import TypeCounts, WalkCounts
-from penstock.handlers.walk_ledger import WalkLedger
+from penstock.handlers.walk_counts import TypeCounts, WalkCounts, WalkLedger
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes

@@ -123,6 +123,9 @@ class Functions:
             raise InvalidName(f"entity type must not contain ':', got {name[:80]!r}")
         self._entity_types[name] = exists
 
+    def entity_types(self) -> list[str]:
+        return sorted(self._entity_types)
+
     def check_entity(self, entity_type: str, entity_id: str) -> None:
         """Refuse an entity of an unknown type, or a missing entity."""
         if not self._entity_types:

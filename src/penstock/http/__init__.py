@@ -5,7 +5,9 @@
 ``api``: the application of all routes, and its OpenAPI document
 ``guard``: checks before a request is read: host, origin, key, rate and size
 ``request_context``: what the routes of a server share, and the sender of a request
-``index_routes``, ``job_routes``, ``document_routes``, ``queue_routes``, ``health_routes``: the routes
+``index_routes``, ``job_routes``, ``document_routes``, ``search_routes``, ``queue_routes``: of the services
+``health_routes``, ``session_routes``: routes of the server and of the sender
+``dashboard_files``: static files of the dashboard, in the folder ``dashboard``
 ``request_bodies``: bodies of requests, checked
 ``answers``: answers and their schemas
 ``problems``: every error as a problem document (RFC 9457)

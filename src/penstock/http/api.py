@@ -8,7 +8,17 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from penstock.http import document_routes, health_routes, index_routes, job_routes, problems, queue_routes
+from penstock.http import (
+    dashboard_files,
+    document_routes,
+    health_routes,
+    index_routes,
+    job_routes,
+    problems,
+    queue_routes,
+    search_routes,
+    session_routes,
+)
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
 from penstock.http.request_context import Shared
@@ -45,7 +55,16 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (index_routes, job_routes, document_routes, queue_routes, health_routes):
+    for routes in (
+        index_routes,
+        job_routes,
+        document_routes,
+        search_routes,
+        queue_routes,
+        health_routes,
+        session_routes,
+    ):
         api.include_router(routes.router)
     problems.add_handlers(api)
-    return Guard(api, guard)
+    files = dashboard_files.add_routes(api)
+    return Guard(api, guard._replace(files=files))

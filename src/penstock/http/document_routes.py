@@ -1,4 +1,4 @@
-"""Routes of documents: list, show, remove, search, and why a path is not found."""
+"""Routes of documents: list, show, remove, and why a path is not found."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from starlette.responses import Response
 
 from penstock.http.answers import described, respond, respond_values
 from penstock.http.index_routes import accepted
-from penstock.http.request_bodies import DocumentsQuery, SearchBody, TreeQuery, WhyQuery
+from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service.document_records import DocumentDetail, DocumentPage, ReasonRecord, reason_record
 from penstock.service.job_records import SubmitRecord
 from penstock.service.library_values import document_view
-from penstock.service.search import SearchResult
 
 router = APIRouter(tags=["documents"])
 
@@ -70,15 +69,6 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
         sender.principal.name, "remove document", source_id=own.source_id, tenant_id=place.tenant_id
     )
     return accepted(sender, receipt)
-
-
-@router.post("/search", responses=described(SearchResult), summary="Search")
-@reads
-def search(sender: Reader, body: SearchBody) -> Response:
-    """Find the best chunks for a query, best first."""
-    given = body.model_dump(exclude={"query", "tenant_id"})
-    found = sender.shared.assembly.search.ask(body.query, tenant_id=sender.tenant(body.tenant_id), **given)
-    return respond(found)
 
 
 @router.get("/why", responses=described(ReasonRecord, value=True), summary="Explain a path")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.config import Settings
@@ -30,9 +31,11 @@ from penstock.http.problems import problem_response
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
 from penstock.service.rate_limit import RateLimit
+from penstock.service.sessions import Sessions
 
-OPEN_TO_ALL = frozenset([("GET", "/health")])
-"""Routes that need no key."""
+OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
+"""Routes that need no key, besides the files of the dashboard."""
+COOKIE = "penstock_session"
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -42,19 +45,25 @@ _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d
 
 
 class GuardOptions(NamedTuple):
-    """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses."""
+    """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses.
+
+    ``files``: paths of the dashboard's files, which need no key.
+    """
 
     keys: Keys
+    sessions: Sessions
     rate: RateLimit
     hosts: Collection[str]
     body_limit: int
     requires_keys: bool
+    files: Collection[str] = ()
 
     @classmethod
     def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
         """The options of the settings, for a server that listens on this host."""
         return cls(
             keys=keys,
+            sessions=Sessions(settings.state_dir, keys),
             rate=RateLimit(settings.rate_limit),
             hosts=frozenset([*settings.hosts, host.lower()]),
             body_limit=settings.body_limit_mb * 1024 * 1024,
@@ -105,15 +114,24 @@ class Guard:
 
     def _principal(self, scope: Scope, headers: Headers) -> Principal:
         options = self._options
-        if (scope["method"], scope["path"]) in OPEN_TO_ALL:
+        method, path = scope["method"], scope["path"]
+        if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in options.files):
             return LOCAL
         if not options.requires_keys or not options.keys.exist():
             return LOCAL
-        found = options.keys.find(key) if (key := _key(headers)) else None
+        if key := _key(headers):
+            found = options.keys.find(key)
+        elif found := self._session(scope, headers):
+            _refuse_forged(method, headers)
         if found is None:
             raise KeyRequired("the key is not valid" if key else "the request needs a key")
         options.rate.count(found.name)
         return found
+
+    def _session(self, scope: Scope, headers: Headers) -> Principal | None:
+        """The owner of the session whose cookie the browser sent."""
+        token = Request(scope).cookies.get(COOKIE) if "cookie" in headers else None
+        return self._options.sessions.find(token) if token else None
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """Read the whole body, up to the limit."""
@@ -161,6 +179,16 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+def _refuse_forged(method: str, headers: Headers) -> None:
+    """Refuse changes by a cookie that the server's own page did not send."""
+    own = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+    if method not in ("GET", "HEAD") and not own:
+        raise OriginRefused(
+            "a change by the cookie of a session needs the Origin header of the server's own page",
+            remedy="Send the key in the Authorization header instead.",
+        )
 
 
 def _without_slash(path: str) -> str:

@@ -1,16 +1,17 @@
-"""Routes that queue work: ``/index``, ``/index/add`` and ``/content``."""
+"""Routes that queue work: files and folders, notes, and calls of functions."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond, respond_values
-from penstock.http.request_bodies import ContentBody, IndexBody
-from penstock.http.request_context import Sender, Writer
-from penstock.http.thread_pools import writes
+from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
+from penstock.http.request_context import Reader, Sender, Writer
+from penstock.http.thread_pools import reads, writes
+from penstock.service.functions import FunctionRecords
 from penstock.service.job_records import SubmitRecord
 from penstock.service.responses import Receipt
 
@@ -80,5 +81,38 @@ def content(sender: Writer, body: ContentBody) -> Response:
         tenant_id=sender.tenant(body.tenant_id),
         collection=body.collection,
         branch=body.branch,
+    )
+    return accepted(sender, receipt)
+
+
+@router.get("/functions", responses=described(FunctionRecords), summary="List functions", tags=["functions"])
+@reads
+def functions(sender: Reader) -> Response:
+    """List the functions of the application that the server was started with."""
+    return respond(sender.shared.functions.known())
+
+
+@router.post(
+    "/functions/{name}",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Call a function",
+    tags=["functions"],
+)
+@writes
+def call(
+    sender: Writer,
+    name: Annotated[str, Path(description="Name of a function.", max_length=255)],
+    body: CallBody,
+) -> Response:
+    """Queue a call of a function. Its return value is the `result` of the job."""
+    given = body.model_dump(exclude={"payload", "entity", "tenant_id", "timeout_s"})
+    receipt = sender.shared.functions.call(
+        name,
+        body.payload,
+        entity=(body.entity[0], body.entity[1]) if body.entity else None,
+        tenant_id=sender.tenant(body.tenant_id),
+        timeout=body.timeout_s,
+        **given,
     )
     return accepted(sender, receipt)

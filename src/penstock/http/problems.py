@@ -32,6 +32,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.PathNotFound, 404),
     (errors.UnknownDocument, 404),
     (errors.NotInGraph, 404),
+    (errors.UnknownFunction, 404),
     (errors.JobNotFound, 404),
     (errors.RouteNotFound, 404),
     (errors.AmbiguousId, 409),

@@ -71,6 +71,15 @@ class IndexBody(PlaceBody):
     patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
     exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
     recursive: bool = Field(True, description="Include subfolders.")
+    depth: Whole | None = Field(None, ge=1, le=10_000, description="Maximum folder depth.")
+    archives: bool | None = Field(None, description="Open zip and tar archives; by default the server's.")
+    ocr: bool | None = Field(None, description="Recognize text in pictures; by default the server's.")
+    graph: bool | None = Field(
+        None, description="Extract entities and relations, or remove them; by default they stay."
+    )
+    checksum: bool = Field(False, description="Compare file contents, not only size and time.")
+    retry_failed: bool = Field(False, description="Read unchanged files again that failed before.")
+    allow_empty: bool = Field(False, description="Succeed when the folder has no file to index.")
     chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
     chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
@@ -100,7 +109,23 @@ class ContentBody(PlaceBody):
     tag: Name | None = Field(None, description="Tag, such as `mill/gate`.")
 
 
-class SearchBody(PlaceBody):
+class FilteredBody(PlaceBody):
+    """A query over documents, with filters. Words between double quotes are a phrase."""
+
+    query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
+    mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
+    exact: bool = Field(False, description="Do not correct misspelt words.")
+    path: Text | None = Field(None, description="Only paths that match this glob.")
+    file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
+    tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
+    author: Name | None = None
+    title: Name | None = None
+    language: Name | None = None
+    created_after: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+    created_before: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+
+
+class SearchBody(FilteredBody):
     """A search. Words between double quotes are a phrase."""
 
     model_config = ConfigDict(
@@ -110,18 +135,69 @@ class SearchBody(PlaceBody):
         json_schema_extra={"examples": [{"query": "how does the mill take in water", "limit": 5}]},
     )
 
-    query: Text = Field(min_length=1, max_length=10_000, description="Words to find.")
-    mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
     per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
-    path: Text | None = Field(None, description="Only paths that match this glob.")
-    file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
-    tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
-    author: Name | None = None
-    title: Name | None = None
-    language: Name | None = None
-    created_after: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
-    created_before: Name | None = Field(None, description="A date such as 2024-05-01, or a year.")
+    marks: list[Annotated[Text, Field(max_length=20)]] = Field(
+        ["", ""],
+        min_length=2,
+        max_length=2,
+        description="Texts before and after each found word in a snippet.",
+    )
+
+
+class ContextBody(FilteredBody):
+    """A question whose best passages are wanted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"query": "how does the mill take in water", "max_tokens": 500}]},
+    )
+
+    max_tokens: Whole = Field(2_000, ge=1, le=1_000_000, description="Tokens, counted as for Llama.")
+
+
+class SimilarBody(PlaceBody):
+    """A document, or a place in it, to compare others with."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"path_or_id": "handbook/mill.md", "limit": 5}]},
+    )
+
+    path_or_id: Text = Field(min_length=1, max_length=4096, description="Path or id of a document.")
+    line: Whole | None = Field(
+        None, ge=1, le=1_000_000_000, description="Line of a chunk; a page, in a document without lines."
+    )
+    limit: Whole = Field(10, ge=1, le=1000, description="Maximum number of hits.")
+    per_source: Whole | None = Field(3, ge=1, description="Maximum number of hits in one document.")
+
+
+class CallBody(RequestBody):
+    """A call of a function of the application."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"payload": {"to": "miller@example.org"}, "entity": ["mill", "m1"]}]},
+    )
+
+    payload: dict[str, Any] = Field({}, description="Argument of the function.")
+    entity: list[Name] | None = Field(
+        None, min_length=2, max_length=2, description="Type and id; calls of one entity never overlap."
+    )
+    tenant_id: Name | None = Field(None, description="Tenant; by default the key's, or the server's.")
+    collection: Name | None = Field(None, description="Collection; by default the server's.")
+    key: Name | None = Field(None, description="Calls with the same key are one job while it lives.")
+    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
+    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
+    max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
+    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
 
 
 class PauseBody(RequestBody):
@@ -136,6 +212,16 @@ class PauseBody(RequestBody):
 
     tenant_id: Name | None = None
     collection: Name | None = None
+
+
+class SessionBody(RequestBody):
+    """A key, for which the browser gets a cookie."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, json_schema_extra={"examples": [{"key": "penstock_…"}]}
+    )
+
+    key: Text = Field(min_length=1, max_length=512, description="Key made by `penstock keys create`.")
 
 
 class QueryFields(BaseModel):
@@ -170,6 +256,11 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    author: Name | None = None
+    title: Name | None = None
+    language: Name | None = None
+    created_after: Name | None = None
+    created_before: Name | None = None
 
 
 class WhyQuery(QueryFields):
@@ -186,3 +277,33 @@ class TreeQuery(QueryFields):
 
     from_page: int = Field(1, ge=1, le=10_000_000, description="First page of the tree.")
     limit: int = Field(100, ge=1, le=MAX_PAGE, description="Pages of the tree.")
+
+
+class GraphQuery(QueryFields):
+    """A tenant whose graph is read."""
+
+    tenant_id: Name | None = None
+
+
+class EntityQuery(GraphQuery):
+    """A name of entities: whole, or the last part of it."""
+
+    name: Text = Field(min_length=1, max_length=1000, description="Name, or the last part of it.")
+    kind: Name | None = Field(None, description="Only entities of this kind, such as `person` or `class`.")
+    limit: int = Field(20, ge=1, le=1000, description="Mentions of each entity.")
+
+
+class NeighboursQuery(GraphQuery):
+    """A name of entities, and how far to go from them."""
+
+    name: Text = Field(min_length=1, max_length=1000, description="Name, or the last part of it.")
+    kind: Name | None = Field(None, description="Only entities of this kind, such as `person` or `class`.")
+    hops: int = Field(1, ge=1, le=5, description="Relations to follow.")
+    limit: int = Field(50, ge=1, le=1000, description="Maximum number of entities.")
+
+
+class WayQuery(GraphQuery):
+    """Two names of entities."""
+
+    source: Text = Field(min_length=1, max_length=1000, description="Name at one end.")
+    target: Text = Field(min_length=1, max_length=1000, description="Name at the other end.")

@@ -10,9 +10,11 @@ from penstock.http.answers import VALUES
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.document_records import DocumentRecords
+from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
+from penstock.service.sessions import Sessions
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -21,12 +23,19 @@ if TYPE_CHECKING:
 class Shared:
     """Services of one server, shared by all its threads."""
 
-    def __init__(self, assembly: Assembly, policy: PathPolicy) -> None:
+    def __init__(self, assembly: Assembly, policy: PathPolicy, sessions: Sessions) -> None:
         self.assembly = assembly
         self.policy = policy
+        self.sessions = sessions
         self.settings = assembly.settings
         self.jobs = assembly.jobs
         self.documents = assembly.documents
+        # Without an application there are no functions, and each name is unknown.
+        self.functions = (
+            assembly.jobs
+            if isinstance(assembly.jobs, FunctionJobs)
+            else FunctionJobs(assembly.queue, assembly.settings, door="http")
+        )
         self.job_records = JobRecords(assembly.jobs)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)

@@ -37,7 +37,7 @@ REPEAT_S = 0.2
 
 
 class ServerOptions(NamedTuple):
-    """Options of a server. ``processes`` 0: no worker."""
+    """Options of a server. ``processes`` 0: no worker. ``app``: the application whose functions it runs."""
 
     host: str = "127.0.0.1"
     port: int = 8765
@@ -46,6 +46,7 @@ class ServerOptions(NamedTuple):
     grace: float = 30.0
     certificate: str | None = None
     private_key: str | None = None
+    app: str | None = None
 
 
 class HttpServer:
@@ -63,7 +64,7 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy), guard)
+            self._api = make_api(Shared(assembly, policy, guard.sessions), guard)
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -80,7 +81,9 @@ class HttpServer:
         try:
             worker = None
             if options.processes:
-                worker = self._assembly.worker(processes=options.processes, grace=options.grace)
+                worker = self._assembly.worker(
+                    processes=options.processes, grace=options.grace, app=options.app
+                )
             with _Stop() as stop:
                 thread.start()
                 while thread.is_alive() and not server.started:

@@ -9,8 +9,7 @@
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
 ``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
-``page_texts``, ``source_warnings``: texts of pages, shown and exported; their warnings
-``xml_text``: text for XML
+``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed
 ``diagnosis``: a check of the installation

@@ -15,11 +15,20 @@ SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of a request: name and scope of its key. No tenants: all of them."""
+    """The sender of a request: name and scope of its key. No tenants: all of them.
+
+    ``auth``: sent with a key, with the cookie of a session, or without either to a server without keys.
+    """
 
     name: str
     scope: KeyScope
     tenants: tuple[str, ...] = ()
+    auth: Literal["none", "key", "session"] = "none"
+
+    @property
+    def scopes(self) -> tuple[KeyScope, ...]:
+        """The scope and those that it includes."""
+        return SCOPES[: SCOPES.index(self.scope) + 1]
 
     @property
     def bound(self) -> bool:

@@ -26,10 +26,9 @@ from penstock.service.folder_requests import IndexOptions, Preview, preview_of, 
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
-from penstock.service.reasons import LOW_CONFIDENCE, Reason
+from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
-from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict, TypeVar, Unpack
 
+import msgspec
+
 from penstock import items, vocabulary
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, NoResult
@@ -45,12 +47,35 @@ class Call(CallOptions, total=False):
     entity: tuple[str, str] | None
 
 
-class FunctionJobs(Jobs):
-    """Jobs, and an application's functions among them."""
+class FunctionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the application. ``requires``: fields of its payload. None: the setting counts."""
 
-    def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
+    name: str
+    requires: tuple[str, ...]
+    max_retries: int | None
+    timeout_s: int | None
+
+
+class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Functions by name, and the types of entities that calls may have; none: any type."""
+
+    functions: list[FunctionRecord]
+    entity_types: list[str]
+
+
+class FunctionJobs(Jobs):
+    """Jobs, and an application's functions among them; ``functions`` are those of another one."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        settings: Settings,
+        *,
+        door: items.Source = "library",
+        functions: Functions | None = None,
+    ) -> None:
         super().__init__(queue, settings, door=door)
-        self.functions = Functions()
+        self.functions = functions or Functions()
         self._registry = Registry()
         self.functions.register_in(self._registry)
 
@@ -172,6 +197,19 @@ class FunctionJobs(Jobs):
             max_retries=function.max_retries if retries is None else retries,
             timeout_s=function.timeout_s if timeout is None else timeout,
             job_id=call.get("job_id"),
+        )
+
+    def known(self) -> FunctionRecords:
+        """The functions and types of entities that were registered."""
+        found = [self.functions.get(name) for name in self.functions.names()]
+        return FunctionRecords(
+            functions=[
+                FunctionRecord(
+                    name=one.name, requires=one.requires, max_retries=one.max_retries, timeout_s=one.timeout_s
+                )
+                for one in found
+            ],
+            entity_types=self.functions.entity_types(),
         )
 
     def result(self, id_or_prefix: str) -> Any:

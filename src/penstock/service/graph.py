@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
@@ -13,8 +13,8 @@ from penstock.config import Settings
 from penstock.errors import NotInGraph
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.formats import has_pages
+from penstock.service.graph_svg import xml_text
 from penstock.service.neighbour_order import CANDIDATES, most_telling
-from penstock.service.xml_text import xml_text
 
 NO_GRAPH = "Extract entities first, with `penstock index --graph PATH`."
 
@@ -27,6 +27,82 @@ class EntityReport(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         return self.node._asdict() | {"mentions": _places(self.mentions)}
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity of the graph, for programs. ``hops``: its distance from the entity asked for."""
+
+    id: int
+    name: str
+    kind: str
+    occurrences: int
+    hops: int | None = None
+
+
+class EdgeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All relations of one kind between two entities, by their ids."""
+
+    source: int
+    target: int
+    kind: str
+    weight: float
+
+
+class MentionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk that mentions an entity."""
+
+    source_id: str
+    path: str
+    page: int | None
+    first_line: int | None
+    chunk_id: str
+
+
+class EntityRecord(NodeRecord, frozen=True, kw_only=True):
+    """An entity with some chunks that mention it."""
+
+    mentions: list[MentionRecord]
+
+
+class EntityRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """The entities with a name."""
+
+    entities: list[EntityRecord]
+
+
+class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Entities, and the relations between them. Both are empty where no way leads from one to another."""
+
+    nodes: list[NodeRecord]
+    edges: list[EdgeRecord]
+
+
+class GraphCountRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of entities and relations by kind, and of chunks with entities."""
+
+    entities: dict[str, int]
+    relations: dict[str, int]
+    chunks: int
+
+
+def entity_records(found: Iterable[EntityReport]) -> EntityRecords:
+    """Entities for programs."""
+    return EntityRecords(
+        entities=[
+            EntityRecord(
+                **one.node._asdict(), mentions=[MentionRecord(**each._asdict()) for each in one.mentions]
+            )
+            for one in found
+        ]
+    )
+
+
+def graph_record(nodes: Iterable[tuple[Node, int | None]], edges: Iterable[Edge]) -> GraphRecord:
+    """A part of the graph for programs."""
+    return GraphRecord(
+        nodes=[NodeRecord(**node._asdict(), hops=hops) for node, hops in nodes],
+        edges=[EdgeRecord(**edge._asdict()) for edge in edges],
+    )
 
 
 class Graph:

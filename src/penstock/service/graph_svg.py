@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 from penstock.catalog.graph import Edge, Neighbourhood, Node
-from penstock.service.xml_text import xml_text
 
 RING = 210
 """Least distance of two rings: a label fits in between."""
@@ -157,3 +157,12 @@ def _legend(colours: Mapping[str, str], reach: float) -> Iterator[str]:
             f'<circle cx="{-reach + 20:.0f}" cy="{y:.0f}" r="{DOT}" fill="{colour}"/>'
             f'<text x="{-reach + 34:.0f}" y="{y + 4:.0f}">{xml_text(kind)}</text>'
         )
+
+
+def xml_text(text: str) -> str:
+    """A text as it stands between two tags."""
+    return escape("".join(char if _is_allowed(char) else "\ufffd" for char in text))
+
+
+def _is_allowed(char: str) -> bool:
+    return char in "\t\n\r" or " " <= char <= "\ud7ff" or "\ue000" <= char <= "\ufffd" or char > "\uffff"

@@ -127,7 +127,8 @@ def result_of(job: Job, queue: Queue | None = None) -> Any:
     report = report_of(job, queue) if job.ended and job.item_type in _WALKED else None
     if report is None:
         return job.result
-    return job.result | {
+    # A job that was cancelled during its walk has counts, but no result.
+    return (job.result or {}) | {
         "done": report.files_processed,
         "failed": report.failed,
         "failed_inside": report.failed_inside,

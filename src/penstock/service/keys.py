@@ -71,7 +71,7 @@ class Keys:
             raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
         own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
         text = PREFIX + clock.new_secret()
-        made = StoredKey(name=name, scope=scope, tenants=own, created_at=clock.now(), hash=_hash(text))
+        made = StoredKey(name=name, scope=scope, tenants=own, created_at=clock.now(), hash=hash_secret(text))
         with self._changing() as keys:
             if any(key.name == name for key in keys):
                 raise KeyExists(f"there is a key {name!r} already")
@@ -96,8 +96,14 @@ class Keys:
 
     def find(self, text: str) -> Principal | None:
         """The owner of a key; None for an unknown one."""
-        found = self._current().get(_hash(text))
-        return Principal(name=found.name, scope=found.scope, tenants=found.tenants) if found else None
+        return self.owner(hash_secret(text))
+
+    def owner(self, key_hash: str) -> Principal | None:
+        """The owner of the key with this hash; None for an unknown or revoked one."""
+        found = self._current().get(key_hash)
+        if found is None:
+            return None
+        return Principal(name=found.name, scope=found.scope, tenants=found.tenants, auth="key")
 
     def _current(self) -> dict[str, StoredKey]:
         """The keys by hash, read again when the file has changed."""
@@ -141,25 +147,30 @@ class Keys:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = self._read()
             yield keys
-            self._replace(msgspec.json.format(msgspec.json.encode(keys)))
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(keys)))
         finally:
             os.close(lock)
 
-    def _replace(self, text: bytes) -> None:
-        # Made with mode 0600, and complete before it has its name.
-        descriptor, name = tempfile.mkstemp(prefix=f".{FILE}.", dir=self._path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
-        except OSError as error:
-            Path(name).unlink(missing_ok=True)
-            raise StoreDenied(f"{self._path} cannot be written ({error.strerror})") from None
+
+def write_private(path: Path, text: bytes) -> None:
+    """Replace a file by one with mode 0600, which is complete before it has its name."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise StoreDenied(f"{path} cannot be written ({error.strerror})") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise StoreDenied(f"{path} cannot be written ({error.strerror})") from None
 
 
-def _hash(text: str) -> str:
+def hash_secret(text: str) -> str:
+    """The stored form of a key or a session token: both have 256 random bits, so one round is enough."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -13,11 +13,12 @@ import msgspec
 
 from penstock.catalog.protocol import BATCH, CatalogSnapshot
 from penstock.catalog.rules.failures import remedy_for
+from penstock.catalog.rules.properties import MAX_WARNINGS, shortened
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
 from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of, may_hold_members
+from penstock.pipeline.extract import file_types
 from penstock.service.failures import MOST, FailedPath, failed_path
-from penstock.service.source_warnings import with_page_warnings
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
@@ -313,3 +314,21 @@ def _building(document: Document, postponed: str | None) -> str:
     pages, chunks = how_many(document.page_count, "page"), how_many(document.chunk_count, "chunk")
     text = f"being indexed: phase {phase} of {pages}, {chunks}"
     return f"{text}; tried again after {postponed}" if postponed else text
+
+
+def with_page_warnings(snapshot: CatalogSnapshot, source: Source) -> Source:
+    """The document in search, with the warnings of its pages among its own."""
+    if source.published_id is None:
+        return source
+    pages = snapshot.page_warnings(source.published_id, limit=MAX_WARNINGS)
+    if not pages:
+        return source
+    known = source.properties
+    unit = file_types.stored_type(source.file_type, known.media_type).page_unit
+    found = [
+        f"{unit} {number}: {warning}" if source.page_count > 1 else warning
+        for number, warnings in pages.items()
+        for warning in warnings
+    ]
+    properties = msgspec.structs.replace(known, warnings=shortened((*known.warnings, *found)))
+    return msgspec.structs.replace(source, properties=properties)

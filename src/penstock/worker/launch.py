@@ -59,7 +59,7 @@ class Worker:
         start_method: str = "spawn",
     ) -> None:
         loaded = _load_app(app)
-        settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
+        settings = common_settings(assembly.settings, loaded.settings) if loaded else assembly.settings
         if settings.store.engine == "memory":
             raise InvalidSetting(
                 "a memory:// queue exists in one process only, a worker has several",
@@ -240,7 +240,7 @@ def _checked_lanes(lanes: Sequence[str]) -> tuple[str, ...]:
 # Settings.
 
 
-def _common(given: Settings, own: Settings) -> Settings:
+def common_settings(given: Settings, own: Settings) -> Settings:
     """The application's settings; refuse a command line which names another queue."""
     for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):

@@ -10,7 +10,6 @@ the schemas in ``migrations``.
 ``row_templates``     columns that new rows of a batch have in common
 ``sqlite``, ``postgres``, ``postgres_rows``   the two stores
 ``catalog``           ``SqlCatalog``: the protocol's methods, each one transaction
-``lazy_module``       modules of ``catalog`` that are imported when something is written
 ``snapshot``, ``search``   read-only views
 ``generation_store``, ``large_generations``, ``page_rows``, ``chunks``, ``spaces``   writing generations
 ``generations``       adopting, dropping and publishing generations; the history of sources

@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import clock
 from penstock.catalog.protocol import BATCH, SWEPT
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.sql.lazy_module import LazyModule
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
 from penstock.catalog.values import (
@@ -39,6 +39,17 @@ from penstock.catalog.values import (
     Walk,
 )
 from penstock.clock import format_time
+
+
+class LazyModule:
+    """A module of this package, imported at its first use. Threads may share one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"{__package__}.{name}"
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
 
 if TYPE_CHECKING:
     from penstock.catalog.sql import (

@@ -11,7 +11,6 @@
 - ``markdown``: sections and links of marked-up text, beside its prose
 - ``code``: definitions, imports, calls and base classes of source code
 - ``code_symbols``: the symbols of one file
-- ``imports``: import statements as full names of modules
-- ``modules``: the name of a source file among its imports
+- ``imports``: import statements and source files as full names of modules
 - ``syntax``: node types of each language
 """

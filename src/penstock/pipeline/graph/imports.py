@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.pipeline.graph.syntax import text_of
@@ -107,3 +108,22 @@ def _javascript(node: Node, module: str) -> Iterator[Import]:
             waiting.extend(reversed(child.named_children))
     if not found:
         yield Import(base, base, "", node.start_byte)
+
+
+_PYTHON = (".py", ".pyi", ".pyw")
+
+
+def module_name(path: str, is_package: Callable[[str], bool]) -> str:
+    """The dotted name of a Python file, below the outermost folder that is a package; of others the path.
+
+    ``is_package``: whether a folder has the file that makes it a package.
+    """
+    file = PurePosixPath(path)
+    if file.suffix not in _PYTHON:
+        return path
+    parts = [] if file.stem == "__init__" else [file.stem]
+    folder = file.parent
+    while folder.name and is_package(str(folder)):
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts) or folder.name or file.stem

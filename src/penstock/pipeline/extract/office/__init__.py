@@ -7,7 +7,7 @@
 - ``pages``: documents of several pages, each with its own failure
 - ``ole``: containers of Office 97 to 2003, with their properties
 - ``pptx``: PowerPoint presentations
-- ``sheets``, ``cell_area``: Excel workbooks; the area that a sheet spans
+- ``sheets``: Excel workbooks
 - ``docx``, ``docx_story``, ``docx_styles``: Word documents; their stories; their styles and lists
 - ``opendocument``, ``odf_story``, ``odf_styles``, ``odf_sheets``: OpenDocument texts and presentations; their
   paragraphs; their styles and lists; spreadsheets

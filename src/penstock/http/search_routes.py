@@ -1,0 +1,128 @@
+"""Routes that answer questions: search, passages for a prompt, similar chunks, and the graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from penstock.errors import UnknownDocument
+from penstock.http.answers import described, respond, respond_values
+from penstock.http.request_bodies import (
+    ContextBody,
+    EntityQuery,
+    GraphQuery,
+    NeighboursQuery,
+    SearchBody,
+    SimilarBody,
+    WayQuery,
+)
+from penstock.http.request_context import Reader
+from penstock.http.thread_pools import reads
+from penstock.service.graph import (
+    EntityRecords,
+    GraphCountRecord,
+    GraphRecord,
+    entity_records,
+    graph_record,
+)
+from penstock.service.hits import Hit
+from penstock.service.passages import PromptContext
+from penstock.service.search import SearchResult
+
+router = APIRouter(tags=["search"])
+
+
+class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
+    """Chunks of other documents, nearest first."""
+
+    hits: list[Hit]
+
+
+@router.post("/search", responses=described(SearchResult), summary="Search")
+@reads
+def search(sender: Reader, body: SearchBody) -> Response:
+    """Find the best chunks for a query, best first. `corrections` names misspelt words."""
+    given = body.model_dump(exclude={"query", "tenant_id", "marks"})
+    found = sender.shared.assembly.search.ask(
+        body.query, tenant_id=sender.tenant(body.tenant_id), marks=(body.marks[0], body.marks[1]), **given
+    )
+    return respond(found)
+
+
+@router.post("/context", responses=described(PromptContext), summary="Pack passages for a prompt")
+@reads
+def context(sender: Reader, body: ContextBody) -> Response:
+    """Pack the best passages into a number of tokens, numbered, for the prompt of a language model."""
+    given = body.model_dump(exclude={"query", "tenant_id"})
+    found = sender.shared.assembly.search.context(
+        body.query, tenant_id=sender.tenant(body.tenant_id), **given
+    )
+    return respond(found)
+
+
+@router.post("/similar", responses=described(SimilarHits, refused=(404,)), summary="Find similar chunks")
+@reads
+def similar(sender: Reader, body: SimilarBody) -> Response:
+    """Find chunks of other documents like a document, or like its chunk at a line."""
+    shared, tenant = sender.shared, sender.tenant(body.tenant_id)
+    try:
+        named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
+    except UnknownDocument:
+        named = shared.policy.named(body.path_or_id)
+    given = body.model_dump(exclude={"path_or_id", "tenant_id"})
+    return respond(SimilarHits(hits=shared.assembly.similar.similar(named, tenant_id=tenant, **given)))
+
+
+@router.get(
+    "/graph/entity", responses=described(EntityRecords, refused=(404,), value=True), summary="Show entities"
+)
+@reads
+def entity(sender: Reader, query: Annotated[EntityQuery, Query()]) -> Response:
+    """Show the entities with a name, and where they are mentioned."""
+    found = sender.shared.assembly.graph.entity(
+        query.name, kind=query.kind, tenant_id=sender.tenant(query.tenant_id), mentions=query.limit
+    )
+    return respond_values(found) if sender.wants_values else respond(entity_records(found))
+
+
+@router.get(
+    "/graph/neighbours",
+    responses=described(GraphRecord, refused=(404,), value=True),
+    summary="Show neighbours",
+)
+@reads
+def neighbours(sender: Reader, query: Annotated[NeighboursQuery, Query()]) -> Response:
+    """Show the entities around those with a name, nearest first, and the relations between them."""
+    given = query.model_dump(exclude={"name", "tenant_id"})
+    found = sender.shared.assembly.graph.neighbours(
+        query.name, tenant_id=sender.tenant(query.tenant_id), **given
+    )
+    if sender.wants_values:
+        return respond_values(found)
+    return respond(graph_record(found.nodes, found.edges))
+
+
+@router.get("/graph/path", responses=described(GraphRecord, refused=(404,), value=True), summary="Show a way")
+@reads
+def path(sender: Reader, query: Annotated[WayQuery, Query()]) -> Response:
+    """Show a shortest way between two names; without one, the lists are empty."""
+    found = sender.shared.assembly.graph.path(
+        query.source, query.target, tenant_id=sender.tenant(query.tenant_id)
+    )
+    if sender.wants_values:
+        return respond_values(found)
+    nodes, edges = found or ([], [])
+    return respond(graph_record(((node, None) for node in nodes), edges))
+
+
+@router.get(
+    "/graph/stats", responses=described(GraphCountRecord, value=True), summary="Count entities and relations"
+)
+@reads
+def stats(sender: Reader, query: Annotated[GraphQuery, Query()]) -> Response:
+    """Count entities and relations by kind."""
+    counts = sender.shared.assembly.graph.counts(sender.tenant(query.tenant_id))
+    return respond_values(counts) if sender.wants_values else respond(GraphCountRecord(**counts._asdict()))
