@@ -8,8 +8,8 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.app import Penstock as Penstock
-    from penstock.client.awaiting import AsyncClient as AsyncClient
-    from penstock.client.blocking import Client as Client
+    from penstock.client.async_client import AsyncClient as AsyncClient
+    from penstock.client.sync_client import Client as Client
     from penstock.errors import PenstockError as PenstockError
     from penstock.service.responses import Receipt as Receipt
 
@@ -17,8 +17,8 @@ __all__ = ["Penstock", "Client", "AsyncClient", "Receipt", "PenstockError"]
 
 _HOMES = {
     "Penstock": "penstock.app",
-    "Client": "penstock.client.blocking",
-    "AsyncClient": "penstock.client.awaiting",
+    "Client": "penstock.client.sync_client",
+    "AsyncClient": "penstock.client.async_client",
     "Receipt": "penstock.service.responses",
     "PenstockError": "penstock.errors",
 }

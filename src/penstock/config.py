@@ -265,6 +265,9 @@ class Settings:
     hosts: tuple[str, ...] = setting_fields.HOSTS
     rate_limit: int | None = setting_fields.RATE_LIMIT
     body_limit_mb: int = setting_fields.BODY_LIMIT_MB
+    server: str | None = setting_fields.SERVER
+    api_key: str | None = setting_fields.API_KEY
+    api_key_file: str | None = setting_fields.API_KEY_FILE
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -322,7 +325,7 @@ def combine(
         sources[setting.name], value = found.find(setting)
         if sources[setting.name] != DEFAULT:
             values[setting.name] = value
-    for name in ("ocr_tessdata_dir", "pages_dir"):
+    for name in ("ocr_tessdata_dir", "pages_dir", "api_key_file"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
     if "roots" in values:

@@ -194,6 +194,11 @@ HOSTS = setting(
 RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
+SERVER = setting(types.SERVER, None, "URL of a server through which commands work, instead of the stores.")
+API_KEY = setting(types.SECRET, None, "Key for the server that commands use.")
+API_KEY_FILE = setting(
+    types.FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
+)
 BODY_LIMIT_MB = setting(
     types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

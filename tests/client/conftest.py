@@ -1,17 +1,20 @@
-"""The server of a module, and both clients of it behind one face."""
+"""A live server with some documents, and both clients of it behind one face."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from penstock import AsyncClient, Client
-from tests.http.conftest import server as server
+from penstock import AsyncClient, Client, Penstock, config
+from penstock.job import Job
+from tests.http.live_server import LiveServer
 
 KINDS = ("Client", "AsyncClient")
 
@@ -93,3 +96,45 @@ def connect(request: pytest.FixtureRequest, loop: Loop) -> Iterator[MakeClient]:
     yield make
     for client in made:
         client.close()
+
+
+SERVE = ("--processes", "1")
+# Without it, the directory is one of each test.
+SETTINGS = {"models_dir": str(Path(tempfile.gettempdir()) / "no-models")}
+MILL = "# Mill\n\nThe mill takes in water from the river. Ada Lovelace wrote about the mill.\n"
+GATE = "# Gate\n\nThe gate of the mill is closed at night, and the water waits.\n"
+
+
+class Indexed(NamedTuple):
+    """A server with an indexed folder, and its stores opened here as well."""
+
+    server: LiveServer
+    app: Penstock
+    job: Job
+    folder: Path
+
+    @property
+    def mill(self) -> str:
+        return str(self.folder / "mill.md")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """One server for all tests of the clients."""
+    started = LiveServer(tmp_path_factory.mktemp("server"), *SERVE, **SETTINGS)
+    yield started
+    assert 0 == started.stop(), started.log.read_text()
+    assert "Traceback" not in started.log.read_text()
+
+
+@pytest.fixture(scope="session")
+def indexed(server: LiveServer) -> Iterator[Indexed]:
+    folder = server.folder / "docs"
+    folder.mkdir()
+    (folder / "mill.md").write_text(MILL)
+    (folder / "gate.md").write_text(GATE)
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    settings = config.load(server.environment(), state_dir=server.state)
+    with Penstock(settings=settings) as app:
+        receipt = app.index(folder, graph=True, priority=9)
+        yield Indexed(server, app, app.wait(receipt.job_id, timeout=120), folder)

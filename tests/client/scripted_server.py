@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 Reply = bytes | Callable[[socket.socket], None]
 """Bytes to send, or a function that does more than that."""
@@ -78,3 +80,21 @@ def reply(status: int, body: bytes = b"{}", content_type: str = "application/jso
     lines = [f"HTTP/1.1 {status} Answer", f"Content-Length: {len(body)}", f"Content-Type: {content_type}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+ALIVE = reply(200, b'{"status": "ok"}')
+RECEIPT = reply(202, b'{"job_id": "job_1", "status": "pending", "message": "Job queued"}')
+KEY = "ps_secret_key_of_the_miller"
+
+
+def problem(status: int, code: str, detail: str = "no", **more: Any) -> bytes:
+    headers = more.pop("headers", {})
+    body = {
+        "type": "about:blank",
+        "title": "",
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "remedy": "Do.",
+    }
+    return reply(status, json.dumps(body | more).encode(), "application/problem+json", **headers)

@@ -9,6 +9,6 @@ streams are decided without input or output; a client only connects, sends, rece
 ``streams``: event streams, with reconnects, and waiting for a job
 ``uploads``: files that are sent
 ``connections``: sockets kept for the next call, certificates
-``blocking``: ``Client``, for threads
-``awaiting``: ``AsyncClient``, for asyncio
+``sync_client``: ``Client``, for threads
+``async_client``: ``AsyncClient``, for asyncio
 """

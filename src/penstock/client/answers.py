@@ -11,7 +11,7 @@ from penstock import clock, errors
 from penstock.errors import InvalidAnswer, KeyRequired, NotAllowed, PenstockError, ServerUnreachable
 
 if TYPE_CHECKING:
-    from penstock.client.calls import Call
+    from penstock.client.calls import ApiCall
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ SHOWN = 80
 """Characters of a foreign answer that an error shows."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status, headers (names in lower case) and body."""
 
     status: int
@@ -62,7 +62,7 @@ class _Problem(msgspec.Struct, frozen=True):
     matched: int | None = None
 
 
-def value_of(call: Call[T], answer: Answer) -> T:
+def value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
     """The value of a successful answer; otherwise the error is raised."""
     if not 200 <= answer.status < 300:
         raise error_of(answer)
@@ -76,7 +76,7 @@ def value_of(call: Call[T], answer: Answer) -> T:
         raise InvalidAnswer(f"the answer has not the expected form: {error}") from None
 
 
-def error_of(answer: Answer) -> PenstockError:
+def error_of(answer: HttpAnswer) -> PenstockError:
     """The error that a server reports, of the same class as in its own process."""
     try:
         problem = msgspec.json.decode(answer.body, type=_Problem)
@@ -100,7 +100,7 @@ def _classes() -> dict[str, type[PenstockError]]:
     return {kind.code: kind for kind in found}
 
 
-def _foreign(answer: Answer) -> PenstockError:
+def _foreign(answer: HttpAnswer) -> PenstockError:
     """The error for an answer that no Penstock server gave, such as the page of a proxy."""
     status = answer.status
     named = f"status {status} and {answer.media_type[:SHOWN] or 'no type'}"
@@ -117,7 +117,7 @@ def _foreign(answer: Answer) -> PenstockError:
     return InvalidAnswer(f"not the answer of a Penstock server: {named}")
 
 
-def wait_before_retry(call: Call[T], answer: Answer, attempt: int, left_s: float) -> float | None:
+def wait_before_retry(call: ApiCall[T], answer: HttpAnswer, attempt: int, left_s: float) -> float | None:
     """Seconds to wait before the call is sent again; None: the answer counts.
 
     Only after 429 and 503. A call that changes something is repeated only where the server says that it

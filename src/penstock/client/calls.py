@@ -6,6 +6,7 @@ The types of answers are imported by the call that needs them, so that one comma
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Unpack
@@ -14,7 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from penstock.client.uploads import Upload
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, JobNotFound
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
@@ -51,9 +52,10 @@ VALUES = "application/vnd.penstock.value+json"
 """Media type of the library's own values."""
 PROBLEMS = "application/problem+json"
 EVENTS = "text/event-stream"
+_JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-class Call(NamedTuple, Generic[T]):
+class ApiCall(NamedTuple, Generic[T]):
     """A request. ``repeatable``: sent twice, it does no more than once.
 
     ``kind``: the type of the answer, None for text; ``pick`` makes the value of the decoded answer.
@@ -93,6 +95,13 @@ def _id(text: str) -> str:
     return quote(text, safe="")
 
 
+def _job(text: str) -> str:
+    """The path of a job."""
+    if not isinstance(text, str) or not _JOB_ID.fullmatch(text) or text in (".", ".."):
+        raise JobNotFound(f"no job has the id {str(text)[:80]!a}")
+    return f"/index/jobs/{text}"
+
+
 def _json(fields: Mapping[str, Any]) -> bytes:
     """A JSON object without the fields that are None."""
     given = {name: _plain(value) for name, value in fields.items() if value is not None}
@@ -115,18 +124,18 @@ def _get(
     kind: type[T],
     query: Mapping[str, Any] | None = None,
     pick: Callable[[Any], Any] = _same,
-) -> Call[T]:
-    return Call("GET", _target(path, query), kind, pick)
+) -> ApiCall[T]:
+    return ApiCall("GET", _target(path, query), kind, pick)
 
 
-def _post(path: str, kind: type[T], fields: Mapping[str, Any], *, changes: bool) -> Call[T]:
-    return Call("POST", path, kind, _same, _json(fields), repeatable=not changes)
+def _post(path: str, kind: type[T], fields: Mapping[str, Any], *, changes: bool) -> ApiCall[T]:
+    return ApiCall("POST", path, kind, _same, _json(fields), repeatable=not changes)
 
 
 # Index.
 
 
-def index(path: str | os.PathLike[str], options: ClientIndexOptions) -> Call[Receipt]:
+def index(path: str | os.PathLike[str], options: ClientIndexOptions) -> ApiCall[Receipt]:
     """Queue a file or folder of the server."""
     given: dict[str, Any] = dict(options)
     if given.pop("gate", None) is not None:
@@ -141,7 +150,7 @@ def _operation(given: dict[str, Any]) -> str:
     return "/add" if operation == "add" else ""
 
 
-def _submission(path: str, given: dict[str, Any]) -> Call[Receipt]:
+def _submission(path: str, given: dict[str, Any]) -> ApiCall[Receipt]:
     from penstock.service.responses import Receipt
 
     query = {name: given.pop(name, None) or None for name in ("force", "allow_external")}
@@ -150,15 +159,15 @@ def _submission(path: str, given: dict[str, Any]) -> Call[Receipt]:
     if "exclude" in given:
         given["exclude"] = list(given["exclude"] or [])
     body = _json(given)
-    return Call("POST", _target(path, query), Receipt, _same, body, repeatable=False, patience="index")
+    return ApiCall("POST", _target(path, query), Receipt, _same, body, repeatable=False, patience="index")
 
 
-def note(text: str, *, tag: str | None = None, **where: Unpack[Where]) -> Call[Receipt]:
+def note(text: str, *, tag: str | None = None, **where: Unpack[Where]) -> ApiCall[Receipt]:
     """Queue a note."""
     return _submission("/content", {"content": text, "tag": tag, **where})
 
 
-def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> Call[Receipt]:
+def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[Receipt]:
     """Send a file, and queue it."""
     from penstock.service.responses import Receipt
 
@@ -168,7 +177,7 @@ def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> Call[Recei
     size = os.fstat(file.fileno()).st_size - file.tell()
     query = {"name": name} | {key: _plain(value) for key, value in given.items()}
     target = _target("/files", query)
-    return Call(
+    return ApiCall(
         "POST",
         target,
         Receipt,
@@ -185,7 +194,7 @@ def function(
     payload: Mapping[str, Any] | None,
     entity: tuple[str, str] | None,
     options: CallOptions,
-) -> Call[Receipt]:
+) -> ApiCall[Receipt]:
     """Queue a call of a function."""
     given: dict[str, Any] = dict(options)
     if any(given.pop(one, None) is not None for one in ("metadata", "job_id")):
@@ -195,32 +204,31 @@ def function(
     return _submission(f"/functions/{_id(name)}", fields)
 
 
-def remove(source_id: str) -> Call[Receipt]:
+def remove(source_id: str) -> ApiCall[Receipt]:
     """Queue the removal of a document."""
     from penstock.service.responses import Receipt
 
     target = f"/documents/{_id(source_id)}"
-    return Call("DELETE", target, Receipt, _same, repeatable=False, patience="index")
+    return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")
 
 
 # Jobs.
 
 
-def job(id_or_prefix: str) -> Call[JobView]:
+def job(id_or_prefix: str) -> ApiCall[JobView]:
     """Find a job with everything known of it."""
     from penstock.service.library_values import JobView
 
-    return _get(f"/index/jobs/{_id(id_or_prefix)}", JobView)
+    return _get(_job(id_or_prefix), JobView)
 
 
-def jobs(filters: JobFilter) -> Call[JobListing]:
+def jobs(filters: JobFilter) -> ApiCall[JobListing]:
     """Find jobs."""
     from penstock.service.library_values import JobListing
 
     given: dict[str, Any] = dict(filters)
-    unknown = [name for name in ("op", "branch", "newest_first") if given.pop(name, None) is not None]
-    if unknown:
-        raise InvalidRequest(f"{unknown[0]}: not a filter of a server")
+    if given.pop("newest_first", True) is not True or given.pop("op", None) or given.pop("branch", None):
+        raise InvalidRequest("newest_first, op and branch: not filters of a server")
     status = given.get("status")
     given["status"] = [status] if isinstance(status, str) else sorted(status) if status else None
     given["cursor"] = given.pop("after", None)
@@ -228,46 +236,46 @@ def jobs(filters: JobFilter) -> Call[JobListing]:
     return _get("/index/jobs", JobListing, given)
 
 
-def outcome(id_or_prefix: str) -> Call[JobOutcome]:
+def outcome(id_or_prefix: str) -> ApiCall[JobOutcome]:
     """Read what the catalog knows about a job."""
     from penstock.service.library_values import JobOutcome
 
-    return _get(f"/index/jobs/{_id(id_or_prefix)}/outcome", JobOutcome)
+    return _get(f"{_job(id_or_prefix)}/outcome", JobOutcome)
 
 
-def cancel(id_or_prefix: str) -> Call[CancelAnswer]:
+def cancel(id_or_prefix: str) -> ApiCall[CancelAnswer]:
     """Cancel a job."""
     from penstock.service.responses import CancelAnswer
 
     # Not repeated: a job that the first one cancelled would be refused as ended.
-    return Call("DELETE", f"/index/jobs/{_id(id_or_prefix)}", CancelAnswer, _same, repeatable=False)
+    return ApiCall("DELETE", _job(id_or_prefix), CancelAnswer, _same, repeatable=False)
 
 
-def retry(id_or_prefix: str) -> Call[Job]:
+def retry(id_or_prefix: str) -> ApiCall[Job]:
     """Run a failed or cancelled job again."""
     from penstock.job import Job
 
-    return _post(f"/index/jobs/{_id(id_or_prefix)}/retry", Job, {}, changes=True)
+    return _post(f"{_job(id_or_prefix)}/retry", Job, {}, changes=True)
 
 
 # Documents.
 
 
-def documents(after: str, limit: int, filters: DocumentFilters) -> Call[list[Source]]:
+def documents(after: str, limit: int, filters: DocumentFilters) -> ApiCall[list[Source]]:
     """Find documents."""
     from penstock.catalog.views import Source
 
     return _get("/documents", list[Source], {"cursor": after or None, "limit": limit, **filters})
 
 
-def document(source_id: str) -> Call[DocumentView]:
+def document(source_id: str) -> ApiCall[DocumentView]:
     """Find a document with everything known of it."""
     from penstock.service.library_values import DocumentView
 
     return _get(f"/documents/{_id(source_id)}", DocumentView)
 
 
-def search(query: str, options: SearchRequest) -> Call[SearchResult]:
+def search(query: str, options: SearchRequest) -> ApiCall[SearchResult]:
     """Find the best chunks."""
     from penstock.service.hits import SearchResult
 
@@ -280,7 +288,7 @@ def _with_none(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"per_source": msgspec.Raw(b"null")} if any_number else fields
 
 
-def context(query: str, options: Mapping[str, Any]) -> Call[PromptContext]:
+def context(query: str, options: Mapping[str, Any]) -> ApiCall[PromptContext]:
     """Pack the best passages."""
     from penstock.service.passages import PromptContext
 
@@ -289,22 +297,22 @@ def context(query: str, options: Mapping[str, Any]) -> Call[PromptContext]:
 
 def similar(
     path_or_id: str | os.PathLike[str], line: int | None, options: Mapping[str, Any]
-) -> Call[list[Hit]]:
+) -> ApiCall[list[Hit]]:
     """Find chunks like a given one."""
     from penstock.service.hits import SearchResult
 
     fields = _with_none({"path_or_id": os.fspath(path_or_id), "line": line, **options})
-    return Call("POST", "/similar", SearchResult, lambda value: value.hits, _json(fields))
+    return ApiCall("POST", "/similar", SearchResult, lambda value: value.hits, _json(fields))
 
 
-def why(path: str | os.PathLike[str], where: Where) -> Call[Reason]:
+def why(path: str | os.PathLike[str], where: Where) -> ApiCall[Reason]:
     """Explain a path."""
     from penstock.service.reasons import Reason
 
     return _get("/why", Reason, {"path": os.fspath(path), **where})
 
 
-def graph_entity(name: str, options: Mapping[str, Any]) -> Call[list[EntityReport]]:
+def graph_entity(name: str, options: Mapping[str, Any]) -> ApiCall[list[EntityReport]]:
     """Find entities by name."""
     from penstock.service.graph import EntityReport
 
@@ -313,23 +321,23 @@ def graph_entity(name: str, options: Mapping[str, Any]) -> Call[list[EntityRepor
     return _get("/graph/entity", list[EntityReport], {"name": name, **given})
 
 
-def graph_neighbours(name: str, options: Mapping[str, Any]) -> Call[Neighbourhood]:
+def graph_neighbours(name: str, options: Mapping[str, Any]) -> ApiCall[Neighbourhood]:
     """Find the entities around those with a name."""
     from penstock.catalog.rules.graph_values import Neighbourhood
 
     return _get("/graph/neighbours", Neighbourhood, {"name": name, **options})
 
 
-def graph_path(source: str, target: str, tenant_id: str | None) -> Call[Way | None]:
+def graph_path(source: str, target: str, tenant_id: str | None) -> ApiCall[Way | None]:
     """Find a shortest way between two names."""
     from penstock.catalog.rules.graph_values import Edge, Node
 
     query = {"source": source, "target": target, "tenant_id": tenant_id}
     kind: Any = tuple[list[Node], list[Edge]] | None
-    return Call("GET", _target("/graph/path", query), kind, _same)
+    return ApiCall("GET", _target("/graph/path", query), kind, _same)
 
 
-def graph_counts(tenant_id: str | None) -> Call[GraphCounts]:
+def graph_counts(tenant_id: str | None) -> ApiCall[GraphCounts]:
     """Count entities and relations."""
     from penstock.catalog.graph import GraphCounts
 
@@ -339,47 +347,48 @@ def graph_counts(tenant_id: str | None) -> Call[GraphCounts]:
 # The queue and the server.
 
 
-def stats() -> Call[Stats]:
+def stats() -> ApiCall[Stats]:
     """Count jobs."""
     from penstock.service.responses import Stats
 
     return _get("/queue/stats", Stats)
 
 
-def pause(tenant_id: str | None, collection: str | None) -> Call[Scope]:
+def pause(tenant_id: str | None, collection: str | None) -> ApiCall[Scope]:
     """Pause a scope."""
     from penstock.job import Scope
 
     return _post("/queue/pause", Scope, {"tenant_id": tenant_id, "collection": collection}, changes=False)
 
 
-def resume(tenant_id: str | None, collection: str | None) -> Call[int]:
+def resume(tenant_id: str | None, collection: str | None) -> ApiCall[int]:
     """Resume a scope."""
     scope = {"tenant_id": tenant_id, "collection": collection}
-    return Call("POST", "/queue/resume", dict[str, Any], lambda value: int(value["released"]), _json(scope))
+    kind: Any = dict[str, Any]
+    return ApiCall("POST", "/queue/resume", kind, lambda value: int(value["released"]), _json(scope))
 
 
-def health() -> Call[dict[str, Any]]:
+def health() -> ApiCall[dict[str, Any]]:
     """Ask whether the server answers."""
     return _get("/health", dict[str, Any])
 
 
-def status() -> Call[ServerStatus]:
+def status() -> ApiCall[ServerStatus]:
     """Read the state of indexing."""
     from penstock.service.server_status import ServerStatus
 
     return _get("/health/status", ServerStatus)
 
 
-def ready() -> Call[Readiness]:
+def ready() -> ApiCall[Readiness]:
     """Check the stores."""
     from penstock.service.server_status import Readiness
 
     return _get("/health/ready", Readiness)
 
 
-def events(job_id: str | None, last_id: str | None) -> Call[None]:
+def events(job_id: str | None, last_id: str | None) -> ApiCall[None]:
     """Open a stream of events: of one job, or of all."""
-    path = "/events" if job_id is None else f"/index/jobs/{_id(job_id)}/events"
+    path = "/events" if job_id is None else f"{_job(job_id)}/events"
     headers = (("Last-Event-ID", last_id),) if last_id else ()
-    return Call("GET", path, None, _same, accept=f"{EVENTS}, {PROBLEMS}", headers=headers)
+    return ApiCall("GET", path, None, _same, accept=f"{EVENTS}, {PROBLEMS}", headers=headers)

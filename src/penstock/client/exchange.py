@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import h11
 
 from penstock import clock
-from penstock.client.answers import Answer, value_of, wait_before_retry
-from penstock.client.calls import Call
+from penstock.client.answers import HttpAnswer, value_of, wait_before_retry
+from penstock.client.calls import ApiCall
 from penstock.client.uploads import Upload
 from penstock.errors import (
     InvalidAnswer,
@@ -165,7 +165,7 @@ class Caller:
         self._patience = patience
         self.retry_for_s = patience.retry_for_s
 
-    def call(self, call: Call[T]) -> Steps[T]:
+    def call(self, call: ApiCall[T]) -> Steps[T]:
         """Send a call until it is answered, or not accepted for longer than ``retry_for_s``."""
         until = clock.elapsed_s() + self.retry_for_s
         attempt = 0
@@ -177,7 +177,7 @@ class Caller:
             yield Sleep(wait)
             attempt += 1
 
-    def _answered(self, call: Call[T]) -> Steps[Answer]:
+    def _answered(self, call: ApiCall[T]) -> Steps[HttpAnswer]:
         slow = call.patience == "index"
         deadline = Deadline(self._patience.index_s if slow else self._patience.query_s)
         link: Link = yield from self.connected(deadline)
@@ -199,7 +199,7 @@ class Caller:
             raise self._translated(error, deadline, "connect") from None
         return link
 
-    def _exchange(self, call: Call[T], link: Link, deadline: Deadline) -> Steps[Answer]:
+    def _exchange(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[HttpAnswer]:
         status, headers = yield from self.begun(call, link, deadline)
         parts: list[bytes] = []
         size = 0
@@ -211,9 +211,9 @@ class Caller:
         if link.http.our_state is h11.DONE and link.http.their_state is h11.DONE:
             link.http.start_next_cycle()
             yield Release(link)
-        return Answer(status, headers, b"".join(parts))
+        return HttpAnswer(status, headers, b"".join(parts))
 
-    def begun(self, call: Call[T], link: Link, deadline: Deadline) -> Steps[tuple[int, dict[str, str]]]:
+    def begun(self, call: ApiCall[T], link: Link, deadline: Deadline) -> Steps[tuple[int, dict[str, str]]]:
         """Send a request, and return status and headers of the answer."""
         try:
             for data in self._sent(call, link):
@@ -255,7 +255,7 @@ class Caller:
             raise InvalidAnswer(f"{self.address.url} changed the protocol")
         return event  # type: ignore[return-value]  # neither of the two signs is left
 
-    def _sent(self, call: Call[T], link: Link) -> Iterator[bytes]:
+    def _sent(self, call: ApiCall[T], link: Link) -> Iterator[bytes]:
         """The bytes of a request."""
         body = call.body
         size = body.size if isinstance(body, Upload) else len(body or b"")

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from penstock import clock
 from penstock.client import calls
-from penstock.client.answers import Answer, error_of
+from penstock.client.answers import HttpAnswer, error_of
 from penstock.client.exchange import Caller, Deadline, Drop, Link, Sleep, Steps
 from penstock.errors import (
     InvalidAnswer,
+    PathOutside,
     PenstockError,
     RateLimited,
     RouteNotFound,
     ServerTimeout,
     ServerUnreachable,
     StoreError,
+    UnknownDocument,
 )
 
 if TYPE_CHECKING:
     from penstock.job import Job
+    from penstock.service.documents import Where
+    from penstock.service.library_values import DocumentView
 
 T = TypeVar("T")
 
@@ -150,7 +155,7 @@ class EventStream:
             parts = []
             while (data := (yield from self._caller.more(link, deadline))) is not None:
                 parts.append(data)
-            raise error_of(Answer(status, headers, b"".join(parts)))
+            raise error_of(HttpAnswer(status, headers, b"".join(parts)))
         if not headers.get("content-type", "").startswith(calls.EVENTS):
             raise InvalidAnswer("the answer is not a stream of events")
         self._link, self._parser = link, EventParser()
@@ -167,6 +172,21 @@ def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
                 raise
         yield Sleep(pause)
         pause = min(pause * 2, LONGEST_LOOK_S)
+
+
+def document(caller: Caller, path_or_id: str, where: Where) -> Steps[DocumentView]:
+    """Find a document by its id, or by its path in one collection."""
+    unknown = UnknownDocument(f"no document {path_or_id[:200]!r}")
+    if "/" not in path_or_id:
+        with suppress(UnknownDocument):
+            return (yield from caller.call(calls.document(path_or_id)))
+    try:
+        reason = yield from caller.call(calls.why(path_or_id, where))
+    except PathOutside:
+        reason = None
+    if reason is None or reason.source is None:
+        raise unknown
+    return (yield from caller.call(calls.document(reason.source.source_id)))
 
 
 def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | None) -> Steps[Job]:

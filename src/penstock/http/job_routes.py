@@ -47,11 +47,10 @@ def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
 @reads
 def job(sender: Reader, job_id: JobId) -> Response:
     """Show a job with its progress, its place in the queue, and the reason why it waits."""
-    records = sender.shared.job_records
-    own = records.own(job_id, sender.principal.tenants)
+    own = sender.job(job_id)
     if sender.wants_values:
         return respond_values(library_values.job_view(sender.shared.jobs, own))
-    return respond(records.detail(own))
+    return respond(sender.shared.job_records.detail(own))
 
 
 @router.get(
@@ -60,7 +59,7 @@ def job(sender: Reader, job_id: JobId) -> Response:
 @reads
 def outcome(sender: Reader, job_id: JobId) -> Response:
     """Show failed files at and below the path of a job, files inside others, and pages read by OCR."""
-    own = sender.shared.job_records.own(job_id, sender.principal.tenants)
+    own = sender.job(job_id)
     return respond(library_values.job_outcome(sender.shared.documents, own))
 
 
@@ -80,7 +79,7 @@ CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "mes
 @writes
 def cancel(sender: Writer, job_id: JobId) -> Response:
     """Cancel a job and its children. A running job ends at its next checkpoint (202)."""
-    own = sender.shared.job_records.own(job_id, sender.principal.tenants)
+    own = sender.job(job_id)
     answer = sender.shared.jobs.cancel(own.queue_id)
     return respond(answer, 200 if answer.status == "cancelled" else 202)
 
@@ -95,6 +94,6 @@ def cancel(sender: Writer, job_id: JobId) -> Response:
 def retry(sender: Writer, job_id: JobId) -> Response:
     """Run a failed or cancelled job again, or the failed parts of one that is done."""
     records = sender.shared.job_records
-    own = records.own(job_id, sender.principal.tenants)
+    own = sender.job(job_id)
     job = sender.shared.documents.retry(own.queue_id)
     return respond_values(job, 202) if sender.wants_values else respond(records.detail(job), 202)

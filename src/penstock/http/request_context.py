@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from penstock.http.answers import VALUES
+from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
+from penstock.service.library_values import find_job
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
@@ -50,6 +52,12 @@ class Sender:
         self.principal = principal
         self.shared = shared
         self.wants_values = wants_values
+
+    def job(self, job_id: str) -> Job:
+        """The job with this id, if it exists for the sender. As in the library, clients may shorten it."""
+        if self.wants_values:
+            return find_job(self.shared.jobs, job_id, self.principal.tenants)
+        return self.shared.job_records.own(job_id, self.principal.tenants)
 
     def tenant(self, given: str | None) -> str:
         """The tenant of the request; see ``Principal.tenant``."""

@@ -121,14 +121,12 @@ class JobRecords:
         columns = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
         return SubmitRecord(**columns | {"status": self._jobs.word(receipt.status)})
 
-    def own(self, id_or_prefix: str, tenants: Sequence[str]) -> Job:
-        """The job with this id or unique prefix of one, of one of the tenants (none: of any)."""
-        if not _is_id(id_or_prefix):
-            raise JobNotFound(f"no job has the id {id_or_prefix[:80]!a}")
-        exact = self._jobs.queue.get(id_or_prefix)
-        if exact is not None and (not tenants or exact.tenant_id in tenants):
-            return exact
-        return self._jobs.only_with_prefix(id_or_prefix, tenants or (None,))
+    def own(self, job_id: str, tenants: Sequence[str]) -> Job:
+        """The job with exactly this id, of one of the tenants (none: of any)."""
+        job = self._jobs.queue.get(job_id) if _is_id(job_id) else None
+        if job is None or (tenants and job.tenant_id not in tenants):
+            raise JobNotFound(f"no job has the id {job_id[:80]!a}")
+        return job
 
     def detail(self, job: Job) -> JobDetail:
         """The record of one job with everything known of it."""

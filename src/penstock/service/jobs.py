@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, Unpack, cast
 
@@ -160,14 +160,7 @@ class Jobs:
         exact = self.queue.get(id_or_prefix)
         if exact is not None:
             return exact
-        return self.only_with_prefix(id_or_prefix, (None,))
-
-    def only_with_prefix(self, id_or_prefix: str, tenants: Iterable[str | None]) -> Job:
-        """Find the only job of these tenants (None: of all) whose id begins so."""
-        found: list[Job] = []
-        if _ID.fullmatch(id_or_prefix):
-            for tenant in tenants:
-                found += self.queue.find(JobQuery(prefix=id_or_prefix, tenant_id=tenant, limit=6))
+        found = self.queue.find(JobQuery(prefix=id_or_prefix, limit=6))
         if not found:
             raise JobNotFound(f"no job has the id or prefix {id_or_prefix!r}")
         if len(found) > 1:

@@ -6,11 +6,13 @@ here join what a client would otherwise have to ask for in several requests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
 from penstock.catalog.views import Document, RecognizedPages, Source
+from penstock.errors import AmbiguousId, JobNotFound
 from penstock.job import Job, JobQuery
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
@@ -57,6 +59,23 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     generations: list[Document]
     failed_inside: list[FailedPath]
     recognized: RecognizedPages
+
+
+def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:
+    """Find a job of these tenants (none: of all) by its id, or by a unique prefix of it."""
+    if not tenants:
+        return jobs.job(id_or_prefix)
+    found = [
+        job
+        for tenant in tenants
+        for job in jobs.queue.find(JobQuery(prefix=id_or_prefix, tenant_id=tenant, limit=2))
+    ]
+    exact = [job for job in found if job.queue_id == id_or_prefix] or found
+    if not exact:
+        raise JobNotFound(f"no job has the id or prefix {id_or_prefix[:80]!r}")
+    if len(exact) > 1:
+        raise AmbiguousId(f"{id_or_prefix[:80]!r} is the beginning of several ids")
+    return exact[0]
 
 
 def listing(jobs: Jobs, found: list[Job]) -> JobListing:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
     from penstock.catalog.views import Source
-    from penstock.client.calls import Call, ClientIndexOptions, Way
+    from penstock.client.calls import ApiCall, ClientIndexOptions, Way
     from penstock.job import Job, Scope
     from penstock.service.document_filters import DocumentFilters
     from penstock.service.documents import Where
@@ -174,9 +174,12 @@ class Client:
         """Find documents, also failed ones, ordered by id; ``after`` is the last id of the previous page."""
         return self._call(calls.documents(after, limit, filters))
 
-    def document(self, source_id: str) -> DocumentView:
-        """Find a document with its generations, failed files inside it, and pages read by OCR."""
-        return self._call(calls.document(source_id))
+    def document(self, path_or_id: str, **where: Unpack[Where]) -> DocumentView:
+        """Find a document with its generations, failed files inside it, and pages read by OCR.
+
+        By its id from any collection, or by its path in one collection.
+        """
+        return self._run(streams.document(self._caller, path_or_id, where))
 
     def delete(self, source_id: str) -> Receipt:
         """Queue the removal of a document from the index. Its file stays."""
@@ -258,7 +261,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, call: Call[T]) -> T:
+    def _call(self, call: ApiCall[T]) -> T:
         return self._run(self._caller.call(call))
 
     def _run(self, steps: Steps[T], held: set[Link] | None = None) -> T:

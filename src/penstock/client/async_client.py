@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
     from penstock.catalog.views import Source
-    from penstock.client.calls import Call, ClientIndexOptions, Way
+    from penstock.client.calls import ApiCall, ClientIndexOptions, Way
     from penstock.job import Job, Scope
     from penstock.service.document_filters import DocumentFilters
     from penstock.service.documents import Where
@@ -178,9 +178,12 @@ class AsyncClient:
         """Find documents, also failed ones, ordered by id; ``after`` is the last id of the previous page."""
         return await self._call(calls.documents(after, limit, filters))
 
-    async def document(self, source_id: str) -> DocumentView:
-        """Find a document with its generations, failed files inside it, and pages read by OCR."""
-        return await self._call(calls.document(source_id))
+    async def document(self, path_or_id: str, **where: Unpack[Where]) -> DocumentView:
+        """Find a document with its generations, failed files inside it, and pages read by OCR.
+
+        By its id from any collection, or by its path in one collection.
+        """
+        return await self._run(streams.document(self._caller, path_or_id, where))
 
     async def delete(self, source_id: str) -> Receipt:
         """Queue the removal of a document from the index. Its file stays."""
@@ -266,7 +269,7 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _call(self, call: Call[T]) -> T:
+    async def _call(self, call: ApiCall[T]) -> T:
         return await self._run(self._caller.call(call))
 
     async def _run(self, steps: Steps[T], held: set[Link] | None = None) -> T:
