@@ -79,7 +79,7 @@ GROUPS = {
     "assembly": "assembly",
     "graph_assembly": "assembly",
     "vector_assembly": "assembly",
-    "endpoint_assembly": "assembly",
+    "pipeline_assembly": "assembly",
     "app": "app",
     "application": "app",
     "worker.launch": "app",

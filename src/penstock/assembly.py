@@ -6,12 +6,15 @@ Nothing heavy is imported before a part is used, so that ``penstock --help`` sta
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, endpoint_assembly, graph_assembly, vector_assembly
+from penstock import config, graph_assembly, pipeline_assembly, vector_assembly
+from penstock.process_start import log_to_stderr
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.protocol import Embedder
-    from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from penstock.worker.launch import Worker
 
 T = TypeVar("T")
+ON_DEMAND_GRACE_S = 5.0
+"""Time for running jobs to finish when the client of an MCP server has gone."""
 
 
 class _MadeOnce(Generic[T]):
@@ -186,14 +189,12 @@ class Assembly:
     @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
-        from functools import partial
-
         from penstock.pipeline.embed import open_space
         from penstock.service.search import Search
 
         open_here = partial(
             open_space,
-            endpoint=endpoint_assembly.embed_endpoint(self.settings),
+            endpoint=pipeline_assembly.embed_endpoint(self.settings),
             models_dir=self.settings.models_dir,
         )
         return Search(
@@ -201,7 +202,7 @@ class Assembly:
             self.settings,
             open_here,
             self._nearest_vectors,
-            endpoint_assembly.reranker(self.settings),
+            pipeline_assembly.reranker(self.settings),
         )
 
     @_MadeOnce
@@ -233,14 +234,21 @@ class Assembly:
 
         vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
         graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
-        return Verifier(self.catalog, self.jobs, self.vector_files, self._limits(), vectors, graph)
+        return Verifier(
+            self.catalog,
+            self.jobs,
+            self.vector_files,
+            pipeline_assembly.extract_limits(self.settings),
+            vectors,
+            graph,
+        )
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
         """Re-indexing after a change of settings or model."""
         from penstock.service.rebuild import Rebuilder
 
-        return Rebuilder(self.catalog, self.jobs, self._pipeline())
+        return Rebuilder(self.catalog, self.jobs, pipeline_assembly.make_pipeline(self.settings))
 
     def diagnosis(self) -> Diagnosis:
         """Check the installation; see ``penstock doctor``."""
@@ -262,15 +270,31 @@ class Assembly:
 
         if self.settings.embedder in ("minilm", "endpoint"):
             # What is not installed or set is one error here, with its remedy, instead of one in each process.
-            self._embedder()
+            pipeline_assembly.make_embedder(self.settings)
         vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
 
     def server(self, **options: Any) -> HttpServer:
         """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
         from penstock.http.factory import make_server
+        from penstock.mcp.endpoint import mcp_endpoint
 
-        return make_server(self, **options)
+        return make_server(self, mcp_endpoint, **options)
+
+    def serve_mcp(self, *, with_worker: bool) -> None:
+        """Serve one MCP client on standard input and output, until it closes them.
+
+        ``with_worker``: jobs run in a worker of this process where no other serves the queue.
+        """
+        from penstock.extras import refuse_missing
+
+        refuse_missing("mcp", "the MCP server")
+        from penstock.mcp.server import run_stdio
+        from penstock.worker.on_demand import OnDemandWorker
+
+        worker = OnDemandWorker(self.queue, self.worker_alive, partial(_work_until_idle, self))
+        with closing(worker):
+            run_stdio(self, worker.ensure if with_worker and self.settings.queue_enabled else lambda: None)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -291,7 +315,7 @@ class Assembly:
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
-        pipeline = self._pipeline(memory)
+        pipeline = pipeline_assembly.make_pipeline(self.settings, memory)
         self._register_documents(registry, catalog, pipeline, open_queue)
         outside = vector_assembly.attach_vectors(self.settings, catalog)
         copies = graph_assembly.open_graph_copies(self.settings, catalog)
@@ -316,7 +340,7 @@ class Assembly:
 
     def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
         """Register the document handlers on the open stores; return the function that closes them."""
-        pipeline = self._pipeline(memory, isolated=True)
+        pipeline = pipeline_assembly.make_pipeline(self.settings, memory, isolated=True)
         vector_assembly.attach_vectors(self.settings, self.catalog)
         self._register_documents(registry, self.catalog, pipeline, None)
         return pipeline.close
@@ -336,35 +360,6 @@ class Assembly:
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
-        )
-
-    def _pipeline(self, memory: MemoryShare | None = None, *, isolated: bool = False) -> Pipeline:
-        from penstock.pipeline.pipeline import Pipeline
-
-        chosen = self.settings
-        return Pipeline(
-            self._embedder(),
-            limits=self._limits(),
-            memory=memory,
-            isolated=isolated,
-            ocr=endpoint_assembly.ocr_setup(chosen),
-            graph=chosen.graph,
-            llm=endpoint_assembly.graph_endpoint(chosen),
-            vectors_outside=chosen.vector_store != "default",
-        )
-
-    def _embedder(self) -> Embedder:
-        from penstock.pipeline.embed import open_embedder
-
-        chosen = self.settings
-        return open_embedder(chosen.embedder, endpoint_assembly.embed_endpoint(chosen), chosen.models_dir)
-
-    def _limits(self) -> ExtractLimits:
-        from penstock.pipeline.extract.protocol import ExtractLimits
-
-        chosen = self.settings
-        return ExtractLimits.of(
-            chosen.max_file_mb, chosen.text_limit_mb, chosen.file_memory_mb, chosen.file_time_s
         )
 
     # The Redis contract.
@@ -390,6 +385,11 @@ class Assembly:
         for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
+
+
+def _work_until_idle(assembly: Assembly) -> None:
+    log_to_stderr(logging.ERROR)
+    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

@@ -27,6 +27,7 @@ class Extra(NamedTuple):
 EXTRAS = (
     Extra("chroma", "chromadb", 371, "vectors in Chroma"),
     Extra("grammars", "tree_sitter_ruby", 61, "code of more languages, cut between functions and classes"),
+    Extra("mcp", "mcp", 40, "the MCP server for agents, `penstock mcp`"),
     Extra("minilm", "onnxruntime", 69, "the embedder MiniLM; its model takes 34 MB more"),
     Extra("neo4j", "neo4j", 8, "a copy of the graph in Neo4j"),
     Extra("postgres", "psycopg", 21, "queue and catalog in PostgreSQL"),
@@ -57,6 +58,19 @@ def install_command(extra: str) -> str:
     needed = [match["needed"].strip() for match in found if match and match["extra"] == extra]
     # Without metadata this is an unpacked source tree.
     return f"pip install {shlex.join(needed or [f'.[{extra}]'])}"
+
+
+def is_installed(extra: str) -> bool:
+    """Check whether an extra is installed."""
+    return any(each.installed for each in EXTRAS if each.name == extra)
+
+
+def refuse_missing(extra: str, what: str) -> None:
+    """Raise ``DriverMissing`` with the command that installs an extra, if it is not installed."""
+    if not is_installed(extra):
+        from penstock.errors import DriverMissing
+
+        raise DriverMissing(f"{what} needs the extra {extra}", remedy=install_remedy(extra))
 
 
 def install_remedy(extra: str) -> str:

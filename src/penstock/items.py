@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -253,3 +253,11 @@ class DeliveredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 def delivered_file_of(metadata: Mapping[str, Any]) -> DeliveredFile | None:
     found = metadata.get(ARRIVAL)
     return None if found is None else msgspec.convert(found, DeliveredFile)
+
+
+def tag_fields(tags: Sequence[str]) -> dict[str, Any]:
+    """Fields of a note's payload for its tags. The first is the specification's main and full tag."""
+    if not tags:
+        return {}
+    more = {"tags": list(tags[1:])} if len(tags) > 1 else {}
+    return {"main_tag": tags[0].partition("/")[0], "full_tag": tags[0]} | more

@@ -1,7 +1,6 @@
 """Payload models of the item types, and the encoding of payloads for storage.
 
-Unknown fields are accepted and stored: the models only check the fields Penstock knows. Fields which change
-the result of a job are listed in ``OPTIONS``.
+Unknown fields are accepted and stored; only known ones are checked. ``OPTIONS``: fields that change a result.
 """
 
 from __future__ import annotations
@@ -84,6 +83,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
     source_type: Literal["scratchbook", "mcp", "clipboard", "api"] = "scratchbook"
     main_tag: Text | None = None
     full_tag: Annotated[str, Meta(pattern=r"^[^/]+(/[^/]+)*\Z")] | None = None
+    tags: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
     document_id: Text | None = None
     drop_tags: bool = False
 

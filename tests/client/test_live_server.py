@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, PenstockError, errors
-from penstock.client.streams import EventStream
+from penstock.client.streams import EventFeed
 from penstock.job import Job
 from tests.client.conftest import SERVE, Indexed, MakeClient
 from tests.http.live_server import LiveServer
@@ -247,7 +247,7 @@ def test_a_wait_outlasts_a_restart_of_the_server(indexed: Indexed, connect: Make
 
 def test_events_of_a_job(indexed: Indexed, connect: MakeClient):
     client = connect(indexed.server.url)
-    if not hasattr(EventStream, "next") or "/events" not in _routes(indexed.server):
+    if not hasattr(EventFeed, "next") or "/events" not in _routes(indexed.server):
         pytest.skip("this server has no events")
     names = [event.name for event in client.events(indexed.job.queue_id)]
 

@@ -274,6 +274,8 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
 
     assert {
         ("get", "/me"),
+        ("get", "/events"),
+        ("get", "/index/jobs/{job_id}/events"),
         ("post", "/session"),
         ("delete", "/session"),
         ("post", "/index"),

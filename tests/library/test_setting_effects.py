@@ -26,6 +26,7 @@ from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 from penstock.pipeline.rerank_endpoint import RerankEndpoint
+from penstock.pipeline_assembly import make_pipeline
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -101,7 +102,7 @@ def ocr_workers(settings: Settings, _: Path) -> object:
 
 
 def limits(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.space, pipeline.limits
     finally:
@@ -109,7 +110,7 @@ def limits(settings: Settings, _: Path) -> object:
 
 
 def wanted_phases(settings: Settings, _: Path) -> object:
-    pipeline = Assembly(settings)._pipeline()
+    pipeline = make_pipeline(settings)
     try:
         return pipeline.fingerprints("a.md", ChunkSizes())
     finally:
@@ -118,7 +119,7 @@ def wanted_phases(settings: Settings, _: Path) -> object:
 
 def recognition(settings: Settings, _: Path) -> object:
     """How pictures are read. The key of an endpoint is not shown in the text of its options."""
-    setup = Assembly(settings)._pipeline()._ocr
+    setup = make_pipeline(settings)._ocr
     if setup is None or setup.endpoint is None:
         return setup
     return setup.options, msgspec.structs.asdict(setup.endpoint)
@@ -126,7 +127,7 @@ def recognition(settings: Settings, _: Path) -> object:
 
 def embedding(settings: Settings, _: Path) -> object:
     """The embedding endpoint and its limits, as the embedder got them."""
-    embedder = Assembly(settings)._pipeline().embedder
+    embedder = make_pipeline(settings).embedder
     assert isinstance(embedder, EndpointEmbedder)
     options = embedder._options
     return msgspec.structs.asdict(options.address), msgspec.structs.replace(options, guard=None)
@@ -141,7 +142,7 @@ def embedding_or_error(settings: Settings, place: Path) -> object:
 
 def asked_model(settings: Settings, _: Path) -> object:
     """The endpoint that extracts graphs and its limits, as the pipeline got them."""
-    llm = Assembly(settings)._pipeline().llm
+    llm = make_pipeline(settings).llm
     if llm is None:
         return None
     address = msgspec.structs.asdict(llm._endpoint._options)

@@ -90,7 +90,7 @@ def test_a_key_is_found_until_it_is_revoked_also_by_another_process(tmp_path: Pa
     made = command.create("ci", "write", ["acme", "acme"])
 
     assert server.exist()
-    assert Principal(name="ci", scope="write", tenants=("acme",)) == server.find(made.key)
+    assert Principal(name="ci", scope="write", tenants=("acme",), auth="key") == server.find(made.key)
     assert None is server.find(made.key + "x") is server.find("")
     assert made.key not in (tmp_path / "state" / "keys.json").read_text()
     command.revoke("ci")

@@ -112,6 +112,9 @@ class CatalogSnapshot(WordReads, Protocol):
     def generations(self, source_id: str) -> list[Document]:
         """All generations still there, newest first."""
 
+    def newest(self, *, after: int = 0, limit: int = 100) -> list[Document]:
+        """List generations of all tenants with a number above ``after``, newest first."""
+
     def events(self, tenant_id: str, source_id: str) -> list[DocumentEvent]:
         """The history of a tenant's source after the first indexing, oldest first; also of a removed one."""
 

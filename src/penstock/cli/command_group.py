@@ -33,6 +33,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "worker": "worker",
         "serve": "serve_commands",
         "stop": "serve_commands",
+        "mcp": "serve_commands",
         "keys": "key_commands",
         "redis": "redis_commands",
     },

@@ -1,4 +1,4 @@
-"""``penstock serve`` and ``penstock stop``."""
+"""``penstock serve``, ``penstock stop`` and ``penstock mcp``."""
 
 from __future__ import annotations
 
@@ -106,3 +106,22 @@ def stop(session: Session, grace: float) -> None:
         emit(f"The server at {server.url} (process {server.pid}) is still finishing its jobs.")
     if not ended:
         raise SystemExit(REFUSED)
+
+
+@click.command()
+@click.option("--no-worker", is_flag=True, help="Queue work only; jobs wait for another worker.")
+@click.pass_obj
+def mcp(session: Session, no_worker: bool) -> None:
+    """Serve one agent by the Model Context Protocol, on standard input and output.
+
+    An MCP client starts this command itself; docs/guides/mcp.md has the entry for its configuration. Jobs run
+    in a worker of this command unless another one serves the queue. The log goes to standard error.
+
+    \b
+    {"mcpServers": {"penstock": {"command": "penstock", "args": ["mcp"]}}}
+    """
+    log_to_stderr(logging.ERROR if session.quiet else logging.WARNING)
+    from penstock.assembly import Assembly
+
+    with closing(Assembly(session.settings, door="mcp")) as assembly:
+        assembly.serve_mcp(with_worker=not no_worker)

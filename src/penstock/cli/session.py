@@ -29,7 +29,7 @@ WITH_VALUES = ("--state", "--url", "--server")
 JSON_HELP = "Print JSON instead of text."
 QUIET_HELP = "Print only results and errors."
 OF_THIS_MACHINE = frozenset(
-    "worker serve start stop keys redis gateway ingest models config doctor completion".split()
+    "worker serve start stop mcp keys redis gateway ingest models config doctor completion".split()
 )
 """Commands that ignore PENSTOCK_SERVER: they are about this machine."""
 

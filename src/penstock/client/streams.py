@@ -92,7 +92,7 @@ class EventParser:
             raise InvalidAnswer(f"the data of the event {name[:80]!r} are not JSON") from None
 
 
-class EventStream:
+class EventFeed:
     """The events of one job, or of all. After a break it goes on where it was."""
 
     def __init__(self, caller: Caller, job_id: str | None = None, last_id: str | None = None) -> None:
@@ -192,7 +192,7 @@ def document(caller: Caller, path_or_id: str, where: Where) -> Steps[DocumentVie
 def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | None) -> Steps[Job]:
     """Wait until the given run of a job has ended, or without ``run`` the whole job."""
     until = None if timeout is None else clock.elapsed_s() + timeout
-    stream: EventStream | None = None
+    stream: EventFeed | None = None
     streaming, pause = True, FIRST_LOOK_S
     while True:
         view = yield from patiently(caller, lambda: caller.call(calls.job(id_or_prefix)))
@@ -203,14 +203,14 @@ def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | No
         if left <= 0:
             raise TimeoutError(f"job {job.queue_id} was still {job.status} after {timeout:g} seconds")
         if streaming:
-            stream = stream or EventStream(caller, job.queue_id)
+            stream = stream or EventFeed(caller, job.queue_id)
             streaming = yield from _changed(stream, min(left, LOOK_ANYWAY_S), each=run is not None)
         else:
             yield Sleep(min(left, pause))
             pause = min(pause * 1.5, LONGEST_LOOK_S)
 
 
-def _changed(stream: EventStream, timeout_s: float, *, each: bool) -> Steps[bool]:
+def _changed(stream: EventFeed, timeout_s: float, *, each: bool) -> Steps[bool]:
     """Wait for an event after which a job has to be looked at; False: there is no such stream."""
     deadline = Deadline(timeout_s)
     try:

@@ -159,7 +159,7 @@ class Client:
 
         A broken stream is continued. ``last_id`` continues an earlier one.
         """
-        stream, held = streams.EventStream(self._caller, job_id, last_id), set[Link]()
+        stream, held = streams.EventFeed(self._caller, job_id, last_id), set[Link]()
         try:
             while (event := self._run(stream.next(), held)) is not None:
                 yield event

@@ -25,11 +25,11 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow    a server refuses the request
-│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError)
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
+│   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
+│   ├── NotAllowed (OriginRefused)
 ├── ServerUnreachable · InvalidAnswer     a client gets no usable answer
 │   ├── ServerUntrusted · ServerTimeout
-│   ├── NotAllowed (OriginRefused)
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
@@ -49,6 +49,7 @@ from penstock.errors.access import (
     KeyRequired,
     LocalOnly,
     NotAllowed,
+    NotConfirmed,
     OriginRefused,
     PathOutside,
     RateLimited,
@@ -61,6 +62,7 @@ from penstock.errors.access import (
     ServerTimeout,
     ServerUnreachable,
     ServerUntrusted,
+    TooManyListeners,
     UnknownKey,
 )
 from penstock.errors.jobs import (
@@ -186,6 +188,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyFiles",
+    "TooManyListeners",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -225,6 +228,7 @@ __all__ = [
     "InvalidRags",
     "KeyRequired",
     "NotAllowed",
+    "NotConfirmed",
     "OriginRefused",
     "HostRefused",
     "RateLimited",

@@ -14,6 +14,14 @@ class KeyRequired(PenstockError):
     default_remedy = "Send `Authorization: Bearer KEY`; `penstock keys create NAME` makes a key."
 
 
+class TooManyListeners(PenstockError):
+    """More streams of events are open than the server allows."""
+
+    code = "ERR_TOO_MANY_LISTENERS"
+    default_remedy = "Close pages that are not looked at, and try again."
+    retry_after = 10
+
+
 class NotAllowed(PenstockError):
     """The key's scope or tenants do not include this."""
 
@@ -151,3 +159,10 @@ class KeylessServer(ConfigError):
 
     code = "ERR_KEYLESS_SERVER"
     default_remedy = "Make a key with `penstock keys create NAME`, or use --host 127.0.0.1."
+
+
+class NotConfirmed(PenstockError):
+    """An act that cannot be undone was not confirmed by a person."""
+
+    code = "ERR_NOT_CONFIRMED"
+    default_remedy = "Ask the person, then call again with confirm: true."

@@ -105,7 +105,6 @@ class Notes:
         text = payload.content or ""
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
         draft = self._pipeline.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
-        tag = payload.full_tag or payload.main_tag
         generation = NewGeneration(
             place=context.place,
             path=note_path(text),
@@ -119,7 +118,7 @@ class Notes:
             size=len(text.encode()),
             file_type=_TYPE,
             title=draft.title or _first_line(text),
-            tags=(tag,) if tag else former_tags,
+            tags=_tags(payload) or former_tags,
             metadata=msgspec.json.encode({"source_type": payload.source_type}).decode(),
             properties=draft.stored_properties,
             job_id=context.job_id,
@@ -139,3 +138,9 @@ def _payload(context: Context) -> ContentPayload:
 
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0][:80] if text.strip() else ""
+
+
+def _tags(payload: ContentPayload) -> tuple[str, ...]:
+    """Tags of a note, each once."""
+    main = payload.full_tag or payload.main_tag
+    return tuple(dict.fromkeys([*([main] if main else []), *payload.tags]))

@@ -16,7 +16,7 @@ from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
 from penstock.handlers.walk_counts import WalkCounts
-from penstock.items import NOTES
+from penstock.items import NOTES, tag_fields
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
 from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in, sizes_of
@@ -125,7 +125,7 @@ def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str,
     if source is not None and "source_type" in (metadata := msgspec.json.decode(source.metadata)):
         body["source_type"] = metadata["source_type"]
     if source is not None and source.tags:
-        body |= {"main_tag": source.tags[0].partition("/")[0], "full_tag": source.tags[0]}
+        body |= tag_fields(source.tags)
     return "update", body
 
 

@@ -7,6 +7,7 @@
 ``request_context``: what the routes of a server share, and the sender of a request
 ``index_routes``, ``job_routes``, ``document_routes``, ``search_routes``, ``queue_routes``: of the services
 ``health_routes``, ``session_routes``: routes of the server and of the sender
+``event_routes``, ``event_hub``: streams of events, and the thread that feeds them
 ``dashboard_files``: static files of the dashboard, in the folder ``dashboard``
 ``request_bodies``: bodies of requests, checked
 ``answers``: answers and their schemas

@@ -6,11 +6,13 @@ from importlib import metadata
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.http import (
     dashboard_files,
     document_routes,
+    event_routes,
     health_routes,
     index_routes,
     job_routes,
@@ -26,6 +28,16 @@ from penstock.http.request_context import Shared
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
 
 Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
+ROUTES = (
+    event_routes,
+    index_routes,
+    job_routes,
+    document_routes,
+    search_routes,
+    queue_routes,
+    health_routes,
+    session_routes,
+)
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
@@ -44,8 +56,8 @@ class Api(FastAPI):
         return self.openapi_schema
 
 
-def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
-    """The application behind its guard."""
+def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
+    """The application behind its guard. ``mcp`` answers the requests of agents."""
     api = Api(
         title="Penstock",
         version=metadata.version("penstock"),
@@ -55,16 +67,10 @@ def make_api(shared: Shared, guard: GuardOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     api.state.shared = shared
-    for routes in (
-        index_routes,
-        job_routes,
-        document_routes,
-        search_routes,
-        queue_routes,
-        health_routes,
-        session_routes,
-    ):
+    for routes in ROUTES:
         api.include_router(routes.router)
+    if mcp is not None:
+        api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)
     return Guard(api, guard._replace(files=files))

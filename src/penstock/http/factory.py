@@ -10,14 +10,14 @@ from penstock.extras import install_remedy
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
-    from penstock.http.server import HttpServer
+    from penstock.http.server import HttpServer, MakeMcp
 
 
-def make_server(assembly: Assembly, **options: Any) -> HttpServer:
-    """Make a server; see ``ServerOptions``."""
+def make_server(assembly: Assembly, make_mcp: MakeMcp, **options: Any) -> HttpServer:
+    """Make a server; see ``ServerOptions``. ``make_mcp`` makes the application for agents."""
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise DriverMissing(f"the server needs {' and '.join(missing)}", remedy=install_remedy("serve"))
     from penstock.http.server import HttpServer, ServerOptions
 
-    return HttpServer(assembly, ServerOptions(**options))
+    return HttpServer(assembly, ServerOptions(**options), make_mcp)

@@ -87,7 +87,8 @@ class Guard:
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
             scope = {**scope, "path": _without_slash(scope["path"])}
-            scope["penstock.principal"] = self._principal(scope, headers)
+            principal = scope["penstock.principal"] = self._principal(scope, headers)
+            scope["penstock.valid"] = lambda: self._find(scope, headers) == principal
             body = await self._body(headers, receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
@@ -117,16 +118,23 @@ class Guard:
         method, path = scope["method"], scope["path"]
         if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in options.files):
             return LOCAL
+        found = self._find(scope, headers)
+        if found is None:
+            raise KeyRequired("the key is not valid" if _key(headers) else "the request needs a key")
+        if found.auth == "session":
+            _refuse_forged(method, headers)
+        if found.auth != "none":
+            options.rate.count(found.name)
+        return found
+
+    def _find(self, scope: Scope, headers: Headers) -> Principal | None:
+        """The owner of the key, or of the session; None for an unknown one. Also asked during a stream."""
+        options = self._options
         if not options.requires_keys or not options.keys.exist():
             return LOCAL
         if key := _key(headers):
-            found = options.keys.find(key)
-        elif found := self._session(scope, headers):
-            _refuse_forged(method, headers)
-        if found is None:
-            raise KeyRequired("the key is not valid" if key else "the request needs a key")
-        options.rate.count(found.name)
-        return found
+            return options.keys.find(key)
+        return self._session(scope, headers)
 
     def _session(self, scope: Scope, headers: Headers) -> Principal | None:
         """The owner of the session whose cookie the browser sent."""

@@ -26,6 +26,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.RequestTooSlow, 408),
     (errors.RateLimited, 429),
     (errors.QueueFull, 429),
+    (errors.TooManyListeners, 429),
     (errors.PathOutside, 400),
     (errors.RequestTooLarge, 413),
     (errors.PayloadTooLarge, 413),

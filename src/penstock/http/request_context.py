@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from penstock.http.answers import VALUES
+from penstock.http.event_hub import EventHub
 from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
@@ -14,6 +15,7 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.library_values import find_job
+from penstock.service.live_changes import LiveChanges
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
@@ -42,6 +44,8 @@ class Shared:
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
         self.audit = ActionLog(assembly.settings.state_dir)
+        changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
+        self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 
 
 class Sender:

@@ -24,7 +24,11 @@ from penstock.service.path_policy import PathPolicy
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from penstock.assembly import Assembly
+
+    MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
 BACKLOG = 2048
 CONNECTIONS = 2_000
@@ -52,7 +56,7 @@ class ServerOptions(NamedTuple):
 class HttpServer:
     """A server ready to run: it has its address and the lock of its state directory."""
 
-    def __init__(self, assembly: Assembly, options: ServerOptions) -> None:
+    def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
         self._options = options
         settings = assembly.settings
@@ -64,7 +68,8 @@ class HttpServer:
         try:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
-            self._api = make_api(Shared(assembly, policy, guard.sessions), guard)
+            self._shared = Shared(assembly, policy, guard.sessions)
+            self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:
             self._runtime.release()
@@ -98,6 +103,7 @@ class HttpServer:
                     stop.wait()
         finally:
             server.should_exit = True
+            self._shared.events.stop()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -117,7 +117,7 @@ class Documents:
         self,
         text: str,
         *,
-        tag: str | None = None,
+        tag: str | Sequence[str] | None = None,
         update: str | None = None,
         delete: bool = False,
         drop_tags: bool = False,
@@ -125,14 +125,15 @@ class Documents:
     ) -> Receipt:
         """Add a note, replace the note with the id ``update``, or remove the note with this text or id.
 
-        A replaced note keeps its tags, unless there is a ``tag`` or ``drop_tags``.
+        ``tag`` is one tag or several. A replaced note keeps its tags, unless there is a ``tag`` or
+        ``drop_tags``.
         """
-        place = self._place(**where)
+        place, tags = self._place(**where), [tag] if isinstance(tag, str) else list(tag or ())
         if delete:
             return self.notes.remove(text, place)
         if update is not None:
-            return self.notes.replace(update, text, place, tag=tag, drop_tags=drop_tags)
-        return self.notes.add(text, place, tag=tag)
+            return self.notes.replace(update, text, place, tags=tags, drop_tags=drop_tags)
+        return self.notes.add(text, place, tags=tags)
 
     def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
         """Build the submission to remove a document or folder, whether or not the files still exist."""

@@ -151,7 +151,7 @@ class JobRecords:
         filters["limit"] = limit
         page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
-            jobs=[self._record(job, self._short_reason(job), None) for job in page[:limit]],
+            jobs=[self.record(job) for job in page[:limit]],
             total=sum(self._count({**filters, "tenant_id": tenant}) for tenant in tenants),
             limit=limit,
             offset=offset,
@@ -165,6 +165,10 @@ class JobRecords:
     def _merged(self, tenants: Sequence[str | None], first: int, last: int, filters: JobFilter) -> list[Job]:
         found = [self._newest(last, {**filters, "tenant_id": tenant}) for tenant in tenants]
         return list(islice(heapq.merge(*found, key=lambda job: job.queue_id, reverse=True), first, last))
+
+    def record(self, job: Job) -> JobRecord:
+        """The record of a job in a list or an event, from its own row alone."""
+        return self._record(job, self._short_reason(job), None)
 
     def _count(self, filters: JobFilter) -> int:
         return sum(self._jobs.queue.count(job_query(filters)).values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +44,15 @@ class Notebook:
         self._jobs = jobs
         self._settings = settings
 
-    def add(self, text: str, place: Place, *, tag: str | None = None) -> Receipt:
-        """Add a note. An equal text is the same note, and gets the new tag."""
-        return self._submit("ingest", place, {"content": text} | _tagged(tag))
+    def add(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Receipt:
+        """Add a note. An equal text is the same note, and gets the new tags."""
+        return self._submit("ingest", place, {"content": text} | items.tag_fields(tags))
 
     def replace(
-        self, note_id: str, text: str, place: Place, *, tag: str | None = None, drop_tags: bool = False
+        self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
     ) -> Receipt:
-        """Replace the text of a note. Its tags stay, unless there is a new one or ``drop_tags``."""
-        payload = {"content": text, "document_id": note_id} | _tagged(tag)
+        """Replace the text of a note. Its tags stay, unless there are new ones or ``drop_tags``."""
+        payload = {"content": text, "document_id": note_id} | items.tag_fields(tags)
         return self._submit("update", place, payload | ({"drop_tags": True} if drop_tags else {}))
 
     def remove(self, text_or_id: str, place: Place) -> Receipt:
@@ -118,10 +119,6 @@ class Notebook:
                     f"no note {note_id[:200]!r} of tenant {tenant}", remedy="List the ids: penstock note list"
                 )
             return msgspec.structs.replace(_view(found), text=_text(snapshot, found))
-
-
-def _tagged(tag: str | None) -> dict[str, str]:
-    return {} if tag is None else {"main_tag": tag.partition("/")[0], "full_tag": tag}
 
 
 def _view(source: Source) -> NoteView:

@@ -151,22 +151,20 @@ def _rendered(passages: Sequence[Passage]) -> str:
 
 
 def _head(passage: Passage) -> str:
-    return f"[{passage.number}] {_place(passage)}\n"
+    return f"[{passage.number}] {place_text(passage)}\n"
 
 
-def _place(passage: Passage) -> str:
-    page = "" if passage.page is None else f", {passage.page_unit} {passage.page}"
-    first, last = passage.first_line, passage.last_line
+def place_text(found: Passage | Hit) -> str:
+    """Path, page, lines and heading of a passage or hit, on one line."""
+    page = "" if found.page is None else f", {found.page_unit} {found.page}"
+    first, last = found.first_line, found.last_line
     lines = ""
     if first is not None:
         span = f"{first}-{last}" if last is not None and last > first else f"{first}"
-        lines = (
-            f":{span}"
-            if passage.position_unit == "line" and not page
-            else f", {passage.position_unit} {span}"
-        )
-    heading = f" ({passage.heading})" if passage.heading else ""
-    return " ".join(f"{passage.path}{page}{lines}{heading}".split())
+        joint = ":" if found.position_unit == "line" and not page else f", {found.position_unit} "
+        lines = f"{joint}{span}"
+    heading = f" ({found.heading})" if found.heading else ""
+    return " ".join(f"{found.path}{page}{lines}{heading}".split())
 
 
 def context_of(

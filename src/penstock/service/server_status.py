@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
 from penstock import clock
+from penstock.catalog.rules.phases import PHASES
+from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
 from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.service.access import Principal
@@ -16,11 +20,14 @@ from penstock.service.explanations import living_workers
 from penstock.service.job_records import running_jobs
 from penstock.service.jobs import Jobs
 
+T = TypeVar("T")
 MOST_RUNNING = 100
 MOST_PENDING = 100_000
 COUNTED_EVERY_S, SHARE = 1.0, 20
 """Counts of the catalog, which read every source, are renewed each second, or after 20 times their cost."""
 MOST_COUNTED = 1_000
+JOBS_LANE = "jobs"
+"""The lane of jobs, beside those of tasks."""
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +67,23 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
 
 
+class LaneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane: jobs, or the tasks of one phase.
+
+    ``rate``: ended jobs or tasks a second, over ``rate_window_s``. ``slots``: processes that serve
+    the lane. ``held``: pending ones that cannot be claimed now.
+    """
+
+    lane: str
+    waiting: int
+    running: int
+    slots: int | None = None
+    rate: float | None = None
+    rate_window_s: int | None = None
+    time_left_s: float | None = None
+    held: int = 0
+
+
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs by status, item type and reason of waiting; tasks by type and status; limits.
 
@@ -94,9 +118,9 @@ class StatusReader:
     def __init__(self, jobs: Jobs, documents: Documents) -> None:
         self._jobs = jobs
         self._documents = documents
-        self._counting = threading.Lock()
-        self._counts: dict[str | None, tuple[float | None, StoreCounts]] = {}
-        """By tenant: the time until which the counts are used, and the counts."""
+        self._counts = CachedReads[StoreCounts]()
+        self._tasks = CachedReads[dict[str, dict[str, int]]]()
+        self._own_jobs = CachedReads[dict[str, int]]()
 
     def status(self, principal: Principal) -> ServerStatus:
         tenants = principal.tenants_for(None)
@@ -147,7 +171,7 @@ class StatusReader:
             oldest_pending_age_s=found.oldest_pending_age_s,
             paused=found.paused,
             limits=limits,
-            tasks=self._documents.task_counts(),
+            tasks=self._task_counts(),
             workers=[
                 WorkerRecord(
                     worker_id=worker.worker_id,
@@ -194,6 +218,55 @@ class StatusReader:
             warnings=None,
         )
 
+    def _task_counts(self) -> dict[str, dict[str, int]]:
+        return self._tasks.get("", self._documents.task_counts)
+
+    def lanes(self, tenants: Sequence[str | None]) -> list[LaneRecord]:
+        """The lanes, as these tenants see them (None: all). Tasks are not counted by tenant."""
+        if tenants == (None,):
+            counts, _ = self._jobs.queue.tally()
+            by_status = Counter[str]()
+            held = 0
+            for (status, reason, _), number in counts.items():
+                by_status[status.value] += number
+                held += number if reason is not None else 0
+            pending, running = by_status[Status.PENDING.value], by_status[Status.IN_PROGRESS.value]
+            tasks = self._task_counts()
+            return [LaneRecord(lane=JOBS_LANE, waiting=pending - held, running=running, held=held)] + [
+                LaneRecord(
+                    lane=str(phase), waiting=found.get("pending", 0), running=found.get("processing", 0)
+                )
+                for phase in Phase
+                for found in (tasks.get(PHASES[phase].statistics, {}),)
+            ]
+        own = self._own_jobs.get(",".join(map(str, tenants)), lambda: self._count_own(tenants))
+        return [LaneRecord(lane=JOBS_LANE, waiting=own["waiting"], running=own["running"], held=own["held"])]
+
+    def failed(self, tenants: Sequence[str | None]) -> int:
+        """Number of failed jobs of these tenants."""
+        queue, failed = self._jobs.queue, frozenset({Status.FAILED})
+        if tenants == (None,):
+            return sum(number for (status, *_), number in queue.tally()[0].items() if status is Status.FAILED)
+        return self._own_jobs.get(
+            "failed," + ",".join(map(str, tenants)),
+            lambda: {
+                "failed": sum(
+                    sum(queue.count(JobQuery(tenant_id=tenant, statuses=failed)).values())
+                    for tenant in tenants
+                )
+            },
+        )["failed"]
+
+    def _count_own(self, tenants: Sequence[str | None]) -> dict[str, int]:
+        found = Counter({"waiting": 0, "running": 0, "held": 0})
+        live = frozenset({Status.PENDING, Status.IN_PROGRESS})
+        for tenant in tenants:
+            query = JobQuery(tenant_id=tenant, statuses=live)
+            for (status, held), number in self._jobs.queue.count(query, by=("status", "held")).items():
+                kind = "running" if status is Status.IN_PROGRESS else "waiting" if held is None else "held"
+                found[kind] += number
+        return dict(found)
+
     def _in_words(self, counts: dict[str, int]) -> dict[str, int]:
         return {self._jobs.word(Status(status)): number for status, number in counts.items()}
 
@@ -205,25 +278,45 @@ class StatusReader:
         return sum(sum(self._jobs.queue.count(query).values()) for query in queries)
 
     def _counted(self, tenant: str | None) -> StoreCounts:
-        """The last counts of a tenant. While one thread renews them, others take them as they are."""
-        until, counts = self._counts.get(tenant, (None, StoreCounts()))
-        began = clock.elapsed_s()
-        if (until is not None and began < until) or not self._counting.acquire(blocking=until is None):
-            return counts
-        try:
+        def read() -> StoreCounts:
             found = self._documents.tenant_counts(tenant)
-            counts = StoreCounts(
+            return StoreCounts(
                 documents=sum(one.sources for one in found),
                 chunks=sum(one.chunks for one in found),
                 failed=sum(one.failed for one in found),
             )
-            if len(self._counts) >= MOST_COUNTED:
-                self._counts.clear()
+
+        return self._counts.get(tenant or "*", read)
+
+
+class CachedReads(Generic[T]):
+    """Values that cost too much to be read for each request.
+
+    They are renewed each second, or after 20 times their cost. While one thread renews a value,
+    others take the former one.
+    """
+
+    def __init__(self) -> None:
+        self._renewing = threading.Lock()
+        self._values: dict[str, tuple[float, T]] = {}
+        """By key: the time until which the value is used, and the value."""
+
+    def get(self, key: str, read: Callable[[], T]) -> T:
+        known = self._values.get(key)
+        if known is not None and (clock.elapsed_s() < known[0] or not self._renewing.acquire(blocking=False)):
+            return known[1]
+        if known is None:
+            self._renewing.acquire()
+        try:
+            began = clock.elapsed_s()
+            value = read()
+            if len(self._values) >= MOST_COUNTED:
+                self._values.clear()
             ended = clock.elapsed_s()
-            self._counts[tenant] = ended + max(COUNTED_EVERY_S, SHARE * (ended - began)), counts
+            self._values[key] = ended + max(COUNTED_EVERY_S, SHARE * (ended - began)), value
         finally:
-            self._counting.release()
-        return counts
+            self._renewing.release()
+        return value
 
 
 def _tried(read: Callable[[], object]) -> str:

@@ -168,6 +168,9 @@ class SqlSnapshot(SearchReads):
     def generations(self, source_id: str) -> list[Document]:
         return self._documents("generations_where", source_id)
 
+    def newest(self, *, after: int = 0, limit: int = 100) -> list[Document]:
+        return self._documents("newest_where", after, limit)
+
     def _documents(self, where: str, *values: object) -> list[Document]:
         return DOCUMENT.decode_all(self._rows.joined("document_columns", where, *values))
 

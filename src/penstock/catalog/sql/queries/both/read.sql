@@ -64,6 +64,9 @@ WHERE d.{id} = $1
 -- name: generations_where
 WHERE s.id = $1 ORDER BY d.{id} DESC
 
+-- name: newest_where
+WHERE d.{id} > $1 ORDER BY d.{id} DESC LIMIT $2
+
 -- name: progress_columns
 SELECT {Progress d.; document_id = d.{id}; total_pages = d.page_count; ocr_completed_pages = d.ocr_completed;
                  ocr_failed_pages = d.ocr_failed; total_chunks = d.chunk_count;

@@ -1,4 +1,4 @@
-"""The composition of endpoints: OCR, embedding, re-ranking and entities, as the settings name them.
+"""The composition of the pipeline, and of the endpoints for OCR, embedding, re-ranking and entities.
 
 Nothing is imported before its first use.
 """
@@ -9,10 +9,48 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.embed.protocol import Embedder
+    from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.graph.llm import LlmExtractor
     from penstock.pipeline.ocr.pages import OcrSetup
+    from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.rerank_endpoint import RerankEndpoint
+
+
+def make_pipeline(
+    settings: Settings, memory: MemoryShare | None = None, *, isolated: bool = False
+) -> Pipeline:
+    """Make the pipeline from files to chunks. ``memory``: this process's share for parsing files."""
+    from penstock.pipeline.pipeline import Pipeline
+
+    return Pipeline(
+        make_embedder(settings),
+        limits=extract_limits(settings),
+        memory=memory,
+        isolated=isolated,
+        ocr=ocr_setup(settings),
+        graph=settings.graph,
+        llm=graph_endpoint(settings),
+        vectors_outside=settings.vector_store != "default",
+    )
+
+
+def make_embedder(settings: Settings) -> Embedder:
+    """Open the embedder of the settings; refuse one that is not installed or not set up."""
+    from penstock.pipeline.embed import open_embedder
+
+    return open_embedder(settings.embedder, embed_endpoint(settings), settings.models_dir)
+
+
+def extract_limits(settings: Settings) -> ExtractLimits:
+    """Limits on size, memory and time of a file."""
+    from penstock.pipeline.extract.protocol import ExtractLimits
+
+    return ExtractLimits.of(
+        settings.max_file_mb, settings.text_limit_mb, settings.file_memory_mb, settings.file_time_s
+    )
 
 
 def ocr_setup(settings: Settings) -> OcrSetup:
