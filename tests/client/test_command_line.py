@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,31 @@ def test_the_key_file_has_to_be_private(indexed: Indexed, tmp_path: Path):
 
     assert f"chmod 600 {key_file}" in open_to_all.stderr
     assert "ps_secret" not in open_to_all.output + private.output
+
+
+LOADED = """
+import json, sys
+from penstock.__main__ import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+HEAVY = frozenset(
+    "numpy asyncio ssl http.client httpx sqlite3 penstock.assembly penstock.queue.engine".split()
+)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_cold_search_through_a_server_loads_no_model_and_no_store(indexed: Indexed, named: bool):
+    server = ["--server", indexed.server.url] if named else []
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *server, "search", "water"],
+        env=indexed.server.environment() | {"PENSTOCK_STATE": str(indexed.server.state)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert set() == HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
+    assert "water" in done.stdout
