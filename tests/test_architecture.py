@@ -80,6 +80,7 @@ GROUPS = {
     "graph_assembly": "assembly",
     "vector_assembly": "assembly",
     "pipeline_assembly": "assembly",
+    "server_assembly": "assembly",
     "app": "app",
     "application": "app",
     "worker.launch": "app",

@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock import config, graph_assembly, pipeline_assembly, vector_assembly
+from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
 from penstock.process_start import log_to_stderr
 from penstock.queue import fork_hooks
 
@@ -87,24 +87,10 @@ class Assembly:
         fork_hooks.register(self)
 
     @classmethod
-    def of_app(cls, settings: Settings, app: str | None, *, door: Source) -> Assembly:
-        """Make an assembly whose jobs may call the functions of an application, ``MODULE:NAME``.
-
-        The application's settings count; with None it is a plain assembly.
-        """
-        if app is None:
-            return cls(settings, door=door)
-        from penstock.application import load_app
-        from penstock.service.functions import FunctionJobs
-        from penstock.worker.launch import common_settings
-
-        loaded = load_app(app)
-        own = common_settings(settings, loaded.settings)
-        return cls(
-            own,
-            door=door,
-            jobs=lambda queue: FunctionJobs(queue, own, door=door, functions=loaded.functions),
-        )
+    def of_app(cls, settings: Settings, app: str | None) -> Assembly:
+        """The assembly of a server with the functions of an application; see ``server_assembly.app_jobs``."""
+        own, jobs = server_assembly.app_jobs(settings, app)
+        return cls(own, door="http", jobs=jobs)
 
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)
@@ -349,6 +335,7 @@ class Assembly:
         self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
     ) -> None:
         from penstock.handlers import documents
+        from penstock.handlers.source_files import SourceFiles
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
         never_indexed = (str(self.settings.state_dir),)
@@ -360,6 +347,7 @@ class Assembly:
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
+            kept_files=SourceFiles.of(self.settings),
         )
 
     # The Redis contract.
@@ -382,7 +370,16 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in ("graph", "verifier", "gateway", "producer", "vector_store", "queue", "catalog"):
+        for name in (
+            "page_images",
+            "graph",
+            "verifier",
+            "gateway",
+            "producer",
+            "vector_store",
+            "queue",
+            "catalog",
+        ):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 

@@ -268,6 +268,7 @@ class Settings:
     server: str | None = setting_fields.SERVER
     api_key: str | None = setting_fields.API_KEY
     api_key_file: str | None = setting_fields.API_KEY_FILE
+    uploads_dir: str | None = setting_fields.UPLOADS_DIR
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -325,7 +326,7 @@ def combine(
         sources[setting.name], value = found.find(setting)
         if sources[setting.name] != DEFAULT:
             values[setting.name] = value
-    for name in ("ocr_tessdata_dir", "pages_dir", "api_key_file"):
+    for name in ("ocr_tessdata_dir", "pages_dir", "uploads_dir", "api_key_file"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
     if "roots" in values:

@@ -199,6 +199,12 @@ API_KEY = setting(types.SECRET, None, "Key for the server that commands use.")
 API_KEY_FILE = setting(
     types.FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
 )
+UPLOADS_DIR = setting(
+    types.DIRECTORY,
+    None,
+    "Directory for files uploaded to the server; by default in the state directory. Workers have to see it.",
+)
+
 BODY_LIMIT_MB = setting(
     types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

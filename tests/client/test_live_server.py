@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ same(
     lambda it, here: it.document(here.app.documents.source(here.mill).source_id).generations,
     lambda it, here: it.documents.generations(it.documents.source(here.mill).source_id),
 )
+same("page", lambda it, here: it.page(here.mill, 1), lambda it, here: it.documents.page(here.mill, 1))
 same(
     "outcome",
     lambda it, here: it.outcome(here.job.queue_id).failures,
@@ -166,6 +168,23 @@ def test_a_client_indexes_adds_waits_and_removes(indexed: Indexed, connect: Make
     assert (["*.md"], 64) == (job.payload["patterns"], job.payload["chunk_size"])
     assert "add" == added.payload["operation"]
     assert [] == client.documents(collection="more")
+
+
+def test_a_client_uploads_a_file(indexed: Indexed, connect: MakeClient, tmp_path: Path):
+    client, text = connect(indexed.server.url), tmp_path / "sluice.md"
+    text.write_text("# Sluice\n\nThe sluice is open.\n" * 2_000)
+
+    record = client.upload(text, collection="uploads", chunk_size=256)
+    with text.open("rb") as opened:
+        again = client.upload(opened, name="other.md", collection="uploads", force=True)
+
+    assert text.stat().st_size == record.size == again.size
+    assert "done" == client.wait(record.job_id, timeout=120).status
+    assert "done" == client.wait(again.job_id, timeout=120).status
+    found = {Path(source.path).name for source in client.documents(collection="uploads")}
+    assert {"sluice.md", "other.md"} == found
+    with pytest.raises(errors.PathNotFound):
+        client.upload(tmp_path / "none.md")
 
 
 def test_a_client_adds_a_note_and_cancels_a_job(indexed: Indexed, connect: MakeClient):

@@ -21,6 +21,7 @@ from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
+from penstock.handlers.source_files import SourceFiles
 from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -171,6 +172,10 @@ def written_pages(settings: Settings, place: Path) -> object:
         return page.file_path and str(Path(page.file_path).relative_to(place))
     finally:
         tools.close()
+
+
+def uploaded(settings: Settings, _: Path) -> object:
+    return SourceFiles.of(settings).uploads
 
 
 def requested(settings: Settings, place: Path) -> object:
@@ -345,6 +350,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "hosts": ("mill.example", guarded, {}),
     "rate_limit": (5, guarded, {}),
     "body_limit_mb": (1, guarded, {}),
+    "uploads_dir": ("{place}/received", uploaded, {}),
 }
 
 

@@ -150,6 +150,7 @@ def test_defaults_are_those_of_the_design():
         "hosts": (),
         "rate_limit": 6_000,
         "body_limit_mb": 8,
+        "uploads_dir": None,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

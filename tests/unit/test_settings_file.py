@@ -183,6 +183,7 @@ def test_a_pipe_is_not_waited_for(place: Place):
         ('state_dir = "~/state"', "state_dir", "{home}/state"),
         ('rag_config = "rags.yaml"', "rag_config", "{folder}/rags.yaml"),
         ('pages_dir = "pages"', "pages_dir", "{folder}/pages"),
+        ('uploads_dir = "uploads"', "uploads_dir", "{folder}/uploads"),
         ('roots = ["docs", "/srv"]', "roots", "('{folder}/docs', '/srv')"),
     ],
 )

@@ -86,4 +86,5 @@ TURNED = {
     "hosts": ("Mill.example, gate", ("mill.example", "gate")),
     "rate_limit": ("60", 60),
     "body_limit_mb": ("1", 1),
+    "uploads_dir": ("/srv/uploads", "/srv/uploads"),
 }

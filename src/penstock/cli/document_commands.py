@@ -122,14 +122,12 @@ def show(
     session: Session, path_or_id: str, collection: str | None, tenant: str | None, page: int | None
 ) -> None:
     """Show one document and its generations, or the text of one page."""
-    if page is not None:
-        _show_page(
-            session,
-            session.assembly.documents.page(path_or_id, page, collection=collection, tenant_id=tenant),
-        )
-        return
     services = session.readers
-    view = services.document(session.path_or_id(path_or_id), collection=collection, tenant_id=tenant)
+    named = session.path_or_id(path_or_id)
+    if page is not None:
+        _show_page(session, services.page(named, page, collection=collection, tenant_id=tenant))
+        return
+    view = services.document(named, collection=collection, tenant_id=tenant)
     source, generations, failed = view.source, view.generations, view.failed_inside
     if session.as_json:
         emit_json({"document": source, "generations": generations, "failed_inside": failed})

@@ -70,7 +70,7 @@ def serve(
     log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     from penstock.assembly import Assembly
 
-    with closing(Assembly.of_app(session.settings, app, door="http")) as assembly:
+    with closing(Assembly.of_app(session.settings, app)) as assembly:
         server = assembly.server(processes=0 if no_worker else processes, auth=not no_auth, app=app, **given)
 
         def announce() -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
     from penstock.service.responses import CancelAnswer, Stats
@@ -91,6 +92,9 @@ class LocalServices:
 
         documents = self._assembly.documents
         return document_view(documents, documents.source(path_or_id, **where))
+
+    def page(self, path_or_id: str, number: int, **where: Any) -> ShownPage:
+        return self._assembly.documents.page(path_or_id, number, **where)
 
     def why(self, path: str, **where: Any) -> Reason:
         return self._assembly.documents.why(path, **where)

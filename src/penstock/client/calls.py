@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from penstock.client.uploads import Upload
+from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
 
 if TYPE_CHECKING:
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.jobs import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
     from penstock.service.responses import CancelAnswer, Receipt, Stats
     from penstock.service.search import SearchRequest
     from penstock.service.server_status import Readiness, ServerStatus
+    from penstock.service.uploads import UploadRecord
 
     Way: TypeAlias = tuple[list[Node], list[Edge]]
 
@@ -66,7 +68,7 @@ class ApiCall(NamedTuple, Generic[T]):
     target: str
     kind: Any
     pick: Callable[[Any], T]
-    body: bytes | Upload | None = None
+    body: bytes | FileBody | None = None
     content_type: str = JSON
     accept: str = f"{VALUES}, {JSON}, {PROBLEMS}"
     repeatable: bool = True
@@ -167,9 +169,9 @@ def note(text: str, *, tag: str | None = None, **where: Unpack[Where]) -> ApiCal
     return _submission("/content", {"content": text, "tag": tag, **where})
 
 
-def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[Receipt]:
+def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[UploadRecord]:
     """Send a file, and queue it."""
-    from penstock.service.responses import Receipt
+    from penstock.service.uploads import UploadRecord
 
     given: dict[str, Any] = dict(options)
     if "include" in given or "exclude" in given:
@@ -180,9 +182,9 @@ def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[Re
     return ApiCall(
         "POST",
         target,
-        Receipt,
+        UploadRecord,
         _same,
-        Upload(file, size),
+        FileBody(file, size),
         "application/octet-stream",
         repeatable=False,
         patience="index",
@@ -273,6 +275,13 @@ def document(source_id: str) -> ApiCall[DocumentView]:
     from penstock.service.library_values import DocumentView
 
     return _get(f"/documents/{_id(source_id)}", DocumentView)
+
+
+def page(source_id: str, number: int) -> ApiCall[ShownPage]:
+    """Read the text of a page."""
+    from penstock.service.page_texts import ShownPage
+
+    return _get(f"/documents/{_id(source_id)}/pages/{int(number)}", ShownPage)
 
 
 def search(query: str, options: SearchRequest) -> ApiCall[SearchResult]:

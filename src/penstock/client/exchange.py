@@ -15,7 +15,7 @@ import h11
 from penstock import clock
 from penstock.client.answers import HttpAnswer, value_of, wait_before_retry
 from penstock.client.calls import ApiCall
-from penstock.client.uploads import Upload
+from penstock.client.uploads import FileBody
 from penstock.errors import (
     InvalidAnswer,
     InvalidSetting,
@@ -258,7 +258,7 @@ class Caller:
     def _sent(self, call: ApiCall[T], link: Link) -> Iterator[bytes]:
         """The bytes of a request."""
         body = call.body
-        size = body.size if isinstance(body, Upload) else len(body or b"")
+        size = body.size if isinstance(body, FileBody) else len(body or b"")
         address, http = self.address, link.http
         host = address.url.partition("://")[2].removesuffix(address.prefix)
         headers = [("Host", host), ("Accept", call.accept), ("User-Agent", "penstock")]
@@ -271,7 +271,7 @@ class Caller:
         headers += call.headers
         target = f"{address.prefix}{call.target}"
         head = http.send(h11.Request(method=call.method, target=target, headers=headers)) or b""
-        if isinstance(body, Upload):
+        if isinstance(body, FileBody):
             yield head
             for piece in body.pieces(PIECE):
                 yield http.send(h11.Data(data=piece)) or b""

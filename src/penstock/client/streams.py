@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.job import Job
     from penstock.service.documents import Where
     from penstock.service.library_values import DocumentView
+    from penstock.service.page_texts import ShownPage
 
 T = TypeVar("T")
 
@@ -176,17 +176,27 @@ def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
 
 def document(caller: Caller, path_or_id: str, where: Where) -> Steps[DocumentView]:
     """Find a document by its id, or by its path in one collection."""
-    unknown = UnknownDocument(f"no document {path_or_id[:200]!r}")
+    return (yield from _found(caller, path_or_id, where, calls.document))
+
+
+def page(caller: Caller, path_or_id: str, number: int, where: Where) -> Steps[ShownPage]:
+    """Read a page of a document given by its id, or by its path in one collection."""
+    return (yield from _found(caller, path_or_id, where, lambda source_id: calls.page(source_id, number)))
+
+
+def _found(
+    caller: Caller, path_or_id: str, where: Where, call: Callable[[str], calls.ApiCall[T]]
+) -> Steps[T]:
+    """Call with the id of a document. A path, which has a slash, is looked up first."""
     if "/" not in path_or_id:
-        with suppress(UnknownDocument):
-            return (yield from caller.call(calls.document(path_or_id)))
+        return (yield from caller.call(call(path_or_id)))
     try:
         reason = yield from caller.call(calls.why(path_or_id, where))
     except PathOutside:
         reason = None
     if reason is None or reason.source is None:
-        raise unknown
-    return (yield from caller.call(calls.document(reason.source.source_id)))
+        raise UnknownDocument(f"no document {path_or_id[:200]!r}")
+    return (yield from caller.call(call(reason.source.source_id)))
 
 
 def wait(caller: Caller, id_or_prefix: str, run: int | None, timeout: float | None) -> Steps[Job]:

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.jobs import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
     from penstock.service.responses import CancelAnswer, Details, Receipt, Stats
     from penstock.service.search import SearchRequest
     from penstock.service.server_status import Readiness, ServerStatus
+    from penstock.service.uploads import UploadRecord
 
 T = TypeVar("T")
 
@@ -97,7 +99,7 @@ class Client:
         *,
         name: str | None = None,
         **options: Unpack[ClientIndexOptions],
-    ) -> Receipt:
+    ) -> UploadRecord:
         """Send a file of this machine, and index it. ``name``: by default that of the file."""
         with opened(file) as source:
             return self._call(calls.upload(source, name or file_name(source), options))
@@ -177,9 +179,13 @@ class Client:
     def document(self, path_or_id: str, **where: Unpack[Where]) -> DocumentView:
         """Find a document with its generations, failed files inside it, and pages read by OCR.
 
-        By its id from any collection, or by its path in one collection.
+        By its id from any collection, or by its path in one collection; a path has a slash.
         """
         return self._run(streams.document(self._caller, path_or_id, where))
+
+    def page(self, path_or_id: str, number: int, **where: Unpack[Where]) -> ShownPage:
+        """Read one page as it was read, with engine and confidence where its text was recognized."""
+        return self._run(streams.page(self._caller, path_or_id, number, where))
 
     def delete(self, source_id: str) -> Receipt:
         """Queue the removal of a document from the index. Its file stays."""

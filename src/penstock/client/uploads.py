@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 from penstock.errors import InvalidRequest, PathNotFound
 
 
-class Upload(NamedTuple):
+class FileBody(NamedTuple):
     """The body of a request, read from a file in pieces."""
 
     file: BinaryIO

@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 │   ├── RequestTooLarge · PathOutside · LocalOnly
 ├── JobNotFound · AmbiguousId (also LookupError)
@@ -109,6 +109,7 @@ from penstock.errors.requests import (
     NoResult,
     NotInGraph,
     OutsideRag,
+    PageImageMissing,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -198,6 +199,7 @@ __all__ = [
     "JobError",
     "PermanentFailure",
     "NotInGraph",
+    "PageImageMissing",
     "NothingToIndex",
     "UnreadableDocument",
     "UnsupportedType",

@@ -145,6 +145,13 @@ class UnknownDocument(InvalidRequest, LookupError):
     default_remedy = "Find the document by its path; it may have been removed or replaced."
 
 
+class PageImageMissing(InvalidRequest, LookupError):
+    """A page has no picture: its file is gone, has changed, or is of a type whose pages are not drawn."""
+
+    code = "ERR_NO_PAGE_IMAGE"
+    default_remedy = "Index the file again, or read the text of the page."
+
+
 class NotInGraph(InvalidRequest, LookupError):
     """The graph has no entity with this name."""
 

@@ -8,6 +8,7 @@ from penstock.handlers.folders import Folders
 from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
+from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.handlers.tenant_jobs import OpenQueue
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies
@@ -24,11 +25,12 @@ def register(
     open_queue: OpenQueue | None = None,
     *,
     checkpoint_interval: int,
+    kept_files: UnusedFiles = NO_FILES,
 ) -> None:
     """Register all document handlers.
 
     ``open_queue``: for deleting the jobs of a deleted tenant. ``checkpoint_interval``: files that a folder
-    walk compares between two progress reports.
+    walk compares between two progress reports. ``kept_files``: files that go with their documents.
     """
     files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
     folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
@@ -40,7 +42,7 @@ def register(
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog, vector_copies, open_queue)
+    moves = Moves(catalog, vector_copies, open_queue, kept_files)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)

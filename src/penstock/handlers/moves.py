@@ -17,6 +17,7 @@ from penstock.handlers.child_jobs import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
 from penstock.handlers.removal import removed_in_batches, single_path_rules
+from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
@@ -31,8 +32,10 @@ class Moves:
         catalog: Catalog,
         vector_copies: VectorCopies | None = None,
         open_queue: OpenQueue | None = None,
+        files: UnusedFiles = NO_FILES,
     ) -> None:
         self._catalog = catalog
+        self._files = files
         self._vector_copies = vector_copies
         self._open_queue = open_queue
 
@@ -197,8 +200,11 @@ class Moves:
     def _clear(self, tenant_id: str) -> None:
         after = 0
         while entries := self._catalog.outbox(OutboxEntryKind.LEFTOVER, after=after):
-            own = [entry.entry_id for entry in entries if entry.place.tenant_id == tenant_id]
-            while own and not self._catalog.clear(own):
+            own = [entry for entry in entries if entry.place.tenant_id == tenant_id]
+            if own:
+                with self._catalog.snapshot() as snapshot:
+                    self._files.remove_unused(snapshot, {entry.source_id for entry in own})
+            while own and not self._catalog.clear([entry.entry_id for entry in own]):
                 continue
             after = entries[-1].entry_id
 

@@ -6,6 +6,8 @@
 ``guard``: checks before a request is read: host, origin, key, rate and size
 ``request_context``: what the routes of a server share, and the sender of a request
 ``index_routes``, ``job_routes``, ``document_routes``, ``search_routes``, ``queue_routes``: of the services
+``file_routes``: pages of documents, their pictures, and uploads
+``upload_stream``, ``multipart``: the body of an upload, received and split
 ``health_routes``, ``session_routes``: routes of the server and of the sender
 ``event_routes``, ``event_hub``: streams of events, and the thread that feeds them
 ``dashboard_files``: static files of the dashboard, in the folder ``dashboard``

@@ -36,6 +36,8 @@ from penstock.service.sessions import Sessions
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
 COOKIE = "penstock_session"
+STREAMED = frozenset([("POST", "/files")])
+"""Routes that read their body themselves, with limits of their own."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -89,11 +91,12 @@ class Guard:
             scope = {**scope, "path": _without_slash(scope["path"])}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._find(scope, headers) == principal
-            body = await self._body(headers, receive)
+            if (scope["method"], scope["path"]) not in STREAMED:
+                receive = _replay(await self._body(headers, receive), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(scope, receive, send)
 
     def _refuse_host(self, headers: Headers) -> None:
         given = headers.getlist("host")

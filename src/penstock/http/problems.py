@@ -34,6 +34,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.UnknownDocument, 404),
     (errors.NotInGraph, 404),
     (errors.UnknownFunction, 404),
+    (errors.PageImageMissing, 404),
     (errors.JobNotFound, 404),
     (errors.RouteNotFound, 404),
     (errors.AmbiguousId, 409),

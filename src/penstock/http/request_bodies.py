@@ -48,22 +48,9 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
-class IndexBody(PlaceBody):
-    """A request to index a file, or everything below a folder."""
+class IndexFields(PlaceBody):
+    """Options of a request to index."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        json_schema_extra={"examples": [{"folder_path": "docs", "include_code": False}]},
-    )
-
-    folder_path: Text = Field(
-        min_length=1,
-        max_length=4096,
-        validation_alias=AliasChoices("folder_path", "path"),
-        description="Path of a file or folder below a root of the server; also called `path`.",
-    )
     project: bool = Field(False, description="Treat the path as a source tree: code is included.")
     include_code: bool | None = Field(
         None, description="Index source code; by default in a git repository or beside a project file."
@@ -87,12 +74,39 @@ class IndexBody(PlaceBody):
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
 
+
+class IndexBody(IndexFields):
+    """A request to index a file, or everything below a folder."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra={"examples": [{"folder_path": "docs", "include_code": False}]},
+    )
+
+    folder_path: Text = Field(
+        min_length=1,
+        max_length=4096,
+        validation_alias=AliasChoices("folder_path", "path"),
+        description="Path of a file or folder below a root of the server; also called `path`.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _one_path(cls, given: Any) -> Any:
         if isinstance(given, dict) and "folder_path" in given and "path" in given:
             raise ValueError("folder_path and path are the same field: give one of them")
         return given
+
+
+class UploadFields(IndexFields):
+    """Options of an upload, as texts: in the query, or as parts of a multipart body."""
+
+    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+
+    name: Name | None = Field(None, description="Name of the file; by default that of the part `file`.")
+    force: bool = Field(False, description="Run a duplicate, and index an unchanged file again.")
 
 
 class ContentBody(PlaceBody):

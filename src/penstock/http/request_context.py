@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from penstock import server_assembly
 from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
 from penstock.job import Job
@@ -44,8 +45,14 @@ class Shared:
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
         self.audit = ActionLog(assembly.settings.state_dir)
+        self.page_images = server_assembly.page_images(assembly)
+        self.uploads = server_assembly.uploads(assembly)
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
+
+    def close(self) -> None:
+        """End what only a server starts; the assembly stays open."""
+        self.page_images.close()
 
 
 class Sender:

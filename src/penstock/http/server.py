@@ -69,6 +69,7 @@ class HttpServer:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
             self._shared = Shared(assembly, policy, guard.sessions)
+            self._shared.uploads.recover()
             self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:
@@ -107,6 +108,7 @@ class HttpServer:
             if thread.ident is not None:
                 thread.join()
             self._socket.close()
+            self._shared.close()
             self._runtime.release()
         if self._failure is not None:
             raise ServerFailed(f"the server stopped: {self._failure}") from self._failure

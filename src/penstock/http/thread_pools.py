@@ -1,10 +1,10 @@
-"""Threads for handlers: two pools, so that writers waiting for a store never keep readers waiting."""
+"""Threads for handlers in pools: writers that wait for a store, and pages being drawn, delay no reader."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
@@ -12,11 +12,12 @@ from anyio.lowlevel import RunVar
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
-THREADS: dict[Literal["read", "write"], int] = {"read": 16, "write": 8}
+Pool: TypeAlias = Literal["read", "write", "draw"]
+THREADS: dict[Pool, int] = {"read": 16, "write": 8, "draw": 2}
 _limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("penstock_limiters")
 
 
-def _limiter(pool: Literal["read", "write"]) -> CapacityLimiter:
+def _limiter(pool: Pool) -> CapacityLimiter:
     """The limit of a pool, one for each event loop."""
     try:
         return _limiters.get()[pool]
@@ -25,9 +26,7 @@ def _limiter(pool: Literal["read", "write"]) -> CapacityLimiter:
         return _limiters.get()[pool]
 
 
-def _in_pool(
-    pool: Literal["read", "write"], handler: Callable[Given, Answer]
-) -> Callable[Given, Awaitable[Answer]]:
+def _in_pool(pool: Pool, handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
     @functools.wraps(handler)
     async def run(*given: Given.args, **named: Given.kwargs) -> Answer:
         call = functools.partial(handler, *given, **named)
@@ -44,3 +43,8 @@ def reads(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]
 def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
     """Run a handler that writes in a thread of its own pool."""
     return _in_pool("write", handler)
+
+
+def draws(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a handler that may take seconds of computing in a thread of its own pool."""
+    return _in_pool("draw", handler)

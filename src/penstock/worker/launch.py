@@ -25,6 +25,7 @@ from penstock.errors import (
     StoreDenied,
 )
 from penstock.graph_assembly import keep_graph
+from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
@@ -140,7 +141,7 @@ class Worker:
             keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
             if has_documents
             else None,
-            pages_dir=settings.pages_dir,
+            source_files=SourceFiles.of(settings),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
@@ -200,7 +201,7 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
         register=lambda registry: assembly.register_small_jobs(registry, memory),
         lease=timedelta(seconds=settings.lease_s),
         lease_by_type=leases(settings),
-        pages_dir=settings.pages_dir,
+        source_files=SourceFiles.of(settings),
     )
 
 

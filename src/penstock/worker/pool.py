@@ -25,6 +25,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
+from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
@@ -135,7 +136,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
     keep_graph: Callable[[Catalog], GraphKeeper | None] | None = None
     """Starts the upkeep of a graph store outside the catalog."""
-    pages_dir: str | None = None
+    source_files: SourceFiles = NO_FILES
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
 

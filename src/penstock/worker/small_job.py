@@ -24,6 +24,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.handlers.registry import Registry
+from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
@@ -49,7 +50,7 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
     register: Callable[[Registry], Callable[[], None]]
     lease: timedelta
     lease_by_type: Mapping[str, timedelta]
-    pages_dir: str | None = None
+    source_files: SourceFiles = NO_FILES
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
@@ -65,7 +66,7 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
         _run(job_id, options, registry)
     finally:
         close()
-    clear_outbox(options.queue, options.catalog, options.pages_dir)
+    clear_outbox(options.queue, options.catalog, options.source_files)
     job = options.queue.get(job_id)
     return job is None or job.ended
 

@@ -20,7 +20,6 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
 from penstock.errors import WorkerFailed
-from penstock.handlers.page_files import PageFiles
 from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
@@ -154,7 +153,7 @@ class Supervisor:
             log.warning("the store is unavailable; the next worker on this host will release the jobs")
         if self._catalog is not None:
             catalog = self._catalog
-            skip_on_outage(lambda: clear_outbox(self._queue, catalog, self._options.pages_dir))
+            skip_on_outage(lambda: clear_outbox(self._queue, catalog, self._options.source_files))
         skip_on_outage(self._report_end)
 
     def _report_end(self) -> None:
@@ -189,7 +188,7 @@ class Supervisor:
         schedule.add(options.upkeep_s, lambda: record_upkeep(options.directory))
         if self._catalog is not None:
             notifier = DocumentNotifier(queue, self._catalog)
-            sweeper = Sweeper(self._catalog, PageFiles(options.pages_dir))
+            sweeper = Sweeper(self._catalog, options.source_files)
             schedule.add(CLEAR_OUTBOX_S, notifier.process_outbox)
             schedule.add(CHECK_S, notifier.check_waiting)
             schedule.add(CLEAR_OUTBOX_S, sweeper.clear_leftovers)

@@ -19,7 +19,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
-from penstock.handlers.page_files import PageFiles
+from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
@@ -80,10 +80,10 @@ def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
         return None
 
 
-def clear_outbox(queue: Queue, catalog: Catalog, pages_dir: str | None = None) -> None:
+def clear_outbox(queue: Queue, catalog: Catalog, files: UnusedFiles = NO_FILES) -> None:
     """Process outbox entries of the last jobs: a command for one job has no next round."""
     DocumentNotifier(queue, catalog).process_outbox()
-    Sweeper(catalog, PageFiles(pages_dir)).clear_leftovers()
+    Sweeper(catalog, files).clear_leftovers()
 
 
 def _record(directory: Path) -> Path:
@@ -277,9 +277,9 @@ class StuckWarner:
 class Sweeper:
     """Removes unused rows of the catalog, and takes back tasks of silent workers."""
 
-    def __init__(self, catalog: Catalog, page_files: PageFiles | None = None) -> None:
+    def __init__(self, catalog: Catalog, files: UnusedFiles = NO_FILES) -> None:
         self._catalog = catalog
-        self._page_files = page_files or PageFiles(None)
+        self._files = files
 
     def clear_leftovers(self) -> bool:
         entries = self._catalog.outbox(OutboxEntryKind.LEFTOVER, limit=AT_ONCE)
@@ -287,7 +287,7 @@ class Sweeper:
             return False
         # Before the rows: after a crash in between, the entries are still there.
         with self._catalog.snapshot() as snapshot:
-            self._page_files.remove_unused(snapshot, {entry.source_id for entry in entries})
+            self._files.remove_unused(snapshot, {entry.source_id for entry in entries})
         ids = [entry.entry_id for entry in entries]
         over = any(self._catalog.clear(ids) for _ in range(CLEARS_PER_RUN))
         return not over or len(entries) == AT_ONCE

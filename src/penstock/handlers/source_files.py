@@ -1,0 +1,93 @@
+"""Files kept for documents besides the catalog: Markdown and pictures of pages, and uploads.
+
+They go with their document. Whoever clears the leftovers of a document calls ``remove_unused``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from penstock.catalog.protocol import CatalogSnapshot
+from penstock.catalog.views import Source
+from penstock.config import Settings
+from penstock.handlers.page_files import PageFiles
+
+IMAGES = "page_images"
+"""Folder of the state directory with pictures of pages."""
+UPLOADS = "uploads"
+"""Folder of the state directory with uploaded files, unless the settings name another."""
+LOCK = ".lock"
+
+
+class UnusedFiles(Protocol):
+    """Files of documents that are removed with them."""
+
+    def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
+        """Remove files of versions that are neither in search nor being read."""
+
+
+class SourceFiles(NamedTuple):
+    """Directories with files of documents; None: there are none."""
+
+    pages: str | None = None
+    images: str | None = None
+    uploads: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> SourceFiles:
+        """The directories of the settings."""
+        return cls(
+            settings.pages_dir,
+            str(settings.state_dir / IMAGES),
+            os.path.realpath(uploads_directory(settings)),
+        )
+
+    def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
+        """Remove files of versions that are neither in search nor being read."""
+        PageFiles(self.pages).remove_unused(snapshot, source_ids)
+        PageFiles(self.images).remove_unused(snapshot, source_ids)
+        if self.uploads is None or not Path(self.uploads).is_dir():
+            return
+        for source_id in filter(None, source_ids):
+            source = snapshot.get(source_id)
+            if source is not None and not source.live and source.path.startswith(self.uploads + "/"):
+                _remove_upload(Path(self.uploads), source)
+
+
+NO_FILES = SourceFiles()
+
+
+def uploads_directory(settings: Settings) -> Path:
+    """The directory with uploaded files."""
+    return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / UPLOADS
+
+
+@contextmanager
+def uploads_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock under which uploaded files are put in place or removed."""
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_upload(directory: Path, source: Source) -> None:
+    """Remove the file of a removed document, unless another one was uploaded there since it was read."""
+    path = Path(source.path)
+    with uploads_lock(directory), suppress(OSError):
+        status = path.stat(follow_symlinks=False)
+        known = ((source.size, source.mtime_ns), (source.failure.size, source.failure.mtime_ns))
+        if (status.st_size, status.st_mtime_ns) not in known:
+            return
+        path.unlink()
+        for folder in path.parents:
+            if folder == directory:
+                break
+            folder.rmdir()  # ends at a folder with other files

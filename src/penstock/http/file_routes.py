@@ -1,0 +1,120 @@
+"""Routes of files: pages of documents, their pictures, and uploads."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from penstock.errors import PenstockError
+from penstock.http.answers import described, respond
+from penstock.http.index_routes import QUEUED
+from penstock.http.problems import problem_response
+from penstock.http.request_bodies import IndexFields, UploadFields
+from penstock.http.request_context import Reader, Sender, Writer
+from penstock.http.thread_pools import draws, reads, writes
+from penstock.http.upload_stream import UploadStream
+from penstock.service.page_images import MAX_WIDTH
+from penstock.service.page_texts import ShownPage
+from penstock.service.uploads import Upload, UploadRecord
+
+router = APIRouter(tags=["documents"])
+
+SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
+PageNumber = Annotated[int, Path(description="Number of a page, from 1.", ge=1, le=10_000_000)]
+Width = Annotated[int, Query(description="Maximum width in pixels.", ge=16, le=MAX_WIDTH)]
+PICTURE = described(ShownPage, refused=(404,)) | {
+    200: {
+        "description": "The picture.",
+        "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.get(
+    "/documents/{source_id}/pages/{page}",
+    responses=described(ShownPage, refused=(404,)),
+    summary="Show a page",
+)
+@reads
+def page(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
+    """Show the text of a page as it was read, with engine and confidence where it was recognized."""
+    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
+    place = own.place
+    found = sender.shared.documents.page(
+        own.source_id, page, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch
+    )
+    return respond(found)
+
+
+@router.get(
+    "/documents/{source_id}/pages/{page}/image",
+    responses=PICTURE,
+    response_class=Response,
+    summary="Draw a page",
+)
+@draws
+def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 800) -> Response:
+    """Draw a page of a PDF or picture in gray, from its file as it was indexed."""
+    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
+    drawn = sender.shared.page_images.png(own, page, width)
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "private, max-age=300"}
+    return Response(drawn, media_type="image/png", headers=headers)
+
+
+_FILE = {"type": "string", "format": "binary"}
+_OPTIONS = IndexFields.model_json_schema()["properties"]
+UPLOADED = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": _FILE, **_OPTIONS},
+                }
+            },
+            "application/octet-stream": {"schema": _FILE},
+        },
+    }
+}
+
+
+@router.post(
+    "/files",
+    status_code=202,
+    responses=described(
+        UploadRecord, 202, example={**QUEUED, "path": "/srv/uploads/acme/docs/main/mill.pdf", "size": 4096}
+    ),
+    openapi_extra=UPLOADED,
+    summary="Upload a file",
+    tags=["index"],
+)
+async def upload(request: Request, sender: Writer, query: Annotated[UploadFields, Query()]) -> Response:
+    """Receive a file and queue it. The same name in the same collection replaces the file before.
+
+    The body is the file itself, with its `name` in the query, or a form with the part `file` and the options
+    as further parts.
+    """
+    stream = UploadStream(request, sender.shared.uploads, query)
+    try:
+        received = await stream.read()
+        fields = stream.fields()
+        return await _finish(sender, received, fields)
+    except PenstockError as error:
+        await stream.drain()
+        # What is left of the body would be taken for the next request.
+        headers = {} if stream.ended else {"Connection": "close"}
+        return problem_response(error, headers=headers)
+    finally:
+        await asyncio.shield(stream.close())
+
+
+@writes
+def _finish(sender: Sender, received: Upload, fields: UploadFields) -> Response:
+    tenant = sender.tenant(fields.tenant_id)
+    given: dict[str, Any] = fields.model_dump(exclude={"name", "patterns", "tenant_id"})
+    return respond(received.finish(tenant_id=tenant, include=fields.patterns, **given), 202)

@@ -1,0 +1,148 @@
+"""Pictures of pages, drawn in the sandbox from the file of a document and kept in a bounded cache."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.views import Document, Source
+from penstock.errors import JobError, PageImageMissing, UnknownDocument
+from penstock.handlers.container_paths import container_of
+from penstock.handlers.file_reader import read_file
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage
+from penstock.pipeline.extract.sandbox.sandbox import Sandbox
+from penstock.vocabulary import how_many
+
+DRAWN = frozenset(["pdf", "image"])
+"""Extractors of files whose pages can be drawn."""
+MAX_WIDTH = 2_000
+CACHE_BYTES = 256 * 1024 * 1024
+_USUAL_INCHES = 8.0
+_LEAST_DPI, _MOST_DPI = 36, 300
+_UNSAFE = re.compile(r"[^A-Za-z0-9-]")
+_HASH_CHARS = 16
+
+
+class PageImages:
+    """Pictures of the pages of documents, one drawn at a time. Threads may share one.
+
+    A picture is ``SOURCE_ID/CONTENT/NUMBER-WIDTH.png`` below the directory, as ``PageFiles`` names its files:
+    those of removed versions are removed in the same way.
+    """
+
+    def __init__(
+        self, catalog: Catalog, limits: ExtractLimits, directory: Path, *, most_bytes: int = CACHE_BYTES
+    ) -> None:
+        self._catalog = catalog
+        self._limits = limits
+        self._directory = directory
+        self._most_bytes = most_bytes
+        self._kept_bytes: int | None = None
+        self._sandbox = Sandbox(limits)
+        self._cache_lock = threading.Lock()
+
+    def png(self, source: Source, number: int, width: int) -> bytes:
+        """A page of the version in search, at most so many pixels wide. Raises ``PageImageMissing``."""
+        document = self._document(source, number)
+        folder = self._directory / _UNSAFE.sub("_", source.source_id) / document.content_hash[:_HASH_CHARS]
+        kept = folder / f"{number:04}-{width}.png"
+        with suppress(OSError):
+            drawn = kept.read_bytes()
+            os.utime(kept)
+            return drawn
+        drawn = _png(self._draw(source, document, number, width), width)
+        with suppress(OSError):  # the picture is shown all the same
+            self._keep(kept, drawn)
+        return drawn
+
+    def close(self) -> None:
+        """End the processes of the sandbox."""
+        self._sandbox.close()
+
+    def _document(self, source: Source, number: int) -> Document:
+        document_id = source.published_id if source.published_id is not None else source.building_id
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(document_id) if document_id is not None else None
+        if document is None or not 1 <= number <= document.page_count:
+            count = how_many(document.page_count if document else 0, "page")
+            raise UnknownDocument(f"{source.path} has no page {number:,}: it has {count}")
+        return document
+
+    def _draw(self, source: Source, document: Document, number: int, width: int) -> PageImage:
+        content = self._content(source, document)
+        dpi = min(max(round(width / _USUAL_INCHES), _LEAST_DPI), _MOST_DPI)
+        try:
+            if file_types.detect(content.name, content.data).extractor not in DRAWN:
+                raise PageImageMissing(
+                    f"pages of {source.file_type} files are not drawn", remedy="Read the text of the page."
+                )
+            return self._sandbox.image(content, number, dpi, memory_bytes=self._limits.parser_memory_bytes)
+        except JobError as error:
+            raise PageImageMissing(f"page {number:,} cannot be drawn: {error.message}") from None
+
+    def _content(self, source: Source, document: Document) -> Content:
+        """The bytes that were indexed; the file may be another one by now."""
+        if container_of(source.path) is not None or not source.path.startswith("/"):
+            raise PageImageMissing("pages of notes and of files inside others are not drawn")
+        try:
+            read = read_file(source.path, self._limits, lambda _: False)
+        except OSError as error:
+            raise PageImageMissing(f"the file cannot be read: {error.strerror}") from None
+        except JobError as error:
+            raise PageImageMissing(f"the file cannot be read: {error.message}") from None
+        if read is None or hashlib.sha256(read.data).hexdigest() != document.content_hash:
+            raise PageImageMissing("the file has changed since it was indexed", remedy="Index it again.")
+        return Content(source.path, read.data)
+
+    def _keep(self, path: Path, drawn: bytes) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{threading.get_ident()}")
+        unfinished.write_bytes(drawn)
+        unfinished.replace(path)
+        with self._cache_lock:
+            if self._kept_bytes is None:
+                self._kept_bytes = sum(size for _, size, _ in self._kept())
+            else:
+                self._kept_bytes += len(drawn)
+            if self._kept_bytes > self._most_bytes:
+                self._evict()
+
+    def _evict(self) -> None:
+        """Remove the pictures that were shown longest ago, a quarter of the cache."""
+        found = sorted(self._kept())
+        left = sum(size for _, size, _ in found)
+        for _, size, path in found:
+            if left <= self._most_bytes * 3 // 4:
+                break
+            path.unlink(missing_ok=True)
+            left -= size
+            for folder in (path.parent, path.parent.parent):
+                with suppress(OSError):  # another picture is in it
+                    folder.rmdir()
+        self._kept_bytes = left
+
+    def _kept(self) -> list[tuple[int, int, Path]]:
+        found = []
+        for path in self._directory.glob("*/*/*"):
+            with suppress(OSError):
+                status = path.stat()
+                found.append((status.st_mtime_ns, status.st_size, path))
+        return found
+
+
+def _png(drawn: PageImage, width: int) -> bytes:
+    from PIL import Image
+
+    picture = Image.fromarray(drawn.pixels)
+    if picture.width > width:
+        picture = picture.resize((width, max(1, round(picture.height * width / picture.width))))
+    target = io.BytesIO()
+    picture.save(target, "PNG", compress_level=3)
+    return target.getvalue()

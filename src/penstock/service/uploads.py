@@ -1,0 +1,228 @@
+"""Uploaded files: received beside their place, put there whole, and indexed as sources of their tenant.
+
+A file is ``TENANT/COLLECTION/BRANCH/NAME`` below the directory, and goes with its document. While it is
+received it is in ``.incoming/OWNER``, where the next start of the same server finds what a crash left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Unpack
+from urllib.parse import quote
+
+import msgspec
+
+from penstock import clock
+from penstock.catalog.values import Place
+from penstock.errors import DiskFull, InvalidName, PenstockError, RateLimited, RequestTooLarge, StoreDenied
+from penstock.handlers.source_files import uploads_lock
+from penstock.service.documents import Documents
+from penstock.service.folder_requests import IndexOptions
+from penstock.service.job_records import JobRecords, SubmitRecord
+from penstock.service.jobs import Jobs
+
+INCOMING = ".incoming"
+MOST_OPEN = 16
+"""Files received at the same time."""
+RESERVED_BYTES = 256 << 20
+"""Space on the disk that uploads leave free."""
+LONGEST_NAME = 200
+"""Bytes of a file's name; file systems allow 255, and a suffix is added while it is received."""
+log = logging.getLogger("penstock.uploads")
+
+
+class UploadRecord(SubmitRecord, frozen=True, kw_only=True):
+    """The answer to an upload: that of a submission, with the path and size of the file."""
+
+    path: str
+    size: int
+
+
+class Uploads:
+    """Uploaded files of one server. ``owner`` tells servers with the same directory apart."""
+
+    def __init__(
+        self, documents: Documents, jobs: Jobs, directory: Path, *, owner: str, most_bytes: int
+    ) -> None:
+        self._documents = documents
+        self._jobs = jobs
+        # The paths of documents have no links.
+        self.directory = Path(os.path.realpath(directory))
+        self._incoming = self.directory / INCOMING / hashlib.sha256(owner.encode()).hexdigest()[:16]
+        self.most_bytes = most_bytes
+        self._open = 0
+        self._counting = threading.Lock()
+
+    def begin(self, name: str, size: int | None) -> Upload:
+        """Open a file for an upload. ``size``: as the sender states it."""
+        refuse_name(name)
+        if size is not None and size > self.most_bytes:
+            raise too_large(self.most_bytes)
+        with self._counting:
+            if self._open >= MOST_OPEN:
+                raise RateLimited(
+                    f"{self._open} files are being received",
+                    retry_after=5,
+                    remedy="Send fewer files at the same time.",
+                )
+            self._open += 1
+        try:
+            self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+            free = shutil.disk_usage(self._incoming).free
+            if free - (size or 0) < RESERVED_BYTES:
+                raise DiskFull(f"{free:,} bytes are free in {self.directory}, too few for this file")
+            return Upload(self, name, self._incoming / clock.new_ids(1)[0])
+        except OSError as error:
+            self.ended()
+            raise StoreDenied(f"{self.directory} cannot be written ({error.strerror})") from None
+        except PenstockError:
+            self.ended()
+            raise
+
+    def ended(self) -> None:
+        """Count the end of an upload."""
+        with self._counting:
+            self._open -= 1
+
+    def put(self, received: Path, name: str, size: int, options: IndexOptions) -> UploadRecord:
+        """Put a received file in its place and queue its job. If that is refused, nothing has changed."""
+        given = ("tenant_id", "collection", "branch")
+        place = self._documents.notes.place_of(**{each: options.get(each) for each in given})  # type: ignore[arg-type]
+        target = self._folder(place) / name
+        marker, former = received.with_suffix(".json"), received.with_suffix(".old")
+        with uploads_lock(self.directory):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            submission = self._documents.submission(received, **options)
+            payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
+            submission["payload"] = payload
+            marker.write_bytes(msgspec.json.encode(submission))
+            with suppress(FileNotFoundError):
+                os.link(target, former, follow_symlinks=False)
+            received.replace(target)
+            try:
+                receipt = self._jobs.submit(**submission)
+            except BaseException:
+                if former.exists():
+                    former.replace(target)
+                else:
+                    target.unlink()
+                marker.unlink()
+                raise
+            marker.unlink()
+            former.unlink(missing_ok=True)
+        record = JobRecords(self._jobs).receipt(receipt)
+        columns = {each: getattr(record, each) for each in record.__struct_fields__}
+        return UploadRecord(**columns, path=str(target), size=size)
+
+    def recover(self) -> None:
+        """After a crash: remove what was not received whole, and queue what was put in place."""
+        if not self._incoming.is_dir():
+            return
+        for marker in self._incoming.glob("*.json"):
+            # A file that is still here was not put in place.
+            if not marker.with_suffix("").exists() and not self._queue_again(marker):
+                continue
+            marker.unlink()
+        for left in self._incoming.iterdir():
+            if left.suffix != ".json":
+                left.unlink()
+
+    def _queue_again(self, marker: Path) -> bool:
+        """Queue the job of a file that was put in place. False: not now; the next start tries again."""
+        try:
+            submission = msgspec.json.decode(marker.read_bytes())
+            path = submission["payload"]["file_path"]
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return True  # killed while it was written, before the file was put in place
+        if not Path(path).is_file():
+            return True
+        try:
+            self._jobs.submit(**submission)
+        except PenstockError as error:
+            log.warning("an interrupted upload is not queued yet: %s: %s", path, error.message)
+            return False
+        log.warning("queued an interrupted upload: %s", path)
+        return True
+
+    def _folder(self, place: Place) -> Path:
+        return self.directory.joinpath(*map(_folder_name, (place.tenant_id, place.collection, place.branch)))
+
+
+class Upload:
+    """A file that is being received. ``finish`` or ``discard`` ends it."""
+
+    def __init__(self, uploads: Uploads, name: str, path: Path) -> None:
+        self._uploads = uploads
+        self.name = name
+        self._path = path
+        self._file: IO[bytes] | None = os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb"
+        )
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to the file."""
+        assert self._file is not None
+        self.size += len(data)
+        if self.size > self._uploads.most_bytes:
+            raise too_large(self._uploads.most_bytes)
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise DiskFull(f"the file cannot be written ({error.strerror})") from None
+
+    def finish(self, **options: Unpack[IndexOptions]) -> UploadRecord:
+        """Put the file in its place, and queue its job."""
+        assert self._file is not None
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise DiskFull(f"the file cannot be written ({error.strerror})") from None
+        return self._uploads.put(self._path, self.name, self.size, options)
+
+    def discard(self) -> None:
+        """Close the file, and remove it unless it is in its place."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+            self._path.unlink(missing_ok=True)
+            self._uploads.ended()
+
+
+def refuse_name(name: str) -> None:
+    """Refuse a name that is no plain name of a file."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= LONGEST_NAME or not name.isprintable() or name[0] == "." or {*name} & {*"/\\"}:
+        raise InvalidName(
+            f"name: expected the name of a file, got {name[:80]!a}",
+            remedy=f"Use 1 to {LONGEST_NAME} printable bytes without slashes; a dot must not be the first.",
+        )
+
+
+def too_large(most_bytes: int) -> RequestTooLarge:
+    """The refusal of a file that no worker would read."""
+    return RequestTooLarge(
+        f"the file has more than {most_bytes:,} bytes",
+        remedy="Send a smaller file, or raise PENSTOCK_MAX_FILE_MB.",
+    )
+
+
+def _folder_name(name: str) -> str:
+    """A folder for a tenant, collection or branch: different names give different folders."""
+    safe = quote(name, safe=" ")
+    if safe.startswith("."):
+        safe = "%2E" + safe[1:]
+    if len(safe) > LONGEST_NAME:
+        safe = f"{safe[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return safe
