@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import items
 from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED
@@ -156,6 +155,8 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
 
 def _index_by_server(session: Session, client: Client, path: str, given: dict[str, Any]) -> None:
     """Queue a path of the server, and wait for the job if asked to."""
+    from penstock import items
+
     if given["dry_run"]:
         raise LocalOnly("--dry-run does not work through a server")
     options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"]}

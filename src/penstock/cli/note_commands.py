@@ -14,7 +14,6 @@ from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, space_left, table
 from penstock.cli.session import OPTIONS, QUEUE_DISABLED, WITH_VALUES, Session
 from penstock.errors import InvalidRequest, LocalOnly, PayloadTooLarge
-from penstock.items import note_path
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
 
 
 def _add_by_server(session: Session, client: Client, text: str, given: dict[str, Any]) -> None:
+    from penstock.items import note_path
+
     if given["update"] is not None or given["delete"]:
         raise LocalOnly("--update and --delete do not work through a server")
     receipt = client.note(text, tag=given["tag"], collection=given["collection"], tenant_id=given["tenant"])
