@@ -24,6 +24,7 @@ GROUPS = {
     "lifecycle": "rules",
     "transitions": "rules",
     "row_counts": "rules",
+    "failure_reasons": "rules",
     "retry": "rules",
     "items": "rules",
     "payloads": "rules",

@@ -6,15 +6,14 @@ Nothing heavy is imported before a part is used, so that ``penstock --help`` sta
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
-from penstock.process_start import log_to_stderr
+from penstock.extras import refuse_missing
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from penstock.worker.launch import Worker
 
 T = TypeVar("T")
-ON_DEMAND_GRACE_S = 5.0
-"""Time for running jobs to finish when the client of an MCP server has gone."""
 
 
 class _MadeOnce(Generic[T]):
@@ -272,15 +269,21 @@ class Assembly:
 
         ``with_worker``: jobs run in a worker of this process where no other serves the queue.
         """
-        from penstock.extras import refuse_missing
-
         refuse_missing("mcp", "the MCP server")
         from penstock.mcp.server import run_stdio
-        from penstock.worker.on_demand import OnDemandWorker
+        from penstock.worker.launch import on_demand_worker
 
-        worker = OnDemandWorker(self.queue, self.worker_alive, partial(_work_until_idle, self))
-        with closing(worker):
-            run_stdio(self, worker.ensure if with_worker and self.settings.queue_enabled else lambda: None)
+        with closing(on_demand_worker(self, enabled=with_worker)) as worker:
+            run_stdio(self, worker.ensure)
+
+    def watch(self, paths: Sequence[str], *, with_worker: bool, **options: Any) -> None:
+        """Index paths and watch them; see ``watch.watcher.run_watcher``."""
+        refuse_missing("watch", "the watcher")
+        from penstock.watch.watcher import run_watcher
+        from penstock.worker.launch import on_demand_worker
+
+        with closing(on_demand_worker(self, enabled=with_worker)) as worker:
+            run_watcher(self, paths, submitted=worker.ensure, **options)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -382,11 +385,6 @@ class Assembly:
         ):
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
-
-
-def _work_until_idle(assembly: Assembly) -> None:
-    log_to_stderr(logging.ERROR)
-    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
 
 
 def _assembly_from(values: Mapping[str, Any]) -> Assembly:

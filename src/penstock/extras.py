@@ -36,6 +36,7 @@ EXTRAS = (
     Extra("redis", "redis", 9, "queue in Redis, and the Redis contract"),
     Extra("serve", "fastapi", 22, "the HTTP server, `penstock serve`"),
     Extra("usearch", "usearch", 56, "an approximate index over very many vectors"),
+    Extra("watch", "watchfiles", 2, "the watcher of folders, `penstock watch`"),
 )
 """Optional parts, with the size of what they install, as ``python -m bench.install_size`` measures it."""
 

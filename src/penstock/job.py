@@ -131,6 +131,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Chunks that the children made: the sum of ``chunks`` in their results."""
     error_code: str | None = None
     error_message: str | None = None
+    error_reason: str | None = None
+    """Id of the reason of a failed job; see ``failure_reasons``."""
     last_error_at: datetime | None = None
     payload_json: str
     metadata: str = "{}"
@@ -315,7 +317,12 @@ class Scope(msgspec.Struct, frozen=True, order=True):
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Equality filters, paged by id. The list is closed, so every engine can support all of them."""
+    """Equality filters, paged by id. The list is closed, so every engine can support all of them.
+
+    ``text`` occurs in the id, the payload or the error message; capital letters of ASCII count as small ones.
+    ``by_priority`` orders by priority, highest first, then by id; ``after`` is then the last id of the page
+    before, and ``after_priority`` its priority.
+    """
 
     statuses: frozenset[Status] = frozenset()
     item_type: str | None = None
@@ -331,9 +338,14 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     root_id: str | None = None
     waiting_for: str | None = None
     top_level: bool | None = None
+    error_code: str | None = None
+    error_reason: str | None = None
+    text: str | None = None
     prefix: str | None = None
     after: str | None = None
     newest_first: bool = False
+    by_priority: bool = False
+    after_priority: int | None = None
     limit: int = 50
 
 

@@ -21,7 +21,7 @@ class RowCounts(NamedTuple):
 
 COLUMNS = ("status", "held", "item_type")
 _FILTERS = frozenset({"statuses", "held", "item_type"})
-_PAGING = frozenset({"after", "newest_first", "limit"})
+_PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
 
 
 def class_of(job: Job) -> Class:

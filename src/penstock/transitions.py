@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from penstock.failure_reasons import failure_reason
 from penstock.job import (
     CHILDREN,
     RETURNED,
@@ -219,6 +220,7 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
         "total_chunks": 0,
         "progress_json": None,
         "finished_at": None,
+        "error_reason": None,
         "updated_at": now,
         "history_json": _recorded(job, now, "requeued"),
     }
@@ -233,6 +235,7 @@ def reopened(job: Job, now: datetime) -> Changes:
         "claim_number": job.claim_number + 1,
         "cancel_requested": False,
         "finished_at": None,
+        "error_reason": None,
         "updated_at": now,
         "history_json": _recorded(job, now, "reopened"),
     }
@@ -301,6 +304,8 @@ def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
         "updated_at": now,
         "result_json": settlement.result_json,
     }
+    if settlement.status is Status.FAILED:
+        changes["error_reason"] = failure_reason(settlement.error_code, settlement.error_message)
     if failing:
         changes["last_error_at"] = now
         changes["retry_count"] = settlement.retry_count
@@ -323,6 +328,7 @@ def _restarted(job: Job, followup: FollowUp, now: datetime) -> Changes:
         "turn": RETURNED if later else None,
         "waiting_for": None,
         "finished_at": None,
+        "error_reason": None,
         "history_json": _recorded(job, now, "follow-up", f"run {job.run + 1}: {followup.op}"),
     }
 

@@ -274,6 +274,9 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
 
     assert {
         ("get", "/me"),
+        ("get", "/queue/failures"),
+        ("post", "/index/jobs/retry"),
+        ("post", "/index/jobs/cancel"),
         ("get", "/events"),
         ("get", "/index/jobs/{job_id}/events"),
         ("post", "/session"),

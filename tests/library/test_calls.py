@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import Penstock, clock, config, lifecycle
@@ -56,6 +57,23 @@ def test_a_call_is_a_function_job_with_its_entity_as_the_lock(app: Penstock):
         "entity_type": "customer",
         "entity_id": "c1",
     } == job.payload
+
+
+@pytest.mark.parametrize("entity", [None, ("customer", "c1")])
+@pytest.mark.parametrize("payload", [{"to": "müller", "copies": [1, {"at": None}]}, {"to": ()}])
+def test_a_call_without_options_is_the_job_that_one_with_options_is(payload: Any, entity: Any):
+    with Penstock("memory://") as app:
+        app.function("mail", requires=["to"], max_retries=5, timeout=60)(lambda payload: None)
+        (many,) = app.call_many([{"name": "mail", "payload": payload, "entity": entity}])
+        receipts = [app.call("mail", payload, entity=entity), many]
+        # Equal to the default, but named, so that each field is checked.
+        receipts.append(app.call("mail", payload, entity=entity, priority=5))
+        rows = [msgspec.structs.asdict(app.job(receipt.job_id)) for receipt in receipts]
+
+    own = {"queue_id", "root_id", "idempotency_key", "turn", "created_at", "updated_at"}
+    short, bulk, general = ({name: row[name] for name in row.keys() - own} for row in rows)
+    assert short == bulk == general
+    assert 3 == len({row["idempotency_key"] for row in rows})
 
 
 def test_a_call_is_answered_without_counting_who_is_ahead(app: Penstock):

@@ -21,7 +21,6 @@ SERVE = ()
 
 @contextmanager
 def connected(server: LiveServer, key: str, mode: str = "auto") -> Iterator[Agent]:
-    headers = {"Authorization": f"Bearer {key}"}
     with ExitStack() as stack:
         portal = stack.enter_context(anyio.from_thread.start_blocking_portal())
         requests = stack.enter_context(

@@ -59,6 +59,16 @@ BAD_ROWS = {
     "holding another lock than its own": "lock_key = 'a', lock_held = 'b'",
     "holding a lock it does not want": "lock_held = 'b'",
     "turn below the codes": "turn = -3",
+    "of negative priority": "priority = -1",
+    "tried less than never": "retry_count = -1, max_retries = -1",
+    "without time to run": "timeout_s = 0",
+    "before its first run": "run = 0",
+    "before its first claim": "claim_number = -1",
+    "lost less than never": "lost_count = -1",
+    "short of open children": "children_open = -1",
+    "short of failed children": "children_failed = -1",
+    "short of chunks": "total_chunks = -1",
+    "a child of no run": "parent_id = 'job_0'",
 }
 
 
@@ -136,7 +146,8 @@ HOT: dict[str, dict[str, object]] = {
     "finish_and_wake": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
     "take": {
         "ids": "{job_1}",
-        "leases": "{NULL}",
+        "leases": "{}",
+        "until": T0,
         "keys": "{a}",
         "now": T0,
         "worker_id": "w",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from penstock import items, lifecycle
 from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors
 from penstock.database.sqlite_schema import migrate
-from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
-from penstock.job import ClaimRequest, Job, JobQuery, Status
+from penstock.errors import InvalidRequest, QueueFull, SchemaMismatch, StateDamaged, StoreUnavailable
+from penstock.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.queue.sqlite.rows import SPILL_OVER, SQL
 from tests.stores.new_jobs import T0, new
@@ -44,6 +45,42 @@ def test_the_file_is_in_wal_mode_with_full_sync(queue: SqliteQueue) -> None:
     with queue._connections.writing() as connection:
         assert ("wal",) == connection.execute("PRAGMA journal_mode").fetchone()
         assert (2,) == connection.execute("PRAGMA synchronous").fetchone()
+
+
+@pytest.mark.parametrize("fields", [{}, {"lock_key": "a", "dedupe": False, "priority": 9, "metadata": "[]"}])
+def test_a_job_added_alone_is_stored_like_one_of_many(
+    queue: SqliteQueue, path: Path, fields: dict[str, object]
+) -> None:
+    queue.add([new(1, **fields)], now=T0)
+    queue.add([new(2, **fields), new(3, **fields)], now=T0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        alone, second, _ = map(dict, connection.execute("SELECT * FROM unified_queue ORDER BY queue_id"))
+
+    own = {"queue_id", "idempotency_key", "root_id"}
+    assert [alone["queue_id"]] * 2 == [alone["root_id"], "job_000001"]
+    assert alone["turn"] + 1 == second["turn"]
+    assert {**alone, "turn": second["turn"]}.items() - second.items() == {(name, alone[name]) for name in own}
+
+
+@pytest.mark.parametrize("limits", [QueueLimits(indexing=0), QueueLimits(per_tenant=0)], ids=str)
+def test_a_job_added_alone_meets_the_limits(queue: SqliteQueue, limits: QueueLimits) -> None:
+    with pytest.raises(QueueFull):
+        queue.add([new(1)], limits=limits)
+
+    assert queue.find(JobQuery()) == []
+
+
+def test_a_job_added_alone_during_a_pause_waits_like_one_of_many(queue: SqliteQueue) -> None:
+    queue.add([new(number) for number in range(2)])
+    queue.pause(Scope("t", "*"))
+    queue.add([new(2)])
+    assert queue.claim(ClaimRequest("w", 5)) == []
+    queue.resume(Scope("t", "*"))
+
+    assert [claim.queue_id for claim in queue.claim(ClaimRequest("w", 5))] == [
+        f"job_{number:06d}" for number in range(3)
+    ]
 
 
 def test_only_the_owner_may_read_a_new_file(queue: SqliteQueue, path: Path) -> None:

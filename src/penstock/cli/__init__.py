@@ -13,7 +13,7 @@
 ``graph_commands``: entities and relations
 ``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
-``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract
+``worker``, ``watch``, ``redis_commands``: long-running processes, and producers of the Redis contract
 ``serve_commands``, ``key_commands``: the HTTP server and its keys
 ``config_commands``, ``model_commands``: settings and models
 ``doctor``, ``completion``: a check of the installation, completion in shells

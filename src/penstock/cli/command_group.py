@@ -31,6 +31,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     },
     "Workers and services": {
         "worker": "worker",
+        "watch": "watch",
         "serve": "serve_commands",
         "stop": "serve_commands",
         "mcp": "serve_commands",

@@ -19,7 +19,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.cli.session import Session
     from penstock.job import Job
-    from penstock.service.jobs import JobFilter
+    from penstock.service.job_filters import JobFilter
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0

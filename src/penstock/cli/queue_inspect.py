@@ -26,8 +26,8 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.job import Job, WorkerReport
+    from penstock.service.job_filters import JobFilter
     from penstock.service.job_reports import JobReport
-    from penstock.service.jobs import JobFilter
     from penstock.service.library_values import JobView
     from penstock.service.responses import Stats
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.service.functions import CallOptions
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
-    from penstock.service.jobs import JobFilter
+    from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
@@ -229,8 +229,10 @@ def jobs(filters: JobFilter) -> ApiCall[JobListing]:
     from penstock.service.library_values import JobListing
 
     given: dict[str, Any] = dict(filters)
-    if given.pop("newest_first", True) is not True or given.pop("op", None) or given.pop("branch", None):
-        raise InvalidRequest("newest_first, op and branch: not filters of a server")
+    if given.pop("op", None) or given.pop("branch", None):
+        raise InvalidRequest("op and branch: not filters of a server")
+    newest, by_priority = given.pop("newest_first", True), given.pop("by_priority", False)
+    given["sort"] = "priority" if by_priority else None if newest else "oldest"
     status = given.get("status")
     given["status"] = [status] if isinstance(status, str) else sorted(status) if status else None
     given["cursor"] = given.pop("after", None)

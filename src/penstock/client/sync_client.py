@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.service.functions import CallOptions
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
-    from penstock.service.jobs import JobFilter
+    from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext

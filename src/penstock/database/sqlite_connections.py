@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,17 +140,16 @@ class SqliteConnections:
         for name, function in self._functions.items():
             connection.create_function(name, function.arguments, function.call, deterministic=True)
 
-    @contextmanager
-    def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, synced: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Run one write transaction, begun as a writer, so the lock is taken at the start.
 
         Nothing is committed to a file without a name, which no one could read. ``synced=False``: a power
         cut may undo the transaction, as long as no later one was synced. The lock is free sooner.
         """
-        if synced:
-            with self._transaction() as connection:
-                yield connection
-            return
+        return self._transaction() if synced else self._unsynced_transaction()
+
+    @contextmanager
+    def _unsynced_transaction(self) -> Iterator[sqlite3.Connection]:
         with self._write_lock:
             self._commit_as("NORMAL" if self._synchronous in ("FULL", "EXTRA") else None, BULK_LOG_PAGES)
             try:

@@ -8,11 +8,11 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · PathOutside · LocalOnly
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
@@ -53,6 +53,7 @@ from penstock.errors.access import (
     OriginRefused,
     PathOutside,
     RateLimited,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
     RouteNotFound,
@@ -91,6 +92,7 @@ from penstock.errors.requests import (
     CannotCancel,
     CannotRetry,
     Conflict,
+    CountChanged,
     DuplicateId,
     FingerprintMismatch,
     InvalidMessage,
@@ -178,6 +180,7 @@ __all__ = [
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "CountChanged",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",
@@ -234,6 +237,7 @@ __all__ = [
     "OriginRefused",
     "HostRefused",
     "RateLimited",
+    "RequestHeadTooLarge",
     "RequestTooLarge",
     "RequestTooSlow",
     "RouteNotFound",

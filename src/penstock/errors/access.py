@@ -61,8 +61,15 @@ class RequestTooLarge(InvalidRequest):
     default_remedy = "Index a file by its path, or raise PENSTOCK_BODY_LIMIT_MB."
 
 
+class RequestHeadTooLarge(InvalidRequest):
+    """The address and headers of the request are larger than the limit."""
+
+    code = "ERR_REQUEST_HEAD_TOO_LARGE"
+    default_remedy = "Send shorter headers, or the fields in the body."
+
+
 class RequestTooSlow(PenstockError):
-    """The body of the request did not arrive in time."""
+    """The head or the body of the request did not arrive in time."""
 
     code = "ERR_REQUEST_TOO_SLOW"
     default_remedy = "Send the request again."

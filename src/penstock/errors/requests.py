@@ -246,6 +246,17 @@ class LiveTwin(Conflict):
         self.twin = twin
 
 
+class CountChanged(Conflict):
+    """Another number of jobs matches than was expected; nothing was changed."""
+
+    code = "ERR_COUNT_CHANGED"
+    default_remedy = "Look at the jobs again, and send the number in the message as `expect`."
+
+    def __init__(self, message: str, *, matched: int, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.matched = matched
+
+
 class LeaseLost(Conflict):
     """The lease expired, or the job was released or claimed again; the result is dropped."""
 

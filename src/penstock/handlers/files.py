@@ -43,6 +43,8 @@ from penstock.pipeline.pipeline import Pipeline
 
 RETRY_DELAY = timedelta(seconds=2)
 UNCHANGED = {"outcome": "unchanged"}
+WATCHERS = ("watcher", "active_project")
+"""Doors whose jobs may name files that are gone by the time they run."""
 
 
 class Files:
@@ -341,7 +343,7 @@ class _IngestCall:
             if reason is not None:
                 return {"outcome": "kept", "note": reason}
             return self._remove(context, request.path, "the file is gone")
-        if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
+        if context.claim.parent_id is not None or context.claim.submitted_by in WATCHERS:
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
 

@@ -3,6 +3,7 @@
 ``factory``: makes a server, or says what has to be installed
 ``server``: sockets, threads and the end of a server; the worker beside it
 ``api``: the application of all routes, and its OpenAPI document
+``connections``: limits on the time and size of a request's head
 ``guard``: checks before a request is read: host, origin, key, rate and size
 ``request_context``: what the routes of a server share, and the sender of a request
 ``index_routes``, ``job_routes``, ``document_routes``, ``search_routes``, ``queue_routes``: of the services
@@ -11,6 +12,7 @@
 ``health_routes``, ``session_routes``: routes of the server and of the sender
 ``event_routes``, ``event_hub``: streams of events, and the thread that feeds them
 ``dashboard_files``: static files of the dashboard, in the folder ``dashboard``
+``quick_notes``: the short way of notes, many in one transaction
 ``request_bodies``: bodies of requests, checked
 ``answers``: answers and their schemas
 ``problems``: every error as a problem document (RFC 9457)

@@ -53,7 +53,7 @@ def described(
     return found | {other: problem(other) for other in (*EVERYWHERE, *refused)}
 
 
-EVERYWHERE = (400, 401, 403, 408, 413, 421, 422, 429, 503)
+EVERYWHERE = (400, 401, 403, 408, 413, 421, 422, 429, 431, 503)
 """Statuses with which every route may refuse: by the guard, the checks of fields, or the store."""
 MEANINGS = {
     400: "The body is not JSON, or the path lies outside the roots.",
@@ -61,12 +61,13 @@ MEANINGS = {
     403: "The scope or the tenants of the key, or the origin, do not allow this.",
     404: "Not found, or of another tenant.",
     405: "The route has other methods.",
-    408: "The body did not arrive in time.",
+    408: "The request did not arrive in time.",
     409: "The status of the job does not allow this.",
     413: "The body is too large.",
     421: "The Host header names another server.",
     422: "A field is unknown or has a wrong value; `errors` names it.",
     429: "The queue is full, or the key sent too many requests; see Retry-After.",
+    431: "The headers are too large.",
     503: "The store cannot be used now.",
 }
 

@@ -24,6 +24,7 @@ from penstock.http import (
 )
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
+from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
 
 DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
@@ -75,4 +76,4 @@ def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) ->
         api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)
     files = dashboard_files.add_routes(api)
-    return Guard(api, guard._replace(files=files))
+    return Guard(QuickNotes(api, shared), guard._replace(files=files))

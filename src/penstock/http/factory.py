@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def make_server(assembly: Assembly, make_mcp: MakeMcp, **options: Any) -> HttpServer:
     """Make a server; see ``ServerOptions``. ``make_mcp`` makes the application for agents."""
-    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("fastapi", "httptools", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise DriverMissing(f"the server needs {' and '.join(missing)}", remedy=install_remedy("serve"))
     from penstock.http.server import HttpServer, ServerOptions

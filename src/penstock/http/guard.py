@@ -24,9 +24,11 @@ from penstock.errors import (
     KeyRequired,
     OriginRefused,
     PenstockError,
+    RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
 )
+from penstock.http.connections import HEAD_BYTES
 from penstock.http.problems import problem_response
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
@@ -86,6 +88,7 @@ class Guard:
             return
         try:
             headers = Headers(scope=scope)
+            _refuse_large_head(scope)
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
             scope = {**scope, "path": _without_slash(scope["path"])}
@@ -200,6 +203,13 @@ def _refuse_forged(method: str, headers: Headers) -> None:
             "a change by the cookie of a session needs the Origin header of the server's own page",
             remedy="Send the key in the Authorization header instead.",
         )
+
+
+def _refuse_large_head(scope: Scope) -> None:
+    """Refuse a head above the limit that arrived whole; the connection ends others."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
+        raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")
 
 
 def _without_slash(path: str) -> str:

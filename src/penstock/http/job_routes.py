@@ -1,4 +1,4 @@
-"""Routes of jobs: list, show, cancel and retry."""
+"""Routes of jobs: list, show, cancel and retry, one or all that match."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond, respond_values
-from penstock.http.request_bodies import JobsQuery
+from penstock.http.request_bodies import BulkBody, JobsQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service import library_values
+from penstock.service.bulk_actions import Act, BulkResult
+from penstock.service.job_filters import JobFilter
 from penstock.service.job_records import JobDetail, JobPage
-from penstock.service.jobs import JobFilter
 from penstock.service.library_values import JobOutcome
 from penstock.service.responses import CancelAnswer
 
@@ -25,22 +26,51 @@ JobId = Annotated[str, Path(description="Id of a job.", max_length=512)]
 @router.get("", responses=described(JobPage, value=True), summary="List jobs")
 @reads
 def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
-    """List jobs, newest first."""
-    tenants, records = sender.principal.tenants_for(query.tenant_id), sender.shared.job_records
+    """List jobs, by default the newest first."""
     filters: JobFilter = {
+        **query.given(),
         "limit": query.limit,
         "after": query.cursor,
-        "status": query.status or None,
-        "collection": query.collection,
-        "item_type": query.item_type,
-        "held": query.held,
-        "parent_id": query.parent_id,
-        "top_level": None if query.children or query.parent_id is not None else True,
+        "newest_first": query.sort == "newest",
+        "by_priority": query.sort == "priority",
     }
+    tenants = sender.principal.tenants_for(query.tenant_id)
+    records = sender.shared.job_records
     if sender.wants_values:
-        found = records.newest(tenants, query.offset, **filters)
+        found = records.rows(tenants, offset=query.offset, **filters)
         return respond_values(library_values.listing(sender.shared.jobs, found))
     return respond(records.page(tenants, offset=query.offset, **filters))
+
+
+CHANGED = {"matched": 12, "changed": 12, "skipped": [], "more": False}
+BULK = described(BulkResult, refused=(409,), example=CHANGED)
+
+
+@router.post("/retry", responses=BULK, summary="Retry all jobs of a filter")
+@writes
+def retry_matching(sender: Writer, body: BulkBody) -> Response:
+    """Run all matching jobs again, by default failed ones, if they are as many as expected."""
+    return _act(sender, "retry", body)
+
+
+@router.post("/cancel", responses=BULK, summary="Cancel all jobs of a filter")
+@writes
+def cancel_matching(sender: Writer, body: BulkBody) -> Response:
+    """Cancel all matching jobs, by default pending and running ones, if they are as many as expected."""
+    return _act(sender, "cancel", body)
+
+
+def _act(sender: Writer, act: Act, body: BulkBody) -> Response:
+    shared = sender.shared
+    tenants = sender.principal.tenants_for(body.filter.tenant_id)
+    filters = body.filter.given()
+    done = shared.bulk.run(act, tenants, filters, expect=body.expect, dry_run=body.dry_run)
+    if not body.dry_run:
+        named = {name: value for name, value in filters.items() if value is not None}
+        shared.audit.record(
+            sender.principal.name, f"{act} jobs", changed=str(done.changed), filter=str(named)
+        )
+    return respond(done)
 
 
 @router.get("/{job_id}", responses=described(JobDetail, refused=(404,), value=True), summary="Show a job")

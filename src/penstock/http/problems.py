@@ -28,6 +28,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.QueueFull, 429),
     (errors.TooManyListeners, 429),
     (errors.PathOutside, 400),
+    (errors.RequestHeadTooLarge, 431),
     (errors.RequestTooLarge, 413),
     (errors.PayloadTooLarge, 413),
     (errors.PathNotFound, 404),
@@ -68,6 +69,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[FieldError] = []
     pending: int | msgspec.UnsetType = msgspec.UNSET
     twin: str | msgspec.UnsetType = msgspec.UNSET
+    matched: int | msgspec.UnsetType = msgspec.UNSET
+    """Number of jobs that match now, where another one was expected."""
 
 
 def status_of(error: PenstockError) -> int:
@@ -93,6 +96,7 @@ def problem_response(
         errors=list(fields),
         pending=getattr(error, "pending", msgspec.UNSET),
         twin=getattr(error, "twin", msgspec.UNSET),
+        matched=getattr(error, "matched", msgspec.UNSET),
     )
     return Response(
         msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE
@@ -116,6 +120,11 @@ def add_handlers(api: FastAPI) -> None:
 
 async def _penstock_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, PenstockError)
+    return logged_problem(error)
+
+
+def logged_problem(error: PenstockError) -> Response:
+    """The answer to an error, which is logged if the server is at fault."""
     if status_of(error) >= 500:
         log.error("%s: %s", error.code, error.message)
     return problem_response(error)

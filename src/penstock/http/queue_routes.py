@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond, respond_values
-from penstock.http.request_bodies import PauseBody
+from penstock.http.request_bodies import FailuresQuery, PauseBody
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.job import Scope
+from penstock.service.bulk_actions import FailurePage
 from penstock.service.library_values import own_stats
 from penstock.service.server_status import QueueStats
 
@@ -32,6 +35,14 @@ def stats(sender: Reader) -> Response:
     if sender.wants_values:
         return respond_values(own_stats(sender.shared.jobs, sender.principal))
     return respond(sender.shared.status.stats(sender.principal))
+
+
+@router.get("/failures", responses=described(FailurePage), summary="Group failed jobs by reason")
+@reads
+def failures(sender: Reader, query: Annotated[FailuresQuery, Query()]) -> Response:
+    """Group failed jobs by code and message, the most frequent reason first. Child jobs count."""
+    tenants = sender.principal.tenants_for(query.tenant_id)
+    return respond(sender.shared.bulk.failures(tenants, {**query.given(), "top_level": None, "status": None}))
 
 
 @router.post("/pause", responses=described(Scope), summary="Pause a tenant or collection")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
@@ -12,6 +13,7 @@ from penstock.http.event_hub import EventHub
 from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
+from penstock.service.bulk_actions import BulkActions
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
@@ -42,9 +44,11 @@ class Shared:
             else FunctionJobs(assembly.queue, assembly.settings, door="http")
         )
         self.job_records = JobRecords(assembly.jobs)
+        self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
         self.audit = ActionLog(assembly.settings.state_dir)
+        self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)
         self.uploads = server_assembly.uploads(assembly)
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
@@ -52,7 +56,8 @@ class Shared:
 
     def close(self) -> None:
         """End what only a server starts; the assembly stays open."""
-        self.page_images.close()
+        for close in (*self.closing, self.page_images.close):
+            close()
 
 
 class Sender:

@@ -17,6 +17,7 @@ import uvicorn
 from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed
 from penstock.http.api import make_api
+from penstock.http.connections import TimedConnection
 from penstock.http.guard import GuardOptions
 from penstock.http.request_context import Shared
 from penstock.service.keys import Keys
@@ -136,6 +137,7 @@ class HttpServer:
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self._api,
+            http=TimedConnection,
             lifespan="off",
             ws="none",
             log_config=None,

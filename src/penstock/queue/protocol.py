@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from penstock.errors import InvalidRequest
+from penstock.failure_reasons import FailureGroups
 from penstock.job import (
     AddResult,
     Beat,
@@ -160,10 +162,18 @@ class Queue(Protocol):
     def get(self, queue_id: str) -> Job | None: ...
 
     def find(self, query: JobQuery) -> list[Job]:
-        """Find jobs, ordered by id."""
+        """Find jobs, ordered by id, or by priority and id."""
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        """Count jobs, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        """Count jobs, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored.
+
+        Without groups, the count may stop at ``cap``.
+        """
+
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        """Group failed jobs by reason, most frequent first; status and paging of the query are ignored."""
 
     def tally(self) -> RowCounts:
         """Count rows by status, held reason and item type, at a bounded price.
@@ -217,6 +227,13 @@ class Queue(Protocol):
         """Migrate the store to the schema of this version."""
 
     def close(self) -> None: ...
+
+
+def refuse_uncountable(by: Sequence[str]) -> None:
+    """Refuse to count by a column that is not in ``COUNTABLE``."""
+    unknown = set(by) - COUNTABLE
+    if unknown:
+        raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
 
 
 COUNTABLE = frozenset(

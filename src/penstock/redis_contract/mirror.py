@@ -23,7 +23,8 @@ from penstock.redis_contract.message import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
-from penstock.service.jobs import MAX_PAGE, Jobs
+from penstock.service.job_filters import MAX_PAGE
+from penstock.service.jobs import Jobs
 
 JOBS_PER_UPDATE = 200
 """Jobs read in one update."""

@@ -1,5 +1,7 @@
 """Use cases, one method each; every door calls these and nothing below them.
 
+``bulk_actions``: retries and cancels by filter, failures by reason
+``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``graph``, ``graph_svg``, ``rebuild``, ``verification``: the index
@@ -19,5 +21,6 @@
 ``job_records``, ``document_records``: the same as records for programs
 ``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
 ``server_status``, ``runtime_file``: the state of a server, and where it runs
+``change_plan``: jobs for changed paths below a watched folder
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -128,7 +128,7 @@ class Documents:
         ``tag`` is one tag or several. A replaced note keeps its tags, unless there is a ``tag`` or
         ``drop_tags``.
         """
-        place, tags = self._place(**where), [tag] if isinstance(tag, str) else list(tag or ())
+        place, tags = self.place(**where), [tag] if isinstance(tag, str) else list(tag or ())
         if delete:
             return self.notes.remove(text, place)
         if update is not None:
@@ -144,7 +144,7 @@ class Documents:
         if self._is_id(path_or_id):
             submission["payload"] = {"document_id": path_or_id}
             return submission
-        place, names = self._place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
+        place, names = self.place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
             found = (snapshot.find(place, name) for name in names)
             document = next((source.path for source in found if source is not None and source.live), None)
@@ -173,7 +173,7 @@ class Documents:
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
-        place = self._place(
+        place = self.place(
             tenant_id=options.get("tenant_id"),
             collection=options.get("collection"),
             branch=options.get("branch"),
@@ -220,7 +220,7 @@ class Documents:
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Explain why search does or does not find a path; for a folder, count the states below it."""
         absolute = paths.shown(os.fspath(path))
-        place = self._place(**where)
+        place = self.place(**where)
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
@@ -269,11 +269,11 @@ class Documents:
         for failure in app.documents.failures("docs"):
             print(failure.path, failure.code, failure.remedy)
         """
-        return failed_paths(self.catalog, self._place(**where), paths.real(os.fspath(path)))
+        return failed_paths(self.catalog, self.place(**where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
         """A document of the tenant: by its id from any collection, or by its path in one collection."""
-        place = self._place(**where)
+        place = self.place(**where)
         with self.catalog.snapshot() as snapshot:
             found = _of_tenant(snapshot.get(path_or_id), place.tenant_id)
             if found is None:
@@ -290,7 +290,7 @@ class Documents:
         """
         path = paths.shown(path_or_id)
         with self.catalog.snapshot() as snapshot:
-            place = self._place(**where)
+            place = self.place(**where)
             source = _of_tenant(snapshot.get(path_or_id), place.tenant_id) or snapshot.find(place, path)
             source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
             source = source or _of_tenant(snapshot.get(source_id), place.tenant_id)
@@ -367,7 +367,7 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             return _task_counts(snapshot)
 
-    def _place(self, **where: Unpack[Where]) -> Place:
+    def place(self, **where: Unpack[Where]) -> Place:
         return self.notes.place_of(**where)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Required, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from penstock import items, vocabulary
+from penstock import clock, items, vocabulary
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, NoResult
-from penstock.handlers.functions import BackoffGiven, Exists, Functions
+from penstock.handlers.functions import BackoffGiven, Exists, Function, Functions
 from penstock.handlers.registry import Registry
-from penstock.job import Status
+from penstock.job import NewJob, Status
+from penstock.payloads import encode_payload
 from penstock.queue.protocol import Queue
 from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.service.jobs import Jobs
@@ -63,6 +64,14 @@ class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
     entity_types: list[str]
 
 
+class _Template(NamedTuple):
+    """A checked call of a function with its defaults, from which calls without options are made."""
+
+    function: Function
+    settings: Settings
+    new: NewJob
+
+
 class FunctionJobs(Jobs):
     """Jobs, and an application's functions among them; ``functions`` are those of another one."""
 
@@ -76,6 +85,7 @@ class FunctionJobs(Jobs):
     ) -> None:
         super().__init__(queue, settings, door=door)
         self.functions = functions or Functions()
+        self._templates: dict[str, _Template] = {}
         self._registry = Registry()
         self.functions.register_in(self._registry)
 
@@ -154,6 +164,9 @@ class FunctionJobs(Jobs):
         call in the caller's own transaction.
         """
         call: Call = {"name": name, "payload": payload, "entity": entity, **options}
+        new = self._plain_calls([call]) if connection is None else None
+        if new is not None:
+            return self._receipt(self.queue.add(new, limits=self._limits())[0], None)
         return self._submit(self._submission(call), connection, counted=False)
 
     def call_many(self, calls: Sequence[Call], *, connection: Any = None) -> list[Receipt]:
@@ -161,6 +174,9 @@ class FunctionJobs(Jobs):
 
         app.call_many([{"name": "resize", "payload": {"image": path}} for path in paths])
         """
+        new = self._plain_calls(calls) if connection is None else None
+        if new:
+            return [self._receipt(added, None) for added in self.queue.add(new, limits=self._limits())]
         submissions = []
         for number, call in enumerate(calls, 1):
             try:
@@ -171,6 +187,54 @@ class FunctionJobs(Jobs):
                 message = f"call {number} of {len(calls)}: {refusal.message}"
                 raise type(refusal)(message, remedy=refusal.remedy) from None
         return self.submit_many(submissions, connection=connection)
+
+    def _plain_calls(self, calls: Sequence[Call]) -> list[NewJob] | None:
+        """Build the rows of calls without options, from templates: less than half the cost of submissions.
+
+        None: a call has options, or is refused; then the general path says why.
+        """
+        new = []
+        try:
+            for call, queue_id in zip(calls, clock.new_ids(len(calls)), strict=True):
+                if type(call) is not dict or not _PLAIN.issuperset(call):
+                    return None
+                new.append(self._plain_call(call, queue_id))
+        except (InvalidRequest, KeyError):
+            return None
+        return new
+
+    def _plain_call(self, call: Call, queue_id: str) -> NewJob:
+        function, _, new = self._template(call["name"])
+        payload, entity = call.get("payload"), _entity(call.get("entity"))
+        function.check({} if payload is None else payload)
+        body: dict[str, Any] = {"function_name": function.name, "payload": payload}
+        lock_key = None
+        if entity is not None:
+            self.functions.check_entity(*entity)
+            body["entity_type"], body["entity_id"] = entity
+        if entity is not None or type(payload) is not dict:
+            # Otherwise the fields are known to be right; the encoding refuses what JSON would change.
+            parsed = items.parse_payload(new.item_type, new.op, body)
+            lock_key = items.lock_key(
+                parsed, tenant_id=new.tenant_id, branch=new.branch, collection=new.collection
+            )
+        return msgspec.structs.replace(
+            new,
+            queue_id=queue_id,
+            idempotency_key=items.function_key(new.collection, queue_id),
+            payload_json=encode_payload(body, max_bytes=self.settings.max_payload_bytes),
+            lock_key=lock_key,
+        )
+
+    def _template(self, name: str) -> _Template:
+        function = self.functions.get(name)
+        found = self._templates.get(name)
+        if found is None or found.function is not function or found.settings is not self.settings:
+            # The required fields have to be there; their values are replaced.
+            submission = self._submission({"name": name, "payload": dict.fromkeys(function.requires)})
+            (new,) = self._new([submission], joins=False)
+            found = self._templates[name] = _Template(function, self.settings, new)
+        return found
 
     def _submission(self, call: Call) -> Submission:
         _refuse_misshapen(call)
@@ -234,6 +298,8 @@ class FunctionJobs(Jobs):
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__
+_PLAIN = frozenset({"name", "payload", "entity"})
+"""Fields of calls that differ from the template of their function in payload, entity and id only."""
 
 
 def _refuse_misshapen(call: Call) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain
 from typing import Any, Unpack
 
 import msgspec
@@ -16,11 +15,14 @@ from penstock.items import validate_name
 from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.service import explanations
+from penstock.service.job_filters import MAX_PAGE, JobFilter, cursor_after, job_query
 from penstock.service.job_reports import JobReport, report_of, result_of
-from penstock.service.jobs import MAX_PAGE, JobFilter, Jobs, job_query
+from penstock.service.jobs import Jobs
 from penstock.service.responses import Receipt
 
 MAX_OFFSET = 10_000
+MOST_COUNTED = 100_000
+"""Jobs up to which the total of a list is counted."""
 _PATHS = ("folder_path", "project_root", "file_path")
 
 
@@ -88,10 +90,13 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs, newest first. ``next``: the cursor of the next page, None at the end."""
+    """Jobs, newest first. ``next``: the cursor of the next page, None at the end.
+
+    ``total``: None above 100,000.
+    """
 
     jobs: list[JobRecord]
-    total: int
+    total: int | None
     limit: int
     offset: int
     next: str | None
@@ -149,31 +154,48 @@ class JobRecords:
             )
         limit = filters.get("limit", 50)
         filters["limit"] = limit
+        by_priority = filters.get("by_priority", False)
         page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
             jobs=[self.record(job) for job in page[:limit]],
-            total=sum(self._count({**filters, "tenant_id": tenant}) for tenant in tenants),
+            total=self.count(tenants, filters, cap=MOST_COUNTED),
             limit=limit,
             offset=offset,
-            next=page[limit - 1].queue_id if len(page) > limit else None,
+            next=cursor_after(page[limit - 1], by_priority=by_priority) if len(page) > limit else None,
         )
 
-    def newest(self, tenants: Sequence[str | None], offset: int, **filters: Unpack[JobFilter]) -> list[Job]:
+    def rows(
+        self, tenants: Sequence[str | None], *, offset: int = 0, **filters: Unpack[JobFilter]
+    ) -> list[Job]:
         """The jobs of a page, as the queue has them."""
         return self._merged(tenants, offset, offset + filters.get("limit", 50), filters)
 
     def _merged(self, tenants: Sequence[str | None], first: int, last: int, filters: JobFilter) -> list[Job]:
-        found = [self._newest(last, {**filters, "tenant_id": tenant}) for tenant in tenants]
-        return list(islice(heapq.merge(*found, key=lambda job: job.queue_id, reverse=True), first, last))
+        found = [self._first(last, {**filters, "tenant_id": tenant}) for tenant in tenants]
+        newest_first = filters.get("newest_first", True)
+        # Two stable sorts: by id, then by priority.
+        merged = sorted(chain.from_iterable(found), key=lambda job: job.queue_id, reverse=newest_first)
+        if filters.get("by_priority", False):
+            merged.sort(key=lambda job: -job.priority)
+        return merged[first:last]
 
     def record(self, job: Job) -> JobRecord:
         """The record of a job in a list or an event, from its own row alone."""
         return self._record(job, self._short_reason(job), None)
 
-    def _count(self, filters: JobFilter) -> int:
-        return sum(self._jobs.queue.count(job_query(filters)).values())
+    def count(
+        self, tenants: Sequence[str | None], filters: JobFilter, *, cap: int | None = None
+    ) -> int | None:
+        """The number of matching jobs of these tenants; None if there are more than ``cap``."""
+        total = 0
+        for tenant in tenants:
+            query = job_query({**filters, "tenant_id": tenant})
+            total += sum(self._jobs.queue.count(query, cap=None if cap is None else cap + 1).values())
+            if cap is not None and total > cap:
+                return None
+        return total
 
-    def _newest(self, wanted: int, filters: JobFilter) -> list[Job]:
+    def _first(self, wanted: int, filters: JobFilter) -> list[Job]:
         found: list[Job] = []
         while len(found) < wanted:
             filters["limit"] = min(wanted - len(found), MAX_PAGE)
@@ -181,7 +203,7 @@ class JobRecords:
             found += more
             if len(more) < filters["limit"]:
                 break
-            filters["after"] = more[-1].queue_id
+            filters["after"] = cursor_after(more[-1], by_priority=filters.get("by_priority", False))
         return found
 
     def _short_reason(self, job: Job) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Unpack, cast
 
 import msgspec
 
@@ -20,9 +20,6 @@ from penstock.errors import (
     JobNotFound,
     LiveTwin,
     StoreReadOnly,
-    UnknownItemType,
-    UnknownOperation,
-    UnknownStatus,
 )
 from penstock.job import (
     ENDED,
@@ -39,29 +36,11 @@ from penstock.job import (
 )
 from penstock.queue.protocol import CASCADE_BATCH, Queue
 from penstock.service import explanations
+from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
 
-MAX_PAGE = 1000
-_UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-
-
-class JobFilter(TypedDict, total=False):
-    """Filters for jobs; all given fields must match. ``status`` takes any door's word, or several."""
-
-    status: str | Collection[str] | None
-    item_type: str | None
-    op: str | None
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    held: str | None
-    parent_id: str | None
-    top_level: bool | None
-    after: str | None
-    newest_first: bool
-    limit: int
 
 
 class Jobs:
@@ -316,7 +295,7 @@ class Jobs:
 
         app.purge(status="done", older_than=timedelta(days=7))
         """
-        wanted = _statuses(status)
+        wanted = statuses_of(status)
         if not wanted or not wanted <= ENDED:
             raise InvalidRequest(
                 "purge removes only jobs that have ended", remedy="Use done, failed or cancelled."
@@ -333,55 +312,6 @@ class Jobs:
         """The door's word for a status."""
         door = self.door if self.door in vocabulary.DOORS else "job"
         return vocabulary.speak(status, cast("vocabulary.Door", door))
-
-
-def job_query(filters: JobFilter) -> JobQuery:
-    """Check filters, and bring them into the form of the queue."""
-    unknown = sorted(set(filters) - JobFilter.__optional_keys__)
-    if unknown:
-        raise InvalidRequest(f"unknown filter {unknown[0]!r}")
-    limit = filters.get("limit", 50)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
-        raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
-    held = _one_of(tuple(Held), "held", filters.get("held"))
-    return JobQuery(
-        statuses=_statuses(filters.get("status")),
-        item_type=_one_of(items.ITEM_TYPES, "item_type", filters.get("item_type")),
-        op=_one_of(items.OPERATIONS, "op", filters.get("op")),
-        tenant_id=_name("tenant_id", filters.get("tenant_id")),
-        collection=_name("collection", filters.get("collection")),
-        branch=_name("branch", filters.get("branch")),
-        held=Held(held) if held else None,
-        parent_id=_name("job_id", filters.get("parent_id")),
-        top_level=filters.get("top_level"),
-        after=_name("job_id", filters.get("after")),
-        newest_first=filters.get("newest_first", True),
-        limit=limit,
-    )
-
-
-def _statuses(words: str | Collection[str] | None) -> frozenset[Status]:
-    if words is None:
-        return frozenset()
-    return frozenset(_status(word) for word in ([words] if isinstance(words, str) else words))
-
-
-def _status(word: str) -> Status:
-    canonical = vocabulary.understand(word)
-    if canonical not in set(Status):
-        raise UnknownStatus(f"{word!r} is a status of tasks, not of jobs")
-    return Status(canonical)
-
-
-def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
-    # A filter that can match nothing is a typing mistake, not an empty result.
-    if word is not None and word not in known:
-        raise _UNKNOWN[field](f"{field}: expected one of {', '.join(known)}, got {str(word)[:80]!a}")
-    return word
-
-
-def _name(field: items.NameKind, value: str | None) -> str | None:
-    return None if value is None else items.validate_name(field, value)
 
 
 def _scope(tenant_id: str | None, collection: str | None) -> Scope:

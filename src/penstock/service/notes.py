@@ -46,7 +46,11 @@ class Notebook:
 
     def add(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Receipt:
         """Add a note. An equal text is the same note, and gets the new tags."""
-        return self._submit("ingest", place, {"content": text} | items.tag_fields(tags))
+        return self._jobs.submit(**self.addition(text, place, tags=tags))
+
+    def addition(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Submission:
+        """Build the submission of ``add`` without submitting it."""
+        return _submission("ingest", place, {"content": text} | items.tag_fields(tags))
 
     def replace(
         self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
@@ -62,15 +66,7 @@ class Notebook:
         return self._submit("delete", place, {"document_id" if by_id else "content": text_or_id})
 
     def _submit(self, op: str, place: Place, payload: dict[str, Any]) -> Receipt:
-        submission: Submission = {
-            "item_type": "content",
-            "op": op,
-            "payload": payload,
-            "tenant_id": place.tenant_id,
-            "collection": place.collection,
-            "branch": place.branch,
-        }
-        return self._jobs.submit(**submission)
+        return self._jobs.submit(**_submission(op, place, payload))
 
     def place_of(
         self, tenant_id: str | None = None, collection: str | None = None, branch: str | None = None
@@ -139,3 +135,14 @@ def _text(snapshot: CatalogSnapshot, source: Source) -> str | None:
     """The text stored with the first page; None while the first version is being indexed."""
     pages = snapshot.content(source.published_id) if source.published_id is not None else ()
     return pages[0].text if pages else None
+
+
+def _submission(op: str, place: Place, payload: dict[str, Any]) -> Submission:
+    return {
+        "item_type": "content",
+        "op": op,
+        "payload": payload,
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+    }

@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.handlers.registry import Registry
     from penstock.service.functions import FunctionJobs
+    from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
     from penstock.worker.supervisor import WorkerOptions
 
 JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
+ON_DEMAND_GRACE_S = 5.0
+"""Time for running jobs to finish when the command of an on-demand worker ends."""
 START_METHODS = ("spawn", "fork")
 log = logging.getLogger("penstock.worker")
 
@@ -181,6 +184,23 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
         worker.host != here and worker.takes_jobs and worker.alive(now, settings.heartbeat_s)
         for worker in workers
     )
+
+
+def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
+    """A worker for a command that is no worker itself. ``enabled`` False: it never runs."""
+    from penstock.worker.on_demand import OnDemandWorker
+
+    allowed = enabled and assembly.settings.queue_enabled
+    return OnDemandWorker(
+        assembly.queue,
+        lambda: not allowed or worker_alive(assembly.settings, assembly.queue),
+        functools.partial(_work_until_idle, assembly),
+    )
+
+
+def _work_until_idle(assembly: Assembly) -> None:
+    log_to_stderr(logging.ERROR)
+    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
 
 
 def small_job_options(assembly: Assembly) -> SmallJobOptions | None:

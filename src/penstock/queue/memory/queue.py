@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock import clock, row_counts, transitions
-from penstock.errors import InvalidRequest
+from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import (
     Beat,
     Claim,
@@ -31,11 +31,11 @@ from penstock.queue import fork_hooks
 from penstock.queue.engine import Engine
 from penstock.queue.memory.lazy_heap import claim_order
 from penstock.queue.memory.table import Table
-from penstock.queue.protocol import COUNTABLE, POSITION_CAP
+from penstock.queue.protocol import POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import pause_batches, pauses
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.rows import wake
+from penstock.queue.rules.rows import contains, page, wake
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
 """Writes after which more rows may be claimable. Not claims: an idle worker would wake itself for ever."""
@@ -161,21 +161,27 @@ class MemoryQueue(Engine[Table]):
     def find(self, query: JobQuery) -> list[Job]:
         with self._reading() as table:
             found = [job for job in table.values() if _matches(query, job)]
-        found.sort(key=lambda job: job.queue_id, reverse=query.newest_first)
-        if query.after is not None:
-            found = [job for job in found if (job.queue_id < query.after) is query.newest_first]
-            found = [job for job in found if job.queue_id != query.after]
-        return found[: query.limit]
+        return page(query, found)
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        unknown = set(by) - COUNTABLE
-        if unknown:
-            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        wanted = msgspec.structs.replace(query, statuses=frozenset({Status.FAILED}))
+        with self._reading() as table:
+            failed = [job for job in table.values() if job.error_reason and _matches(wanted, job)]
+        times = (
+            (job.error_reason or "", job.queue_id, job.last_error_at or job.updated_at) for job in failed
+        )
+        return group_failures(times, now or clock.now(), limit)
+
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        refuse_uncountable(by)
         with self._reading() as table:
             if row_counts.can_answer(query, by):
                 return row_counts.answer(table.tallies, query, by)
             matching = (job for job in table.values() if _matches(query, job))
-            return dict(Counter(tuple(getattr(job, name) for name in by) for job in matching))
+            counted = islice(matching, None if by else cap)
+            return dict(Counter(tuple(getattr(job, name) for name in by) for job in counted))
 
     def position(self, queue_id: str) -> Position | None:
         with self._reading() as table:
@@ -262,7 +268,7 @@ def _claim_class(job: Job) -> tuple[str, int, bool]:
 
 _EQUAL = (
     "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
-    "parent_id root_id waiting_for"
+    "parent_id root_id waiting_for error_code error_reason"
 ).split()
 
 
@@ -272,6 +278,8 @@ def _matches(query: JobQuery, job: Job) -> bool:
     if query.top_level is not None and query.top_level is not (job.parent_id is None):
         return False
     if query.prefix is not None and not job.queue_id.startswith(query.prefix):
+        return False
+    if query.text is not None and not contains(job, query.text):
         return False
     wanted = ((name, getattr(query, name)) for name in _EQUAL)
     return all(value is None or getattr(job, name) == value for name, value in wanted)

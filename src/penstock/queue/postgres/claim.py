@@ -26,8 +26,11 @@ from penstock.queue.rules.pauses import active_resume, everything_paused, held_s
 from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
-_OWN = 5
-"""Columns of a candidate before those of its claim: id, turn, lock_key, lock held, advisory lock taken."""
+_OWN = 3
+"""Columns of a candidate before those of its claim: turn, lock held, advisory lock taken."""
+_TURN, _HOLDS_LOCK, _LOCKED = range(_OWN)
+_ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
+_LOCK_AT = _OWN + CLAIM_COLUMNS.index("lock_key")
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
@@ -129,7 +132,7 @@ class PostgresClaim:
             # A due row may come before the candidates.
             self._promote()
             return None if (claims := self._rounds(paused, None)) is None else ClaimResult(claims)
-        self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
+        self.plain = self.plain and not (paused or self.keyed) and all(row[_TURN] != SUSPECT for row in found)
         if not paused and self._simple(found):
             # The result is read after the commit, so refused rows are unknown until then.
             return self._take(found)
@@ -161,9 +164,9 @@ class PostgresClaim:
     # Plain case: nothing to choose.
 
     def _simple(self, found: list[Row]) -> bool:
-        if any(row[1] == SUSPECT or not row[4] for row in found):
+        if any(row[_TURN] == SUSPECT or not row[_LOCKED] for row in found):
             return False
-        wanted = [row[2] for row in found if row[2] is not None and not row[3]]
+        wanted = [row[_LOCK_AT] for row in found if _wants_lock(row)]
         return len(set(wanted)) == len(wanted)
 
     # General case.
@@ -179,7 +182,7 @@ class PostgresClaim:
             found, cut = read or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
             read = None
             choice = self._choose(found, room, paused, first=first)
-            by_id = {row[0]: row for row in found}
+            by_id = {row[_ID_AT]: row for row in found}
             # Paused rows are held back before the next row of their lock is taken. Rows held back wake others
             # only after that: not for a lock that is taken now.
             paused, moving = self._hold_for_pause(choice.hold, paused)
@@ -213,25 +216,33 @@ class PostgresClaim:
         first = self._rows.fetch("priority_head") if oldest else []
         found = self._rows.fetch("candidates", limit=size, locks=self._locks - len(first))
         if first:
-            self._oldest = first[0][0]
-            found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
+            self._oldest = first[0][_ID_AT]
+            found = [*first, *(row for row in found if row[_ID_AT] != self._oldest)][:size]
         return self._tried(found)
 
     def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
         """Cut the rows before the first with an untried lock. Returns whether some were cut off."""
-        untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
+        untried = next((place for place, row in enumerate(found) if row[_LOCKED] is None), len(found))
         self.rows_read += untried
-        keyed = sum(row[2] is not None and not row[3] for row in found[:untried])
+        keyed = sum(map(_wants_lock, found[:untried]))
         self.keyed = max(self.keyed, keyed)
         self._locks -= keyed
         return found[:untried], untried < len(found)
 
     def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
         candidates = [
-            Candidate(row[0], row[1], row[2], row[3], row[_TENANT_AT], row[_COLLECTION_AT]) for row in found
+            Candidate(
+                row[_ID_AT],
+                row[_TURN],
+                row[_LOCK_AT],
+                row[_HOLDS_LOCK],
+                row[_TENANT_AT],
+                row[_COLLECTION_AT],
+            )
+            for row in found
         ]
-        locked = {row[2] for row in found if not row[4]}
-        wanted = {row[2] for row in found if row[2] is not None and not row[3]} - locked
+        locked = {row[_LOCK_AT] for row in found if not row[_LOCKED]}
+        wanted = {row[_LOCK_AT] for row in found if _wants_lock(row)} - locked
         locked |= self._held(wanted)
         return choose(candidates, room, first=first, locked=locked, paused=paused)
 
@@ -269,19 +280,21 @@ class PostgresClaim:
     def _take(self, found: Sequence[Row]) -> ClaimResult:
         if not found:
             return ClaimResult([])
-        keys = [None if row[3] else row[2] for row in found]
+        keys = [None if row[_HOLDS_LOCK] else row[_LOCK_AT] for row in found]
         # A refused row is parked, so its lock is checked again after the commit.
         self._rows.to_wake.update(key for key in keys if key is not None)
         leases = {
             item_type: self._now + self._request.lease_of(item_type)
             for item_type in {row[_TYPE_AT] for row in found}
         }
+        one_lease = len(set(leases.values())) == 1
         update = self._rows.send(
             "take",
             now=self._now,
             worker_id=self._request.worker_id,
-            ids=texts(row[0] for row in found),
-            leases=times(leases[row[_TYPE_AT]] for row in found),
+            ids=texts(row[_ID_AT] for row in found),
+            until=leases[found[0][_TYPE_AT]],
+            leases=times(() if one_lease else (leases[row[_TYPE_AT]] for row in found)),
             keys=texts(keys),
             oldest=self._oldest,
         )
@@ -300,6 +313,10 @@ def try_claim_alone(
             return None, 0
         except psycopg.Error as error:
             raise refusal(error, connections, in_doubt=connection.broken) from error
+
+
+def _wants_lock(row: Row) -> bool:
+    return row[_LOCK_AT] is not None and not row[_HOLDS_LOCK]
 
 
 def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:

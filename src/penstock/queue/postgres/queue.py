@@ -11,6 +11,7 @@ from penstock import transitions
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import PostgresConnections, ServerClock
 from penstock.errors import InvalidRequest, StoreError
+from penstock.failure_reasons import FailureGroups
 from penstock.job import (
     AddResult,
     Beat,
@@ -37,7 +38,7 @@ from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.rows import Found, PostgresRows
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
-from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, cancellation, pauses, settlement
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import refuse_unstorable, storable
@@ -165,16 +166,16 @@ class PostgresQueue(Engine[PostgresRows]):
         claim = PostgresClaim(rows, request, now)
         fast = claim.try_fast_claim() if self._expects_plain(request) else None
         sent_candidates = claim.send_candidates(self._max_candidates) if fast is None else None
-        finished = rows.read_finished(sent, settlements) if sent else {}
+        finished = rows.read_finished(sent) if sent else None
         claims: list[Claim] | None = None
         if fast is not None:
             claims = claim.read_fast_claim(fast)
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
-        if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
+        if finished and (len(finished.ids) < len(settlements) or any(finished.parents)):
             answers, parents = settlement.settle(rows, settlements, now)
             return answers, parents, self._claim_rest(rows, request, now, claims or [])
-        rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
+        rows.to_wake.update(finished.freed if finished else ())
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
             return answers, [], ClaimResult(claims)
@@ -237,19 +238,18 @@ class PostgresQueue(Engine[PostgresRows]):
             return rows.peek(queue_id)
 
     def find(self, query: JobQuery) -> list[Job]:
-        statement, values = filters.find(query)
+        statement, values = filters.find(query, "postgres")
         return [decoded(row) for row in self._select(statement, values)]
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        unknown = set(by) - COUNTABLE
-        if unknown:
-            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        statement, values = filters.count(query, by)
-        named = (
-            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
-            for row in self._select(statement, values)
-        )
-        return {group: number for group, number in named if number}
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        return filters.failures(self._select, query, "postgres", limit, now or self.now())
+
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        refuse_uncountable(by)
+        statement, values = filters.count(query, "postgres", by, cap)
+        return filters.groups_of(self._select(statement, values), by, column_value)
 
     def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         if not storable(values):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import psycopg
@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from penstock.database.postgres_connections import Connection
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
-from penstock.queue.postgres.values import as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.queue.postgres.values import Ended, as_pause, changed, decoded, inserted, numbers, texts, times
 from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
@@ -32,14 +32,6 @@ Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
-
-
-class Ended(NamedTuple):
-    """Columns of a job ended by the plain path."""
-
-    lock_key: str | None
-    parent_id: str | None
-    parent_run: int | None
 
 
 class PostgresRows:
@@ -57,7 +49,7 @@ class PostgresRows:
         self._live: dict[Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
-        self._finished: dict[tuple[str, int], Ended] | None = None
+        self._finished: Ended | None = None
         self.joined = False
         """True if the transaction belongs to the caller."""
         self._pauses: list[Pause] | None = None
@@ -213,34 +205,35 @@ class PostgresRows:
         return after
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
-        if self._finished is None:
-            self.read_finished(self.send_finish("finish", settlements, now), settlements)
-        finished = self._finished or {}
-        over = [(each.queue_id, each.claim_number) in finished for each in settlements]
-        freed = {end.lock_key for end in finished.values() if end.lock_key is not None}
-        ends = [(finished.get((each.queue_id, each.claim_number)), each.result_json) for each in settlements]
-        parents = [(end.parent_id, end.parent_run, result) for end, result in ends if end and end.parent_id]
-        return Finished(over, freed, parents)
+        ended = self._finished or self.read_finished(self.send_finish("finish", settlements, now))
+        # Every job is in one settlement only.
+        places = {queue_id: place for place, queue_id in enumerate(ended.ids)}
+        at = [places.get(each.queue_id) for each in settlements]
+        parents = [
+            (parent, ended.parent_runs[place], each.result_json)
+            for each, place in zip(settlements, at, strict=True)
+            if place is not None and (parent := ended.parents[place]) is not None
+        ]
+        return Finished([place is not None for place in at], ended.freed, parents)
 
     def send_finish(self, name: str, settlements: Sequence[Settlement], now: datetime) -> Cursor:
+        results = [each.result_json for each in settlements]
         return self.send(
             name,
             now=now,
             ids=texts(each.queue_id for each in settlements),
             numbers=numbers(each.claim_number for each in settlements),
-            results=texts(each.result_json for each in settlements),
+            results=texts(results if any(results) else ()),
         )
 
-    def read_finished(
-        self, sent: Cursor, settlements: Sequence[Settlement]
-    ) -> Mapping[tuple[str, int], Ended]:
+    def read_finished(self, sent: Cursor) -> Ended:
         """Read the ended claims."""
-        requested = {each.queue_id: each.claim_number for each in settlements}
-        found = sent.fetchall()
-        self._finished = {(queue_id, requested[queue_id]): Ended(*end) for queue_id, *end, _ in found}
-        self.news = self.news or any(row[-1] for row in found[:1])
-        for queue_id, _ in self._finished:
-            self._known.pop(queue_id, None)
+        ((woken, *columns),) = sent.fetchall()
+        self._finished = Ended(*(column or [] for column in columns))
+        self.news = self.news or bool(woken)
+        if self._known:
+            for queue_id in self._finished.ids:
+                self._known.pop(queue_id, None)
         return self._finished
 
     def renew(self, beats: Sequence[Beat], now: datetime) -> list[RenewResult]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+from psycopg import DataError
 
 from penstock.job import Held, Job, Scope, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
@@ -29,11 +31,18 @@ _HELD = {held.value: held for held in Held}
 
 
 def texts(values: Iterable[str | None]) -> str:
-    quoted = [
-        "NULL" if value is None else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for value in values
-    ]
-    return "{" + ",".join(quoted) + "}"
+    given = list(values)
+    if not given or None in given:
+        return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
+    # All at once, joined by a character that no text in PostgreSQL has.
+    joined = "\0".join(given)  # type: ignore[arg-type]  # None is excluded above
+    if joined.count("\0") != len(given) - 1:
+        raise DataError("PostgreSQL text cannot contain NUL (0x00) bytes")
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def numbers(values: Iterable[int | None]) -> str:
@@ -99,6 +108,20 @@ def decoded(row: tuple[Any, ...]) -> Job:
     values[_HELD_AT] = None if held is None else _HELD[held]
     values[_LOCK_AT] = values[_LOCK_AT] is not None
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+class Ended(NamedTuple):
+    """Columns of the jobs ended by the plain path."""
+
+    ids: list[str]
+    lock_keys: list[str | None]
+    parents: list[str | None]
+    parent_runs: list[int | None]
+
+    @property
+    def freed(self) -> set[str]:
+        """Locks that the jobs held."""
+        return {key for key in self.lock_keys if key is not None}
 
 
 def column_value(name: str, value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.failure_reasons import failure_reason
 from penstock.job import Claim, FollowUp, Held, Job, JobEvent, NewJob, Settlement, Status
 from penstock.transitions import NOTE_LIMIT
 
@@ -211,6 +212,7 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         total_chunks=int(tail[10]),
         error_code=error_code or None,
         error_message=_text(fields["err"]),
+        error_reason=_reason(head[0], error_code, fields["err"]),
         last_error_at=moment(tail[15]),
         payload_json=_text(fields["body"]) or "",
         metadata=metadata,
@@ -219,6 +221,12 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         result_json=_text(fields["res"]),
         history_json=_history(fields["hist"]),
     )
+
+
+def _reason(status: int, error_code: str, message: bytes | None) -> str | None:
+    """The reason of a failed job. It is not stored: the scripts have no index of it."""
+    failed = STATUSES[status - 1] is Status.FAILED
+    return failure_reason(error_code or None, _text(message)) if failed else None
 
 
 def _tail_start(state: bytes) -> int:

@@ -6,15 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import merge
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
+from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 from penstock.queue.rules.next_jobs import FIRST_PAGE, NextJob
 from penstock.queue.rules.pauses import Pause, PauseState
+from penstock.queue.rules.rows import page, searched_texts
 from penstock.row_counts import Class
 
 PAGE = 1_000
@@ -22,6 +25,9 @@ PAGE = 1_000
 
 SMALL_INDEX = 10_000
 """Largest size of an index in another order than that of ids; it is read whole, and not used above."""
+
+MOST_FAILURES = 20_000
+"""Failed rows that are grouped by reason."""
 
 _STATUS_INDEXES = {
     Status.PENDING: "live",
@@ -32,23 +38,52 @@ _STATUS_INDEXES = {
 }
 _EQUAL = (
     "item_type op tenant_id collection branch worker_id lock_key idempotency_key parent_id root_id "
-    "waiting_for top_level"
+    "waiting_for top_level error_code"
 ).split()
 _COUNTED = ("status", "held", "item_type")
 """Columns of the counters, in their order."""
 
 
 def find(server: Server, query: JobQuery) -> list[Job]:
-    filters = _filters(query)
+    if query.by_priority:
+        everything = msgspec.structs.replace(query, by_priority=False, after=None, after_priority=None)
+        return page(query, chain.from_iterable(_matching(server, everything)))
     found: list[Job] = []
-    for ids in _pages(server, query, PAGE if filters else min(PAGE, query.limit)):
-        found += _rows(server, filters, ids, query.limit - len(found))
+    for jobs in _matching(server, query):
+        found += jobs
         if len(found) >= query.limit:
             break
-    return found
+    return found[: query.limit]
 
 
-def count(server: Server, query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+def _matching(server: Server, query: JobQuery) -> Iterator[list[Job]]:
+    """Yield matching rows by pages of ids. The scripts do not know reasons: those are compared here."""
+    filters = _filters(query)
+    reason = query.error_reason
+    size = PAGE if filters or reason is not None or query.by_priority else min(PAGE, query.limit)
+    for ids in _pages(server, query, size):
+        jobs = _rows(server, filters, ids, size)
+        yield jobs if reason is None else [job for job in jobs if job.error_reason == reason]
+
+
+def failures(server: Server, query: JobQuery, now: datetime, limit: int) -> FailureGroups:
+    """Group the newest failed rows. There is no index of reasons, so a bounded number is read."""
+    failed = msgspec.structs.replace(
+        query, statuses=frozenset({Status.FAILED}), newest_first=True, after=None, by_priority=False
+    )
+    rows = chain.from_iterable(_matching(server, failed))
+    jobs = [job for job in islice(rows, MOST_FAILURES + 1) if job.error_reason is not None]
+    times = ((job.error_reason or "", job.queue_id, job.last_error_at or job.updated_at) for job in jobs)
+    return group_failures(times, now, limit)._replace(exact=len(jobs) <= MOST_FAILURES)
+
+
+def count(
+    server: Server, query: JobQuery, by: Sequence[str], cap: int | None = None
+) -> dict[tuple[Any, ...], int]:
+    if query.error_reason is not None:
+        everything = msgspec.structs.replace(query, after=None, newest_first=False, by_priority=False)
+        jobs = chain.from_iterable(_matching(server, everything))
+        return dict(Counter(tuple(getattr(job, name) for name in by) for job in jobs))
     filters = _filters(query)
     if set(by) <= set(_COUNTED) and filters.keys() <= {"statuses", "held", "item_type"} and not query.prefix:
         return _count_classes(server, filters, by)
@@ -58,6 +93,8 @@ def count(server: Server, query: JobQuery, by: Sequence[str]) -> dict[tuple[Any,
         answer = server.run("scan", codec.encode((filters, list(by), _texts(ids), 0)))
         for group, number in zip(answer[::2], answer[1::2], strict=True):
             counts[_column_values(by, msgspec.msgpack.decode(group))] += number
+        if cap is not None and not by and counts[()] >= cap:
+            break
     return dict(counts)
 
 
@@ -146,6 +183,8 @@ def _filters(query: JobQuery) -> dict[str, Any]:
     filters = {name: value for name, value in named.items() if value is not None}
     if query.statuses:
         filters["statuses"] = {codec.NUMBER_OF[status]: True for status in query.statuses}
+    if query.text is not None:
+        filters["text"] = searched_texts(query.text)
     if query.held is not None:
         filters["held"] = codec.HELD_NUMBER[query.held]
     return filters

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import DuplicateId, InvalidRequest, QueueFull, StoreError
+from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import (
     AddResult,
     Beat,
@@ -29,7 +30,7 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue import fork_hooks
-from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.redis import codec, queries, server_check
 from penstock.queue.redis.server import Server
 from penstock.queue.redis.subscription import Subscriptions
@@ -235,11 +236,17 @@ class RedisQueue:
     def find(self, query: JobQuery) -> list[Job]:
         return queries.find(self._server, query) if _is_storable_query(query) else []
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        unknown = set(by) - COUNTABLE
-        if unknown:
-            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        return queries.count(self._server, query, by) if _is_storable_query(query) else {}
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        moment = now or self.now()
+        if not _is_storable_query(query):
+            return group_failures((), moment, limit)
+        return queries.failures(self._server, query, moment, limit)
+
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        refuse_uncountable(by)
+        return queries.count(self._server, query, by, cap) if _is_storable_query(query) else {}
 
     def position(self, queue_id: str) -> Position | None:
         if not storable([queue_id]):

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from penstock.errors import InvalidText
-from penstock.job import RETURNED, SUSPECT, Changes, Job, NewJob, Scope, Settlement, Status
+from penstock.job import RETURNED, SUSPECT, Changes, Job, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
 
@@ -125,6 +127,40 @@ def storable(values: Iterable[object]) -> bool:
         return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
     except UnicodeEncodeError:
         return False
+
+
+def page(query: JobQuery, jobs: Iterable[Job]) -> list[Job]:
+    """Order matching jobs, and take those after the position of the query, up to its limit."""
+    ordered = sorted(jobs, key=lambda job: job.queue_id, reverse=query.newest_first)
+    after = query.after
+    if query.by_priority:
+        ordered.sort(key=lambda job: -job.priority)
+    if after is None:
+        return ordered[: query.limit]
+
+    def comes_later(job: Job) -> bool:
+        if query.by_priority and job.priority != query.after_priority:
+            return job.priority < (query.after_priority or 0)
+        return bool(job.queue_id < after if query.newest_first else job.queue_id > after)
+
+    return [job for job in ordered if comes_later(job)][: query.limit]
+
+
+def searched_texts(text: str) -> tuple[str, str]:
+    """A searched text as it stands in names and messages, and as in a payload; ASCII in small letters."""
+    return _small(text), _small(msgspec.json.encode(text).decode()[1:-1])
+
+
+def contains(job: Job, text: str) -> bool:
+    """Check whether the id, the payload or the message of a job has the text."""
+    plain, quoted = searched_texts(text)
+    found = plain in _small(job.queue_id) or plain in _small(job.error_message or "")
+    return found or quoted in _small(job.payload_json)
+
+
+def _small(text: str) -> str:
+    """Small letters of ASCII, which is all that every engine can do alike."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def refuse_unstorable(new: Sequence[NewJob]) -> None:

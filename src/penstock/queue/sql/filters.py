@@ -2,32 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
 
-from penstock.job import JobQuery
+import msgspec
+
+from penstock.failure_reasons import FailureGroups, bucket_step, counted_failures
+from penstock.job import JobQuery, Status
+from penstock.queue.rules.rows import searched_texts
 from penstock.queue.sql.statements import JOB_COLUMNS
 
 _EQUAL = (
     "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
-    "parent_id root_id waiting_for"
+    "parent_id root_id waiting_for error_code error_reason"
 ).split()
 
 
-def find(query: JobQuery) -> tuple[str, list[object]]:
-    where, values = _where(query)
-    if query.after is not None:
-        where.append(f"queue_id {'<' if query.newest_first else '>'} ?")
+Dialect: TypeAlias = Literal["sqlite", "postgres"]
+_LONG = "(SELECT p.payload_json FROM unified_queue_payload p WHERE p.queue_id = unified_queue.queue_id)"
+_SEARCHED: dict[Dialect, tuple[str, ...]] = {
+    "sqlite": (
+        "instr(lower(queue_id), ?)",
+        "instr(lower(coalesce(error_message, '')), ?)",
+        f"instr(lower(coalesce(nullif(payload_json, ''), {_LONG}, '')), ?)",
+    ),
+    # With the C collation, lower() changes letters of ASCII only, as SQLite does.
+    "postgres": (
+        'strpos(lower(queue_id COLLATE "C"), ?)',
+        "strpos(lower(coalesce(error_message, '') COLLATE \"C\"), ?)",
+        'strpos(lower(payload_json COLLATE "C"), ?)',
+    ),
+}
+"""Places of a text: in the id, the message and the payload."""
+_AGE: dict[Dialect, str] = {
+    "sqlite": "(? - (julianday(last_error_at) - 2440587.5) * 86400)",
+    "postgres": "(?::float8 - extract(epoch FROM last_error_at)::float8)",
+}
+"""Seconds between a failure and a time, given in seconds since 1970."""
+_FLOOR: dict[Dialect, str] = {"sqlite": "CAST({} AS INTEGER)", "postgres": "trunc({})::integer"}
+
+
+def find(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:
+    where, values = _where(query, dialect)
+    after = f"queue_id {'<' if query.newest_first else '>'} ?"
+    order = f"queue_id {'DESC' if query.newest_first else 'ASC'}"
+    if query.by_priority:
+        order = f"priority DESC, {order}"
+    if query.after is not None and query.by_priority:
+        where.append(f"(priority < ? OR (priority = ? AND {after}))")
+        values += [query.after_priority, query.after_priority, query.after]
+    elif query.after is not None:
+        where.append(after)
         values.append(query.after)
-    order = "DESC" if query.newest_first else "ASC"
-    statement = (
-        f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue"
-        f" WHERE {' AND '.join(where) or 'TRUE'} ORDER BY queue_id {order} LIMIT ?"
+    found = f"FROM unified_queue WHERE {' AND '.join(where) or 'TRUE'} ORDER BY {order} LIMIT ?"
+    if query.statuses == {Status.FAILED}:
+        # Their index has the columns of most filters. Sorted as whole rows, 100,000 of them took a second.
+        found = f"FROM unified_queue WHERE queue_id IN (SELECT queue_id {found}) ORDER BY {order}"
+    return f"SELECT {', '.join(JOB_COLUMNS)} {found}", [*values, query.limit]
+
+
+def failures(
+    select: Callable[[str, list[object]], list[Any]],
+    query: JobQuery,
+    dialect: Dialect,
+    limit: int,
+    now: datetime,
+) -> FailureGroups:
+    """Groups of failed jobs: two statements over the index of reasons, the second one for the buckets."""
+    where, values = _failed(query, dialect)
+    found = select(
+        "SELECT error_reason, count(*), min(last_error_at), max(last_error_at), max(queue_id),"
+        " sum(count(*)) OVER (), min(min(last_error_at)) OVER ()"
+        f" FROM unified_queue WHERE {where} GROUP BY error_reason"
+        " ORDER BY count(*) DESC, error_reason LIMIT ?",
+        [*values, limit],
     )
-    return statement, [*values, query.limit]
+    timed = [(*row[:2], _moment(row[2]), _moment(row[3]), *row[4:6]) for row in found]
+    step = bucket_step(_moment(found[0][6]) if found else None, now)
+    reasons = [row[0] for row in found]
+    bucket = _FLOOR[dialect].format(f"{_AGE[dialect]} / ?")
+    marks = ", ".join("?" * len(reasons))
+    buckets = found and select(
+        f"SELECT error_reason, {bucket}, count(*) FROM unified_queue"
+        f" WHERE {where} AND error_reason IN ({marks}) GROUP BY 1, 2",
+        [now.timestamp(), step.total_seconds(), *values, *reasons],
+    )
+    return counted_failures(timed, buckets, step)
 
 
-def count(query: JobQuery, by: Sequence[str]) -> tuple[str, list[object]]:
-    where, values = _where(query)
+def _moment(value: Any) -> datetime:
+    """A time, which SQLite stores as text."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _failed(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:
+    # Only failed jobs have a reason. The index of SQLite has no status, that of PostgreSQL begins with it.
+    statuses = frozenset() if dialect == "sqlite" else frozenset({Status.FAILED})
+    where, values = _where(msgspec.structs.replace(query, statuses=statuses), dialect)
+    return " AND ".join(["error_reason IS NOT NULL", *where]), values
+
+
+def count(
+    query: JobQuery, dialect: Dialect, by: Sequence[str], cap: int | None = None
+) -> tuple[str, list[object]]:
+    where, values = _where(query, dialect)
+    if cap is not None and not by:
+        found = f"SELECT 1 FROM unified_queue WHERE {' AND '.join(where) or 'TRUE'} LIMIT ?"
+        return f"SELECT count(*) FROM ({found}) AS found", [*values, cap]
     columns = "".join(f"{name}, " for name in by)
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
     return (
@@ -36,7 +118,17 @@ def count(query: JobQuery, by: Sequence[str]) -> tuple[str, list[object]]:
     )
 
 
-def _where(query: JobQuery) -> tuple[list[str], list[object]]:
+def groups_of(
+    rows: Iterable[Sequence[Any]], by: Sequence[str], decode: Callable[[str, Any], Any]
+) -> dict[tuple[Any, ...], int]:
+    """Counts by group, from rows of the group's columns and a number; without empty groups."""
+    named = (
+        (tuple(decode(name, value) for name, value in zip(by, row, strict=False)), row[-1]) for row in rows
+    )
+    return {group: number for group, number in named if number}
+
+
+def _where(query: JobQuery, dialect: Dialect) -> tuple[list[str], list[object]]:
     where: list[str] = []
     values: list[object] = []
     if query.statuses:
@@ -47,6 +139,10 @@ def _where(query: JobQuery) -> tuple[list[str], list[object]]:
     if query.prefix is not None:
         where.append("queue_id >= ? AND queue_id < ?")
         values += [query.prefix, query.prefix + "\U0010ffff"]
+    if query.text is not None:
+        plain, quoted = searched_texts(query.text)
+        where.append("(" + " OR ".join(f"{place} > 0" for place in _SEARCHED[dialect]) + ")")
+        values += [plain, plain, quoted]
     for name in _EQUAL:
         value = getattr(query, name)
         if value is not None:

@@ -16,6 +16,7 @@ from penstock.clock import format_time
 from penstock.database import sqlite_schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidRequest, StoreError
+from penstock.failure_reasons import FailureGroups
 from penstock.job import (
     AddResult,
     Beat,
@@ -33,13 +34,13 @@ from penstock.job import (
 )
 from penstock.queue.engine import Engine
 from penstock.queue.file_watch import SqliteListener
-from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, pauses
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.rows import storable
+from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.queue.sql import filters
 from penstock.queue.sqlite.claim import SqliteClaim
-from penstock.queue.sqlite.rows import SQL, SqliteRows, column_value
+from penstock.queue.sqlite.rows import SPILL_OVER, SQL, SqliteRows, column_value
 from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
@@ -86,12 +87,26 @@ class SqliteQueue(Engine[SqliteRows]):
         now: datetime | None = None,
     ) -> list[AddResult]:
         if connection is None:
-            return super().add(new, limits=limits, now=now)
+            alone = self._try_add_alone(new[0], limits, now or clock.now()) if len(new) == 1 else None
+            return [alone] if alone else super().add(new, limits=limits, now=now)
         self._refuse_foreign(connection)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with translating_errors(self.path):
             return addition.add(SqliteRows(connection), new, limits, now or clock.now())
+
+    def _try_add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
+        """Try to add one plain job with the statements of the rules, but without their objects.
+
+        None: nothing was written, and the general path is required.
+        """
+        function = new.item_type == "function"
+        counted = (limits.functions,) if function else (limits.indexing, limits.per_tenant)
+        if counted.count(None) < len(counted) or new.run_at or len(new.payload_json) > SPILL_OVER:
+            return None
+        refuse_unstorable([new])
+        with self._connections.writing() as connection:
+            return SqliteRows(connection).try_insert_plain(new, now)
 
     def _refuse_foreign(self, connection: Any) -> None:
         """Refuse a connection to another file, which may have tables of the same names."""
@@ -145,26 +160,30 @@ class SqliteQueue(Engine[SqliteRows]):
             return rows.get(queue_id)
 
     def find(self, query: JobQuery) -> list[Job]:
-        statement, values = filters.find(query)
+        statement, values = filters.find(query, "sqlite")
         if not storable(values):
             return []
         with self._reading() as rows:
             return rows.select(statement, values)
 
-    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        unknown = set(by) - COUNTABLE
-        if unknown:
-            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        statement, values = filters.count(query, by)
+    def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
+        with self._reading() as rows:
+
+            def select(statement: str, values: list[object]) -> list[Any]:
+                return rows.cursor.execute(statement, values).fetchall() if storable(values) else []
+
+            return filters.failures(select, query, "sqlite", limit, now or clock.now())
+
+    def count(
+        self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
+    ) -> dict[tuple[Any, ...], int]:
+        refuse_uncountable(by)
+        statement, values = filters.count(query, "sqlite", by, cap)
         if not storable(values):
             return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()
-        named = (
-            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
-            for row in found
-        )
-        return {group: number for group, number in named if number}
+        return filters.groups_of(found, by, column_value)
 
     def position(self, queue_id: str) -> Position | None:
         with self._reading() as rows:

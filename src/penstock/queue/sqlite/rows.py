@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from penstock import transitions
 from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import (
+    AddResult,
     Beat,
     Changes,
     Held,
@@ -103,6 +105,28 @@ class SqliteRows:
         if inserted and len(job.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
         return inserted
+
+    def try_insert_plain(self, new: NewJob, now: datetime) -> AddResult | None:
+        """Insert a job as the rules would. None: a pause, a live duplicate or its id stands in the way."""
+        run, at = self.cursor.execute, format_time(now)
+        head, paused = run(SQL["head_turn"], (new.priority,)).fetchone()
+        if paused:
+            return None
+        last = run(SQL["last_turn"], (new.tenant_id, new.priority)).fetchone()
+        turn = transitions.next_turn(head, last[0] if last else None)
+        values = (
+            *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+            *(at, at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+            *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
+            *(new.payload_json, new.metadata),
+        )
+        try:
+            inserted = run(SQL["insert_job"], values).rowcount == 1
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                raise
+            return None
+        return AddResult(new.queue_id, Status.PENDING) if inserted else None
 
     def change(self, job: Job, changes: Changes) -> Job:
         changed = msgspec.structs.replace(job, **changes)

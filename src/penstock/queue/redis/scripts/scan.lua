@@ -20,13 +20,23 @@ local COLUMNS = {
   idempotency_key = function(row) return row.who[KEY] end,
   parent_id = function(row) return row.kin and row.kin[PARENT] or '' end,
   root_id = function(row) return root_of(row) end,
+  error_code = function(row) return row[CODE] end,
   top_level = function(row) return not row.kin end,
 }
+
+local function has_text(row, texts)
+  local raw = call('HMGET', row.key, 'err', 'body')
+  return string.find(string.lower(row.id), texts[1], 1, true)
+    or (raw[1] and string.find(string.lower(raw[1]), texts[1], 1, true))
+    or (raw[2] and string.find(string.lower(raw[2]), texts[2], 1, true))
+end
 
 local function matches(row)
   for name, value in pairs(filters) do
     if name == 'statuses' then
       if not value[row[STATUS]] then return false end
+    elseif name == 'text' then
+      if not has_text(row, value) then return false end
     elseif COLUMNS[name](row) ~= value then
       return false
     end

@@ -45,6 +45,7 @@ CREATE TABLE unified_queue (
     total_chunks      INTEGER NOT NULL DEFAULT 0 CHECK (total_chunks >= 0),
     error_code        TEXT,
     error_message     TEXT,
+    error_reason      TEXT,
     last_error_at     TEXT,
     -- Empty when the payload is kept in unified_queue_payload.
     payload_json      TEXT    NOT NULL,
@@ -83,8 +84,14 @@ CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, pr
     WHERE status = 'pending';
 -- Without the status, so that no change of a job touches this index.
 CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type);
-CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
+-- With the columns by which a list of failed jobs is filtered and ordered.
+CREATE INDEX idx_unified_queue_failed
+    ON unified_queue (status, last_error_at, queue_id, parent_id, tenant_id, error_reason, error_code)
     WHERE status = 'failed';
+-- Failed jobs by their reason. A job that has not failed has none, so that its changes touch neither this index
+-- nor its predicate.
+CREATE INDEX idx_unified_queue_reason ON unified_queue (error_reason, queue_id, tenant_id, last_error_at)
+    WHERE error_reason IS NOT NULL;
 CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
     WHERE status = 'in_progress';
 

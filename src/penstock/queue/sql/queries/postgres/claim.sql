@@ -28,7 +28,7 @@ WITH found AS MATERIALIZED (
     ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )
-SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+SELECT turn, lock_held IS NOT NULL,
        CASE WHEN NOT wants THEN true
             WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= :locks
             THEN pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
@@ -79,7 +79,7 @@ WITH oldest AS MATERIALIZED (
           AND (p.turn, p.created_at, p.queue_id) < (q.turn, q.created_at, q.queue_id)))
     FOR UPDATE SKIP LOCKED
 )
-SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+SELECT turn, lock_held IS NOT NULL,
        CASE WHEN NOT wants THEN true ELSE pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
        {claim}
 FROM found
@@ -93,14 +93,15 @@ SELECT lock_held FROM unified_queue WHERE lock_held = ANY(:keys::text[])
 -- earlier rows of its own. A row is not taken if a pause came after the candidate query: an older row of its key may have
 -- been held back. Refused rows are parked at once, so that no locked row is left as it was.
 -- Three conditions instead of one: the first needs no column of q, and inside a larger one it would be evaluated twice
--- per row. The result is the refused rows, usually none; if all were taken, nothing is compared.
+-- per row. The result is the refused rows, usually none; if all were taken, nothing is compared. One lease for all rows
+-- is sent once, with an empty array: unnest fills the shorter arrays with NULL.
 -- name: take
 WITH requested AS MATERIALIZED (
     SELECT * FROM unnest(:ids::text[], :leases::timestamptz[], :keys::text[])
         AS s(queue_id, lease_until, key)
 ), taken AS (
     UPDATE unified_queue AS q
-    SET status = 'in_progress', worker_id = :worker_id, lease_until = s.lease_until,
+    SET status = 'in_progress', worker_id = :worker_id, lease_until = coalesce(s.lease_until, :until),
         claim_number = claim_number + 1, lock_held = lock_key, started_at = :now, updated_at = :now
     FROM requested AS s
     WHERE q.queue_id = s.queue_id

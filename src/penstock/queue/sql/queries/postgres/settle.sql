@@ -1,14 +1,17 @@
 -- The plain path in one statement: no follow-up, no children; the caller counts the parents. All others are decided row
 -- by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
--- each with each, instead of looking up the ids.
+-- each with each, instead of looking up the ids. The result is one row of arrays, which costs half of a row per job.
 -- name: finish
-UPDATE unified_queue AS q
-SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-    result_json = s.result_json, finished_at = :now, updated_at = :now
-FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
-WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
-  AND q.followup_json IS NULL AND q.children_open = 0
-RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
+WITH ended AS (
+    UPDATE unified_queue AS q
+    SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+        result_json = s.result_json, finished_at = :now, updated_at = :now
+    FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
+    WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
+      AND q.followup_json IS NULL AND q.children_open = 0
+    RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
+)
+SELECT 0, array_agg(queue_id), array_agg(lock_key), array_agg(parent_id), array_agg(parent_run) FROM ended
 
 -- The same, and if all were plain the locks are passed on at once, so that the claim in the same round trip finds the
 -- rows. Like first_parked it does not wait. The holders are the rows of this statement.
@@ -52,7 +55,8 @@ WITH ended AS (
     FROM parked WHERE q.queue_id = parked.queue_id
     RETURNING 1
 )
-SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) FROM ended
+SELECT (SELECT count(*) FROM woken), array_agg(queue_id), array_agg(lock_key), array_agg(parent_id), array_agg(parent_run)
+FROM ended
 
 -- In the transaction that freed the locks, so that its own claim finds the row. It must not wait for others: wake checks
 -- rows locked by them once more, after the commit. It skips the same rows as finish_and_wake.

@@ -1,0 +1,82 @@
+"""Connections of the server, with limits that uvicorn lacks: the time and the size of a request's head.
+
+A sender that opens many connections and sends their heads byte by byte would otherwise occupy all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from penstock.errors import PenstockError, RequestHeadTooLarge, RequestTooSlow
+from penstock.http.problems import problem_response
+
+HEAD_S = 20.0
+"""Time from the first byte of a request, or from the connection, to the end of the head."""
+HEAD_BYTES = 64 * 1024
+
+
+class TimedConnection(HttpToolsProtocol):
+    """A connection that is closed when the head of a request does not arrive."""
+
+    head_s: ClassVar[float] = HEAD_S
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._start_head()
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > HEAD_BYTES:
+            self._refuse(
+                RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes"), 431
+            )
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        self._end_head()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head = True
+
+    def _start_head(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.head_s, self._expire)
+
+    def _end_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expire(self) -> None:
+        self._deadline = None
+        if self._head_bytes:
+            self._refuse(RequestTooSlow(f"the head did not arrive within {self.head_s:g} seconds"), 408)
+        elif self._in_head and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+    def _refuse(self, error: PenstockError, status: int) -> None:
+        if self.transport.is_closing():
+            return
+        answer = problem_response(error, status=status, headers={"Connection": "close"})
+        head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
+        self.transport.write(STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body))
+        self.transport.close()

@@ -1,0 +1,151 @@
+"""The short way of ``POST /content``: correct requests only, many in one transaction.
+
+A request for a note costs little besides its row, so that the checks and threads of a route would cost most
+of it. What is not plainly correct goes the long way, to the route, which finds and names the mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.errors import PenstockError
+from penstock.http.answers import respond
+from penstock.http.problems import logged_problem
+from penstock.http.request_context import Shared
+from penstock.service.access import Principal
+from penstock.service.grouped_submissions import submit_each
+from penstock.service.jobs import Jobs
+from penstock.service.responses import Receipt
+
+if TYPE_CHECKING:
+    from penstock.service.requests import Submission
+
+MOST_AT_ONCE = 200
+"""Jobs added in one transaction."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class _Note(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The fields of ``ContentBody``."""
+
+    content: Annotated[str, msgspec.Meta(min_length=1)]
+    tag: Name | None = None
+    tenant_id: Name | None = None
+    collection: Name | None = None
+    branch: Name | None = None
+
+
+class _Waiting(NamedTuple):
+    submission: Submission
+    answer: asyncio.Future[Receipt]
+
+
+class GroupedSubmissions:
+    """Adds the jobs of requests that wait at the same time in one transaction. Used by one event loop."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._waiting: list[_Waiting] = []
+        self._running = False
+        self._thread = ThreadPoolExecutor(1, "enqueue")
+
+    async def submit(self, submission: Submission) -> Receipt:
+        """Add a job; raises what ``Jobs.submit`` raises."""
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(submission, answer))
+        if not self._running:
+            self._add_waiting()
+        return await answer
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    def _add_waiting(self) -> None:
+        group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+        self._running = bool(group)
+        if group:
+            loop = asyncio.get_running_loop()
+            added = self._thread.submit(submit_each, self._jobs, [one.submission for one in group])
+            added.add_done_callback(lambda done: loop.call_soon_threadsafe(self._answer, group, done))
+
+    def _answer(self, group: list[_Waiting], added: Future[list[Receipt | PenstockError]]) -> None:
+        # Those that came meanwhile do not wait for the answers.
+        self._add_waiting()
+        error = added.exception()
+        outcomes = [error] * len(group) if error is not None else added.result()
+        for one, outcome in zip(group, outcomes, strict=True):
+            if one.answer.done():
+                continue
+            if isinstance(outcome, BaseException):
+                one.answer.set_exception(outcome)
+            elif outcome is not None:
+                one.answer.set_result(outcome)
+
+
+class QuickNotes:
+    """Answers plain requests for notes, and passes all others on."""
+
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
+        self._app = app
+        self._shared = shared
+        self._decode = msgspec.json.Decoder(_Note).decode
+        self._submissions = GroupedSubmissions(shared.jobs)
+        shared.closing.append(self._submissions.close)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/content" or scope["method"] != "POST" or scope["query_string"]:
+            await self._app(scope, receive, send)
+            return
+        message = await receive()
+        note = self._note(scope, message)
+        if note is None:
+            await self._app(scope, _again(message, receive), send)
+            return
+        try:
+            submission = self._submission(scope["penstock.principal"], note)
+            receipt = await self._submissions.submit(submission)
+            answer = respond(self._shared.job_records.receipt(receipt), 202)
+        except PenstockError as error:
+            answer = logged_problem(error)
+        await answer(scope, receive, send)
+
+    def _note(self, scope: Scope, message: Message) -> _Note | None:
+        """The note of a plain request; None: the route has to look at it."""
+        if (b"content-type", b"application/json") not in scope["headers"] or message.get("more_body"):
+            return None
+        try:
+            note = self._decode(message.get("body", b""))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        # A lone surrogate is no JSON for the decoder.
+        return None if any("\0" in text for text in (note.content, note.tag or "")) else note
+
+    def _submission(self, principal: Principal, note: _Note) -> Submission:
+        principal.require("write")
+        shared = self._shared
+        return shared.documents.notes.addition(
+            note.content,
+            shared.documents.notes.place_of(
+                principal.tenant(note.tenant_id, shared.settings.tenant_id), note.collection, note.branch
+            ),
+            tags=[note.tag] if note.tag is not None else (),
+        )
+
+
+def _again(message: Message, receive: Receive) -> Receive:
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return message
+
+    return again

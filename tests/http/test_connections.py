@@ -1,0 +1,75 @@
+"""Heads of requests that arrive slowly, or never end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from penstock.http.connections import HEAD_BYTES, TimedConnection
+from tests.http.live_server import until
+
+
+class Hasty(TimedConnection):
+    head_s = 0.3
+
+
+async def answers(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(answers, http=Hasty, lifespan="off", log_config=None, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    until(lambda: server.started, bool)
+    yield listening.getsockname()
+    server.should_exit = True
+    thread.join()
+    listening.close()
+
+
+def rest(connection: socket.socket) -> bytes:
+    """All that the server sends until it closes."""
+    found = b""
+    while piece := connection.recv(65_536):
+        found += piece
+    return found
+
+
+def test_a_head_that_does_not_end_in_time_is_refused(address: tuple[str, int]):
+    with socket.create_connection(address, 30) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ")
+        found = rest(connection)
+
+    assert found.startswith(b"HTTP/1.1 408 ")
+    assert b"ERR_REQUEST_TOO_SLOW" in found
+
+
+def test_a_connection_without_a_request_is_closed(address: tuple[str, int]):
+    with socket.create_connection(address, 30) as connection:
+        assert b"" == rest(connection)
+
+
+def test_a_head_without_end_is_refused(address: tuple[str, int]):
+    with socket.create_connection(address, 30) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nX-Long: " + b"x" * (HEAD_BYTES + 1))
+        found = rest(connection)
+
+    assert found.startswith(b"HTTP/1.1 431 ")
+    assert b"ERR_REQUEST_HEAD_TOO_LARGE" in found
+
+
+def test_a_second_request_of_a_connection_has_its_own_time(address: tuple[str, int]):
+    with socket.create_connection(address, 30) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET / HTTP/1.1\r\nHos")
+        assert b"HTTP/1.1 408 " in rest(connection)
