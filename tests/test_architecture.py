@@ -103,7 +103,6 @@ ALLOWED = {
     "handlers": VALUES | {"protocols", "pipeline"},
     "worker": BELOW_SERVICE,
     "service": BELOW_SERVICE,
-    # A client answers with the values of the services, and calls none of them.
     "client": VALUES | {"protocols", "service"},
     "process": VALUES,
     **{door: VALUES | {"protocols", "service", "client", "process", "assembly"} for door in DOORS},

@@ -121,13 +121,8 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | set | frozenset) else value
 
 
-def _get(
-    path: str,
-    kind: type[T],
-    query: Mapping[str, Any] | None = None,
-    pick: Callable[[Any], Any] = _same,
-) -> ApiCall[T]:
-    return ApiCall("GET", _target(path, query), kind, pick)
+def _get(path: str, kind: type[T], query: Mapping[str, Any] | None = None) -> ApiCall[T]:
+    return ApiCall("GET", _target(path, query), kind, _same)
 
 
 def _post(path: str, kind: type[T], fields: Mapping[str, Any], *, changes: bool) -> ApiCall[T]:
@@ -178,10 +173,9 @@ def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[Up
         raise InvalidRequest("include and exclude: a single file has no others to choose from")
     size = os.fstat(file.fileno()).st_size - file.tell()
     query = {"name": name} | {key: _plain(value) for key, value in given.items()}
-    target = _target("/files", query)
     return ApiCall(
         "POST",
-        target,
+        _target("/files", query),
         UploadRecord,
         _same,
         FileBody(file, size),
