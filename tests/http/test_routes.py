@@ -232,9 +232,8 @@ def test_health_and_statistics(server: LiveServer, indexed: str):
     ready = until(lambda: server.ask("GET", "/health/ready").body, lambda found: found["workers"] == 1)
 
     assert {"status": "ok"} == server.ask("GET", "/health").body
-    assert set(
-        "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store".split()
-    ) == set(status)
+    names = "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store"
+    assert {*names.split(), "outside_stores"} == set(status)
     assert stats["by_status"]["done"] >= 3
     assert {"ocr_pages", "vector_chunks"} < set(stats["tasks"])
     assert [server.process.pid] == [worker["pid"] for worker in stats["workers"]]

@@ -7,6 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from penstock.catalog.values import Phase
+from penstock.errors import InvalidRequest
 from penstock.http.answers import described, respond, respond_values
 from penstock.http.index_routes import accepted
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
@@ -25,12 +27,18 @@ SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
-    given = query.model_dump(exclude={"tenant_id"})
-    tenant = sender.tenant(query.tenant_id)
+    tenant, records = sender.tenant(query.tenant_id), sender.shared.document_records
+    if query.ready_for is not None:
+        phases = {str(phase): phase for phase in Phase if phase is not Phase.OCR}
+        if query.ready_for not in phases:
+            raise InvalidRequest(f"ready_for: expected {' or '.join(phases)}, got {query.ready_for[:40]!r}")
+        ready = records.ready(phases[query.ready_for], tenant, collection=query.collection, limit=query.limit)
+        return respond(ready)
+    given = query.model_dump(exclude={"tenant_id", "ready_for"})
     if sender.wants_values:
         after = given.pop("cursor")
         return respond_values(sender.shared.documents.sources(tenant_id=tenant, after=after, **given))
-    return respond(sender.shared.document_records.page(tenant_id=tenant, **given))
+    return respond(records.page(tenant_id=tenant, **given))
 
 
 @router.get(

@@ -313,7 +313,7 @@ class BulkBody(RequestBody):
         strict=True,
         frozen=True,
         json_schema_extra={
-            "examples": [{"filter": {"status": ["failed"], "error": "ERR_UNREACHABLE"}, "expect": 12}]
+            "examples": [{"filter": {"status": ["failed"], "error": "ERR_STORE_UNAVAILABLE"}, "expect": 12}]
         },
     )
 
@@ -344,6 +344,9 @@ class DocumentsQuery(QueryFields):
     language: Name | None = None
     created_after: Name | None = None
     created_before: Name | None = None
+    ready_for: Name | None = Field(
+        None, description="Only documents for which this phase can begin; of filters only the place counts."
+    )
 
 
 class WhyQuery(QueryFields):

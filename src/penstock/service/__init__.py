@@ -10,7 +10,7 @@
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
-``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
+``store_search``: a vector store outside the catalog, searched
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed

@@ -13,6 +13,7 @@ from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
+from penstock.handlers.store_comparison import StoreProgress
 from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
@@ -48,7 +49,10 @@ class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``."""
+    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``.
+
+    ``outside_stores`` are of the whole installation: keys bound to tenants get none.
+    """
 
     indexing_in_progress: bool
     current_job_id: str | None
@@ -56,6 +60,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_time_ms: int | None
     queue_length: int
     store: StoreCounts
+    outside_stores: list[StoreProgress] | None
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +156,7 @@ class StatusReader:
                 chunks=sum(one.chunks for one in counts),
                 failed=sum(one.failed for one in counts),
             ),
+            outside_stores=None if principal.bound else self._documents.outside_stores(),
         )
 
     def stats(self, principal: Principal) -> QueueStats:

@@ -33,10 +33,10 @@ from penstock.vocabulary import how_many
 from penstock.worker import child as child_process
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
-from penstock.worker.graph_keeper import GraphKeeper
 from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
+from penstock.worker.store_keeper import StoreKeeper
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
@@ -134,8 +134,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Children that recognize text in pictures at the same time."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
-    keep_graph: Callable[[Catalog], GraphKeeper | None] | None = None
-    """Starts the upkeep of a graph store outside the catalog."""
+    keep_stores: Callable[[Catalog], list[StoreKeeper]] | None = None
+    """Starts the upkeep of stores outside the catalog."""
     source_files: SourceFiles = NO_FILES
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
