@@ -7,16 +7,14 @@ so that the tests below can show them wrong code as well as the package's own.
 from __future__ import annotations
 
 import ast
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.catalog.rules.phases import LATER_PHASES
+from tests.syntax_trees import MODULES, PACKAGE, imports, module_name, names_used, nodes
 
-PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 FILES = sorted(path for suffix in ("py", "sql", "lua") for path in PACKAGE.rglob(f"*.{suffix}"))
 
 # The longest matching prefix counts. A new module without a prefix here has to be added.
@@ -75,8 +73,6 @@ GROUPS = {
     "redis_contract.error_report": "rules",
     "redis_contract.producer_types": "rules",
     "watch": "watch",
-    "dashboard": "dashboard",
-    "legacy": "legacy",
     "process_start": "process",
     "assembly": "assembly",
     **dict.fromkeys("graph_assembly vector_assembly pipeline_assembly server_assembly".split(), "assembly"),
@@ -89,7 +85,7 @@ GROUPS = {
 }
 VALUES = {"rules", "errors", "config", "clock"}
 BELOW_SERVICE = VALUES | {"protocols", "pipeline", "handlers"}
-DOORS = {"http", "cli", "mcp", "redis_contract", "watch", "dashboard", "legacy"}
+DOORS = {"http", "cli", "mcp", "redis_contract", "watch"}
 ALLOWED = {
     "rules": {"errors"},
     "errors": set(),
@@ -122,37 +118,10 @@ ENVIRONMENT = frozenset(["os.environ", "os.environb", "os.getenv", "os.getenvb",
 BANNED_NAMES = frozenset("utils util helpers helper common manager misc base core".split())
 
 
-@functools.cache
-def nodes(source: str) -> tuple[ast.AST, ...]:
-    """The syntax tree of a source, parsed once for all checks."""
-    return tuple(ast.walk(ast.parse(source)))
-
-
-def module_name(path: Path) -> str:
-    """``queue/sql/store.py`` → ``queue.sql.store``; a package without ``__init__``."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
-
-
 def group(module: str) -> str | None:
     parts = module.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((GROUPS[prefix] for prefix in prefixes if prefix in GROUPS), None)
-
-
-def imports(tree: Iterable[ast.AST], module: str, *, package: bool = False) -> Iterator[tuple[int, str]]:
-    """Every imported dotted name, relative ones resolved, wherever in the file the import stands."""
-    here = [] if module in ("__init__", "__main__") else module.split(".")
-    if not package and here:
-        here = here[:-1]
-    for node in tree:
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = [node.module] if node.module else []
-            if node.level:
-                origin = ["penstock", *here[: len(here) - node.level + 1], *origin]
-            yield from ((node.lineno, ".".join([*origin, alias.name])) for alias in node.names)
 
 
 def inner(name: str) -> str | None:
@@ -177,32 +146,6 @@ def wrong_arrows(source: str, module: str, *, package: bool = False) -> list[str
         elif mine == "rules" and name.split(".")[0] in IMPURE and not name.startswith("pathlib.Pure"):
             found.append(f"{module}:{line}: a pure module must not import {name}")
     return found
-
-
-def names_used(tree: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Every dotted name the code refers to, with import aliases undone."""
-    origin: dict[str, str] = {}
-    for node in tree:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.split(".")[0]
-                origin[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            origin.update({(a.asname or a.name): f"{node.module}.{a.name}" for a in node.names})
-    for node in tree:
-        if isinstance(node, ast.Name | ast.Attribute):
-            head, _, rest = dotted(node).partition(".")
-            if head in origin:
-                yield node.lineno, f"{origin[head]}.{rest}" if rest else origin[head]
-
-
-def dotted(node: ast.expr) -> str:
-    """The dotted name ``a.b.c``; empty unless the expression begins with a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def uses(source: str, module: str, banned: frozenset[str]) -> list[str]:

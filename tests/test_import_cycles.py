@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from tests.test_architecture import MODULES, dotted, imports, module_name
+from tests.syntax_trees import MODULES, dotted, imports, module_name
 
 
 def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:

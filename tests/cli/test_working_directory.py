@@ -16,7 +16,7 @@ from penstock.interpreter import RESERVED, run_pip
 from tests.pipeline import sample_documents
 from tests.servers.redis import server_url
 from tests.servers.stores import others_later
-from tests.test_architecture import MODULES, module_name, names_used, nodes
+from tests.syntax_trees import MODULES, module_name, names_used, nodes
 
 MODULE = """\
 import posix
