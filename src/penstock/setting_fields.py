@@ -195,6 +195,11 @@ RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
 METRICS_PUBLIC = setting(types.SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
+SERVER = setting(types.SERVER, None, "URL of a server through which commands work, instead of the stores.")
+API_KEY = setting(types.SECRET, None, "Key for the server that commands use.")
+API_KEY_FILE = setting(
+    types.FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
+)
 UPLOADS_DIR = setting(
     types.DIRECTORY,
     None,

@@ -300,6 +300,7 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
         ("get", "/index/jobs"),
         ("get", "/index/jobs/{job_id}"),
         ("delete", "/index/jobs/{job_id}"),
+        ("get", "/index/jobs/{job_id}/outcome"),
         ("post", "/index/jobs/{job_id}/retry"),
         ("get", "/health"),
         ("get", "/health/status"),

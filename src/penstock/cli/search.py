@@ -62,7 +62,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     penstock search turbines --author curie --created-after 1900
     penstock search --graph who calls open_gate
     """
-    answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
+    answer = session.readers.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
         facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
@@ -97,7 +97,7 @@ def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     \b
     penstock context how does the mill take in water --max-tokens 1000
     """
-    found = session.assembly.search.context(" ".join(query), **given)
+    found = session.readers.context(" ".join(query), **given)
     if session.as_json:
         emit_json({name: getattr(found, name) for name in found.__struct_fields__})
         return
@@ -125,11 +125,12 @@ def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
     penstock similar docs/mill.md
     penstock similar docs/mill.md:12 --limit 3
     """
-    from penstock.service.search import SearchResult
+    from penstock.service.hits import SearchResult
 
     at_line = None if Path(place).exists() else _AT_LINE.fullmatch(place)
     path, line = (at_line[1], int(at_line[2])) if at_line else (place, None)
-    hits = session.assembly.similar.similar(path, line, limit=limit, **where)
+    services = session.readers
+    hits = services.similar(session.path_or_id(path), line, limit=limit, **where)
     if session.as_json:
         emit_json({"hits": hits})
         return

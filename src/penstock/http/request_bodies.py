@@ -256,6 +256,11 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    author: Name | None = None
+    title: Name | None = None
+    language: Name | None = None
+    created_after: Name | None = None
+    created_before: Name | None = None
     ready_for: Name | None = Field(
         None, description="Only documents for which this phase can begin; of filters only the place counts."
     )

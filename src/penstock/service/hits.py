@@ -15,6 +15,7 @@ from penstock.catalog.values import StoredProperties
 from penstock.catalog.views import ChunkView
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
+from penstock.service.corrections import Correction
 
 SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
@@ -84,6 +85,19 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     graph_rank: int | None = None
     relation: str = ""
     rerank_score: float | None = None
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits, best first, with notes about vectors that could not be searched.
+
+    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
+    words that occur nowhere, and what was searched for instead.
+    """
+
+    hits: list[Hit]
+    notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 class RankedText(NamedTuple):

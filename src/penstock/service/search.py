@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import Literal, NamedTuple, Protocol, TypeAlias, Unpack, get_args
 
-import msgspec
-
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases, with_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
@@ -18,6 +16,7 @@ from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.graph_hits import rank_by_graph, relation_texts, require_graph
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.hits import SearchResult as SearchResult
 from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
@@ -57,19 +56,6 @@ class SearchRequest(DocumentFilters, total=False):
     marks: tuple[str, str]
     exact: bool
     graph: bool
-
-
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hits, best first, with notes about vectors that could not be searched.
-
-    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
-    words that occur nowhere, and what was searched for instead.
-    """
-
-    hits: list[Hit]
-    notes: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    corrections: tuple[Correction, ...] = ()
 
 
 class _Question(NamedTuple):
