@@ -149,7 +149,7 @@ def test_keys_move_between_pages_and_rows(tab: Tab, server: LiveServer, library:
     tab.open(server.url)
     tab.sees("searchable")
     tab.press("g", "j")
-    tab.wait("document.querySelectorAll('main tr[data-id]').length > 1")
+    tab.wait("document.querySelectorAll('.table.jobs tr[data-id]').length > 1")
     tab.press("j", "j", "x")
     tab.sees("1 chosen on this page.", ".bulk")
     tab.press("Enter")

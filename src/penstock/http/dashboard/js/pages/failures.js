@@ -5,7 +5,7 @@ import {spark} from "../charts.js"
 
 const HOUR_MS = 3600000
 
-export const nothingFailed = () => empty("Nothing failed", "A failure shows up here with its reason and the remedy.", {command: "penstock why PATH"})
+export const nothingFailed = () => empty("Nothing failed", "A failure shows up here with its remedy.", {command: "penstock why PATH"})
 
 export const open = ({reasons}) => ({
 	acts: {"retry-group": ({dataset}) => retryGroup(dataset.reason, reasons)},

@@ -61,8 +61,9 @@ function sentenceOf({error, value}, status) {
 	const broken = breakers?.find(one => one.state === "open")
 	if (broken && open) return [`Blocked: ${broken.name} is down.`]
 	if (!open) return [`All done. ${status ? `${plural(status.store.documents, "document")} searchable.` : ""}`]
-	const left = (lanes ?? []).filter(lane => lane.waiting + lane.running > 0).map(lane => lane.time_left_s)
-	if (!left.length || !left.every(known)) return ["Flowing. How long until everything asked is searchable: unknown."]
+	// Entities do not hold up search.
+	const left = (lanes ?? []).filter(lane => lane.lane !== "graphrag" && lane.waiting + lane.running > 0).map(lane => lane.time_left_s)
+	if (!left.length || !left.every(known)) return ["Flowing. Time until everything asked is searchable: unknown."]
 	return ["Flowing. ", sentence(steady("all", timeLeft(Math.max(...left)))), " until everything asked is searchable."]
 }
 
@@ -122,7 +123,7 @@ function slots({lane, slots: number, running, held, waiting}) {
 const runningPane = (running, list) => pane("Running now", {sub: list.total > list.rows.length && `${count(list.total)} jobs, the newest ${list.rows.length} shown`, end: a("#/jobs", "All jobs")},
 	content(running, () => (list.rows.length ? table("now", [["Job", job => jobName(job), "wide"], ["Progress", progressCell, "bar-cell"], ["Time left", leftCell],
 		manyTenants() && ["Tenant", job => job.tenant_id, "muted tenant"], [".Actions", job => jobButton(job), "fit"]], list.rows, list.id)
-		: empty("No job is running", "What you ask for shows up here at once.", {command: "penstock jobs"}))))
+		: empty("No job is running", "What you ask for shows up here.", {command: "penstock jobs"}))))
 
 function summed({lanes, step_s: step, from}) {
 	const add = name => (lanes[0]?.[name] ?? []).map((_, index) => {
