@@ -237,7 +237,8 @@ class Assembly:
         """Check the installation; see ``penstock doctor``."""
         from penstock.service.diagnosis import diagnose
 
-        return diagnose(self.settings, self.open_queue, self.open_catalog, lambda: self.vector_store)
+        stores = lambda: self.vector_store, lambda: graph_assembly.open_store(self.settings)
+        return diagnose(self.settings, self.open_queue, self.open_catalog, *stores)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -251,9 +252,7 @@ class Assembly:
         """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
         from penstock.worker.launch import Worker
 
-        if self.settings.embedder in ("minilm", "endpoint"):
-            # What is not installed or set is one error here, with its remedy, instead of one in each process.
-            pipeline_assembly.make_embedder(self.settings)
+        pipeline_assembly.refuse_unusable_embedder(self.settings)
         vector_assembly.refuse_unusable(self.settings)
         return Worker(self, **options)
 

@@ -264,6 +264,7 @@ class Settings:
     allow_external: bool = setting_fields.ALLOW_EXTERNAL
     hosts: tuple[str, ...] = setting_fields.HOSTS
     rate_limit: int | None = setting_fields.RATE_LIMIT
+    metrics_public: bool = setting_fields.METRICS_PUBLIC
     body_limit_mb: int = setting_fields.BODY_LIMIT_MB
     uploads_dir: str | None = setting_fields.UPLOADS_DIR
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)

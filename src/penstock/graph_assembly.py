@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from penstock.catalog.graph import GraphReader
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
+    from penstock.graph_stores.protocol import GraphCopy
     from penstock.handlers.graph_copies import GraphCopies
-    from penstock.worker.graph_keeper import GraphKeeper
+    from penstock.worker.store_keeper import StoreKeeper
+
+
+def open_store(settings: Settings) -> GraphCopy | None:
+    """The graph store of the settings; None: the catalog's own tables."""
+    from penstock.graph_stores.factory import open_graph_store
+
+    return open_graph_store(settings)
 
 
 def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
     """The copy of a catalog's graph in a store outside of it; None: the settings name none."""
-    from penstock.graph_stores.factory import open_graph_store
     from penstock.handlers.graph_copies import GraphCopies
     from penstock.worker.breaker import Breakers
 
-    store = open_graph_store(settings)
+    store = open_store(settings)
     return GraphCopies(catalog, store, Breakers()) if store is not None else None
 
 
 def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
     """The graph as it is shown: from the store of the settings if it has everything, else the catalog's."""
-    from penstock.graph_stores.factory import open_graph_store
-
-    store = open_graph_store(settings)
+    store = open_store(settings)
     if store is None:
         return catalog.graph
     attached = catalog.outside.attached(OutsideStore.GRAPH)
@@ -45,7 +50,7 @@ def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
 
 def keep_graph(
     settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
-) -> GraphKeeper | None:
+) -> StoreKeeper | None:
     """Start the upkeep of a graph store outside the catalog, if the settings name one.
 
     One that was used before is forgotten: nobody would clear the records of removals any more.
@@ -53,9 +58,11 @@ def keep_graph(
     from penstock.graph_stores.factory import DEFAULT
 
     if settings.graph_store != DEFAULT:
-        from penstock.worker.graph_keeper import GraphKeeper
+        from penstock.worker.store_keeper import StoreKeeper
 
-        return GraphKeeper(open_catalog, lambda opened: open_graph_copies(settings, opened))
+        return StoreKeeper(
+            OutsideStore.GRAPH, open_catalog, lambda opened: open_graph_copies(settings, opened)
+        )
     if catalog.outside.attached(OutsideStore.GRAPH) is not None:
         catalog.outside.detach(OutsideStore.GRAPH)
     return None

@@ -44,6 +44,18 @@ def make_embedder(settings: Settings) -> Embedder:
     return open_embedder(settings.embedder, embed_endpoint(settings), settings.models_dir)
 
 
+def refuse_unusable_embedder(settings: Settings) -> None:
+    """Raise for an embedder that is not installed, not set up or damaged: one error here, with its remedy,
+    instead of one in each process or for each chunk."""
+    if settings.embedder in ("minilm", "endpoint"):
+        make_embedder(settings)
+    if settings.embedder == "minilm":
+        from penstock.pipeline.embed.minilm import model_files
+
+        model_files.read_graph(settings.models_dir)
+        model_files.read_vocabulary(settings.models_dir)
+
+
 def extract_limits(settings: Settings) -> ExtractLimits:
     """Limits on size, memory and time of a file."""
     from penstock.pipeline.extract.protocol import ExtractLimits

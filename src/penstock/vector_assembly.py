@@ -5,16 +5,18 @@ No client of a store is imported before its first use.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.handlers.store_comparison import StoreComparison
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
-    from penstock.service.store_comparison import StoreComparison
     from penstock.vector_stores.protocol import VectorStore
+    from penstock.worker.store_keeper import StoreKeeper
 
 
 def open_vector_search(
@@ -36,7 +38,7 @@ def open_comparison(store: VectorStore | None, catalog: Catalog) -> StoreCompari
     """Make the comparison of a vector store with the catalog."""
     if store is None:
         return None
-    from penstock.service.store_comparison import StoreComparison
+    from penstock.handlers.store_comparison import StoreComparison
 
     return StoreComparison(catalog.outside, store)
 
@@ -46,6 +48,20 @@ def refuse_unusable(settings: Settings) -> None:
     from penstock.vector_stores.factory import open_vector_store
 
     open_vector_store(settings)
+
+
+def keep_vectors(
+    settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
+) -> StoreKeeper | None:
+    """Start the upkeep of a vector store outside the catalog, or make the catalog use none but itself."""
+    from penstock.vector_stores.factory import DEFAULT
+
+    if settings.vector_store == DEFAULT:
+        attach_vectors(settings, catalog)
+        return None
+    from penstock.worker.store_keeper import StoreKeeper
+
+    return StoreKeeper("vector", open_catalog, lambda opened: attach_vectors(settings, opened))
 
 
 def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | None:

@@ -168,10 +168,10 @@ def read(catalog: Catalog, *texts: str, now: datetime = T0, vector: bytes | None
     )
 
 
-def embed(catalog: Catalog, now: datetime = T0) -> int:
-    """Claim and embed all pending chunks; return the count."""
+def embed(catalog: Catalog, now: datetime = T0, stored: str | None = None) -> int:
+    """Claim and embed all pending chunks; return the count. ``stored``: the store that has them."""
     tasks = take(catalog, Phase.VECTOR, now=now)
-    catalog.settle([outcomes.completed_vector(task, VECTOR) for task in tasks], now=now)
+    catalog.settle([outcomes.completed_vector(task, VECTOR, stored) for task in tasks], now=now)
     return len(tasks)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_store_is_attached_until_another_one_is(catalog: Catalog):
     assert catalog.outside.attached(VECTORS) is None
     assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
     put(catalog)
-    embed(catalog)
+    embed(catalog, stored="qdrant://a")
     assert ("qdrant://a", True) == catalog.outside.attach(VECTORS, "qdrant://a")[:2]
 
     assert ("qdrant://b", False) == catalog.outside.attach(VECTORS, "qdrant://b")[:2]
@@ -223,3 +223,95 @@ def test_a_catalog_keeps_the_number_that_names_its_copies(catalog: Catalog):
     assert first == catalog.outside.attach(GRAPH, "bolt://b").catalog_id
     assert len(first) == 12
     assert int(first, 16) > 0
+
+
+MINUTE = timedelta(minutes=1)
+
+
+def unfilled(catalog: Catalog, *words: str) -> list[int]:
+    """Store documents, and attach a store to them; return the numbers of their texts."""
+    for number, word in enumerate(words):
+        put(catalog, f"/{number}.md", page(word))
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    return [text for number in range(len(words)) for text in texts(catalog, f"/{number}.md")]
+
+
+def progress(catalog: Catalog) -> tuple[bool, int, int]:
+    found = catalog.outside.fill_progress(VECTORS)
+    assert found is not None
+    return found[1:]
+
+
+def test_a_fill_goes_on_after_the_last_copied_text(catalog: Catalog):
+    outside = catalog.outside
+    first, second, third = unfilled(catalog, "one", "two", "three")
+    assert (False, 0, 0) == progress(catalog)
+    fill = outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert fill is not None
+    found = outside.vectors_after(fill.copied_to, 2)
+    assert [first, second] == [one.content_id for one in found["static"]]
+    outside.advance_fill(VECTORS, fill, second, 2)
+    copied, percent = progress(catalog)[1:]
+    assert 2 == copied
+    assert 0 < percent < 100
+
+    fill = outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert fill is not None
+    assert [third] == [one.content_id for one in outside.vectors_after(fill.copied_to, 2)["static"]]
+    outside.advance_fill(VECTORS, fill, third, 1)
+    fill = outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert fill is not None
+    assert {} == outside.vectors_after(fill.copied_to, 2)
+    assert outside.end_fill(VECTORS, fill)
+    assert (True, 3, 100) == progress(catalog)
+    assert outside.begin_fill(VECTORS, "qdrant://a", MINUTE) is None
+
+
+def test_one_worker_fills_a_store_at_a_time_and_a_late_one_changes_nothing(catalog: Catalog):
+    outside = catalog.outside
+    (first, *_) = unfilled(catalog, "one", "two")
+    late = outside.begin_fill(VECTORS, "qdrant://a", MINUTE, now=T0)
+    assert late is not None
+    assert outside.begin_fill(VECTORS, "qdrant://a", MINUTE, now=T0 + MINUTE / 2) is None
+    assert outside.begin_fill(VECTORS, "qdrant://other", MINUTE, now=LATER) is None
+    other = outside.begin_fill(VECTORS, "qdrant://a", MINUTE, now=T0 + MINUTE)
+    assert other is not None
+    outside.advance_fill(VECTORS, late, 10**6, 5)
+    assert not outside.end_fill(VECTORS, late)
+    outside.leave_fill(VECTORS, late)
+    assert (False, 0, 0) == progress(catalog)
+    outside.advance_fill(VECTORS, other, first, 1)
+    assert 1 == progress(catalog)[1]
+
+
+def test_a_store_that_lost_texts_is_filled_from_the_first_one(catalog: Catalog):
+    outside = catalog.outside
+    numbers = unfilled(catalog, "one", "two", "three")
+    assert {"static": set(numbers)} == outside.outer_texts(VECTORS, 2)
+    assert {"static": {numbers[0], numbers[-1]}} == outside.outer_texts(VECTORS, 1)
+    fill = outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert fill is not None
+    outside.advance_fill(VECTORS, fill, numbers[-1], 3)
+    outside.set_filled(VECTORS, "qdrant://a", filled=False)
+    assert not outside.end_fill(VECTORS, fill)
+    again = outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert again is not None
+    assert 0 == again.copied_to
+
+
+@pytest.mark.parametrize("stored", [None, "qdrant://former"])
+def test_a_result_that_was_not_copied_to_the_store_in_use_is_copied_later(
+    catalog: Catalog, stored: str | None
+):
+    """A worker with former settings ends its tasks after the store was changed."""
+    catalog.outside.attach(VECTORS, "qdrant://a")
+    put(catalog, "/0.md", page("one", vector=None))
+    embed(catalog, stored="qdrant://a")
+    assert (True, 0, 100) == progress(catalog)
+    put(catalog, "/1.md", page("two", vector=None))
+    embed(catalog, stored=stored)
+    assert not progress(catalog)[0]
+    fill = catalog.outside.begin_fill(VECTORS, "qdrant://a", MINUTE)
+    assert fill is not None
+    found = catalog.outside.vectors_after(fill.copied_to, 10)
+    assert texts(catalog, "/1.md") == [one.content_id for one in found["static"]]

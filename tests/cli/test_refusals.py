@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from penstock import Penstock, errors
+from penstock import Penstock, config, errors
 from penstock.cli.main import cli
 from penstock.service.requests import Submission
 from tests.cli.conftest import Run
@@ -125,3 +125,80 @@ def test_a_call_says_at_once_that_it_needs_an_application(run: Run):
     payload = json.dumps({"function_name": "mail"})
 
     assert "penstock worker --app" in run("queue", "add", "function", "run", "--payload", payload).stderr
+
+
+# Stores and models that cannot be used.
+
+
+def refused(run: Run, *command: str, code: int = 1) -> str:
+    """The one line of an error, which has a code and a remedy."""
+    (line,) = run(*command, code=code).stderr.splitlines()
+    assert line.startswith("error: ")
+    assert "(ERR_" in line
+    assert not line.endswith(")")
+    return line
+
+
+def test_an_unknown_store_names_those_that_there_are(run: Run, monkeypatch: pytest.MonkeyPatch):
+    for variable, known in (("VECTOR_STORE", "qdrant://HOST:PORT"), ("GRAPH_STORE", "neo4j://USER")):
+        monkeypatch.setenv(f"PENSTOCK_{variable}", "weaviate://127.0.0.1")
+        assert known in refused(run, "search", "mill", code=3)
+        monkeypatch.delenv(f"PENSTOCK_{variable}")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("qdrant://:secret-1@127.0.0.1:{}", "refuses the key (401)"),
+        ("chroma://:secret-1@127.0.0.1:{}", "refuses the key (401)"),
+        ("qdrant+https://:secret-1@127.0.0.1:{}", "TLS error"),
+    ],
+)
+def test_a_store_that_refuses_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, url: str, words: str):
+    pytest.importorskip("qdrant_client")
+    pytest.importorskip("chromadb")
+    from tests.vector_stores.test_refusals import http_server
+
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    run("note", "The mill runs.")
+    with http_server() as port:
+        monkeypatch.setenv("PENSTOCK_VECTOR_STORE", url.format(port))
+        line = refused(run, "verify", "--fix")
+    assert words in line
+    assert "PENSTOCK_VECTOR_STORE" in line
+    assert "secret-1" not in line
+
+
+def test_a_collection_of_another_dimension_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    pytest.importorskip("qdrant_client")
+    from penstock.catalog.outside_stores import OutsideStore
+    from penstock.vector_stores.protocol import Point, collection_name
+
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    run("note", "The mill runs.")
+    url = f"qdrant+local:{tmp_path}/vectors"
+    monkeypatch.setenv("PENSTOCK_VECTOR_STORE", url)
+    with Penstock(settings=config.load({}, state_dir=tmp_path / "state", vector_store=url)) as app:
+        outside, store = app.documents.catalog.outside, app._assembly.vector_store
+        assert store is not None
+        attached = outside.attach(OutsideStore.VECTOR, store.address)
+        (space,) = outside.spaces()
+        store.upsert(collection_name(attached.catalog_id, space), [Point(1, "acme", 1, b"\0\0\x80?" * 3)])
+    line = refused(run, "verify", "--fix")
+    assert "holds vectors of 3 numbers, not 256" in line
+    assert "Delete that collection" in line
+
+
+def test_a_model_with_a_wrong_checksum_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    from penstock.pipeline.embed.minilm import model_files
+
+    for name in (model_files.GRAPH, model_files.VOCABULARY):
+        (tmp_path / name).write_bytes(b"no graph")
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "minilm")
+    monkeypatch.setenv("PENSTOCK_MODELS_DIR", str(tmp_path))
+    line = refused(run, "-q", "index", str(tmp_path), code=3)
+    assert "minilm-int8.onnx: SHA-256 is" in line
+    assert "penstock models install minilm" in line

@@ -1,8 +1,8 @@
-"""A worker with a vector store, killed between two writes: ``python -m tests.documents.store_killer``.
+"""A worker with outside stores, killed between two writes: ``python -m tests.documents.store_killer``.
 
 Arguments: the number of the write at which all processes die (0: never), the settings as JSON, and the last
-job. Writes are those to the store and those of tasks and removals to the catalog; each has a point before and
-a point after it. The counter is shared with forked children.
+job. Writes are those to the stores, and those of tasks, fills and removals to the catalog; each has a point
+before and a point after it. The counter is shared with forked children.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ import msgspec
 from penstock import config
 from penstock.assembly import Assembly
 from penstock.catalog.sql.catalog import SqlCatalog
+from penstock.catalog.sql.graph_texts import CatalogGraphTexts
 from penstock.catalog.sql.outside_stores import CatalogOutsideStores
+from penstock.graph_stores.neo4j import Neo4jCopy
+from penstock.handlers import store_fill
 from penstock.vector_stores.pgvector import PgvectorStore
 from tests.documents.killed_worker import die
 from tests.worker.worker_processes import ROOT
@@ -26,10 +30,15 @@ from tests.worker.worker_processes import ROOT
 WRITES: list[tuple[type[Any], str]] = [
     (PgvectorStore, "upsert"),
     (PgvectorStore, "delete"),
+    (Neo4jCopy, "write"),
+    (Neo4jCopy, "remove"),
+    (CatalogGraphTexts, "store"),
     (SqlCatalog, "settle"),
     (SqlCatalog, "clear"),
     (CatalogOutsideStores, "forget_removals"),
     (CatalogOutsideStores, "withdraw"),
+    (CatalogOutsideStores, "advance_fill"),
+    (CatalogOutsideStores, "end_fill"),
 ]
 
 
@@ -64,6 +73,8 @@ def main() -> None:
     left = multiprocessing.get_context("fork").Value("i", int(writes))
     for owner, name in WRITES:
         _count(owner, name, left)
+    # The next worker is there at once.
+    store_fill.LEASE = timedelta(seconds=1)
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     Assembly(settings).worker(processes=2, until_job=job_id, start_method="fork").run()

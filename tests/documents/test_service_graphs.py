@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.catalog.values import Phase, TaskRequest
 from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.graph.llm import LlmExtractor, LlmOptions
+from penstock.service.rebuild import Rebuilder
 from penstock.worker.breaker import Breakers
 from tests.documents.conftest import WAIT_S, IndexedFolder, ManualWorker
 from tests.pipeline.chat_server import TOKENS_A_CALL, ChatServer, chat_server
@@ -77,6 +79,42 @@ def test_entities_come_from_the_model_and_tokens_are_counted(docs: IndexedFolder
     assert (use.service, use.tokens) == ("graph endpoint", TOKENS_A_CALL)
     assert use.job_id.startswith("job_")
     assert docs.audit() == []
+
+
+@on_sqlite
+def test_another_model_is_asked_only_on_request(docs: IndexedFolder, server: ChatServer):
+    docs.put("a.txt", "Anna met Boris.")
+    docs.put("b.txt", "Clara waits here.")
+    with docs.manual_worker(llm=extractor(server)) as worker:
+        docs.app.index(docs.folder, graph=True)
+        worker.drain()
+    with docs.manual_worker(llm=extractor(server, model="other")) as worker:
+        job = docs.app.index(docs.folder)
+        worker.drain()
+        result = docs.app.job(job.job_id).result or {}
+        assert (2, 2) == (result["unchanged"], result["other_extractor"])
+        assert "unchanged" == indexed(docs, worker, docs.folder / "a.txt")
+        assert len(server.requests) == 2
+        docs.put("b.txt", "Clara waits and Dora sings.")
+        job = docs.app.index(docs.folder)
+        worker.drain()
+        assert (docs.app.job(job.job_id).result or {})["other_extractor"] == 1
+        assert server.texts[2:] == ["Clara waits and Dora sings."]
+        assert people(docs) == {"Anna", "Boris", "Clara", "Dora"}
+        rebuilder = Rebuilder(worker.catalog, docs.app._assembly.jobs, worker._pipeline)
+        plan = rebuilder.plan()
+        assert ({"graph"}, 1) == (set(plan.by_reason), plan.total.chunks)
+        rebuilder.start(plan)
+        worker.drain()
+        assert server.texts[3:] == ["Anna met Boris."]
+        assert rebuilder.plan().total.documents == 0
+
+
+def indexed(docs: IndexedFolder, worker: ManualWorker, path: Path) -> str:
+    job = docs.app.index(path)
+    worker.drain()
+    outcome: str = (docs.app.job(job.job_id).result or {})["outcome"]
+    return outcome
 
 
 @on_sqlite

@@ -132,6 +132,85 @@ def test_a_store_of_a_filled_catalog_is_filled_by_verify_without_embedding(docs:
         assert "" == notes(outside)
 
 
+@pytest.mark.parametrize(
+    ("docs", "engine"), [("sqlite", "pgvector"), ("postgres", "chroma+local")], indirect=["docs"]
+)
+def test_a_worker_fills_a_new_store_batch_by_batch_and_searches_read_the_catalog_meanwhile(
+    docs: IndexedFolder, engine: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("penstock.handlers.outside_vectors.AT_ONCE", 4)
+    mill = docs.put("mill.md", "# The mill\n\nWater turns the wheel.")
+    docs.put("book.md", book(6))
+    docs.index()
+    with using(docs, store_url(engine, docs)) as outside:
+        documents = outside.app.documents
+        assert [(False, 0)] == [(one.filled, one.copied) for one in documents.overview().stores]
+        for copied in (4, 7):
+            # Each time another worker, as if the former one was killed.
+            tools = outside.app._assembly.open_document_tools(Registry())
+            with closing(tools):
+                tools.phases.keep_stores()
+            assert len(contents(outside)[1]) == copied
+            assert [(False, copied)] == [(one.filled, one.copied) for one in documents.overview().stores]
+            assert ["mill.md"] == outside.found("water turns the wheel", mode="vector", limit=1)
+            assert "does not hold all vectors (about " in notes(outside)
+            assert any(f"{copied} vectors copied" in one for one in documents.why(mill).warnings)
+        checked = {one.subject: one for one in outside.app._assembly.diagnosis().checks if one.remedy}
+        assert "is not filled" in checked["catalog"].detail
+        outside.put("new.md", "# New\n\nWind drives the sails.")
+        outside.index()
+        until_filled(outside)
+        known, there = contents(outside)
+        assert known == there
+        assert 8 == len(known)
+        assert "" == notes(outside)
+        assert () == documents.why(mill).warnings
+
+
+def until_filled(docs: IndexedFolder) -> None:
+    with docs.app.worker_thread():
+        docs.app.wait(docs.app.index(docs.folder).job_id, timeout=WAIT_S)
+        deadline = time.monotonic() + WAIT_S
+        while not all(store.filled for store in docs.app.documents.overview().stores):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@on_sqlite
+@pytest.mark.parametrize("lost", ["all", "newest"])
+def test_a_worker_fills_a_store_again_that_was_emptied_or_restored(docs: IndexedFolder, lost: str):
+    with using(docs, store_url("pgvector", docs)) as outside:
+        outside.put("mill.md", "# The mill\n\nWater turns the wheel.")
+        outside.put("book.md", book(6))
+        outside.index()
+        known, there = contents(outside)
+        assert known == there
+        if lost == "all":
+            store_of(outside).drop(collection_of(outside))
+        else:
+            store_of(outside).delete(collection_of(outside), sorted(known)[-2:])
+        until_filled(outside)
+        deadline = time.monotonic() + WAIT_S
+        with outside.app.worker_thread():
+            outside.app.wait(outside.app.index(outside.folder).job_id, timeout=WAIT_S)
+            while contents(outside) != (known, known):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+
+
+@on_sqlite
+def test_the_worker_command_fills_a_new_store_before_it_is_idle(docs: IndexedFolder):
+    docs.put("book.md", book(6))
+    docs.index()
+    with using(docs, store_url("pgvector", docs)) as outside:
+        worker = outside.app._assembly.worker(processes=1, until_idle=True)
+        worker.run(announce=lambda: None)
+        known, there = contents(outside)
+        assert known == there
+        assert 6 == len(known)
+        assert "" == notes(outside)
+
+
 @on_sqlite
 @pytest.mark.parametrize("engine", ["qdrant+local", "pgvector"])
 def test_a_damaged_or_lost_store_is_repaired(docs: IndexedFolder, engine: str):
@@ -250,13 +329,18 @@ def test_another_setting_detaches_the_store(docs: IndexedFolder):
         outside.put("mill.md", "# The mill\n\nWater turns the wheel.")
         outside.index()
     docs.put("book.md", book(3))
+    (docs.folder / "mill.md").unlink()
     docs.index()
     assert docs.app.documents.catalog.outside.attached(OutsideStore.VECTOR) is None
     assert ["book.md"] == docs.found("subject1", mode="vector", limit=1)
     with using(docs, store_url("pgvector", docs)) as outside:
         assert ["book.md"] == outside.found("subject1", mode="vector", limit=1)
         assert "does not hold all vectors" in notes(outside)
-        assert 3 == outside.app._assembly.verifier.repair()
+        until_filled(outside)
+        # What was removed meanwhile is removed there, too.
+        known, there = contents(outside)
+        assert known == there
+        assert 3 == len(known)
         assert "" == notes(outside)
 
 

@@ -147,27 +147,6 @@ def test_damage_is_told_and_repaired(graph: GraphUnderTest):
     assert third in content_ids(graph)
 
 
-def kept(copies: GraphCopies) -> tuple[bool, bool]:
-    """Whether the store is filled, before and after upkeep."""
-    before = copies.filled
-    copies.keep()
-    return before, copies.filled
-
-
-@copied
-def test_a_store_attached_later_is_filled_and_one_that_others_do_not_know_again(graph: GraphUnderTest):
-    copies, graph.copies = graph.copies, None
-    graph.index("/a.md", "ann")
-    graph.copies = copies
-    assert copies is not None
-    assert kept(copies) == (False, True)
-    assert graph.differences() == []
-    graph.copies = None
-    graph.index("/b.md", "bob")
-    graph.copies = copies
-    assert kept(copies) == (False, True)
-
-
 @needs_bolt
 def test_catalogs_in_one_database_do_not_see_each_other(tmp_path: Path, open_copy: Callable[[], Neo4jCopy]):
     from tests.catalog.conftest import CATALOGS

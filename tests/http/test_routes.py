@@ -14,7 +14,8 @@ SERVE = ("--processes", "1")
 JOB_FIELDS = set(
     "job_id id dedupe_key operation folder_path include_code status cancel_requested enqueued_at started_at "
     "finished_at error error_code remedy retry_count progress total_chunks execution_time_ms running_time_ms "
-    "time_left_s rate item_type op tenant_id collection branch priority held reason run parent_id "
+    "time_left_s rate rate_window_s item_type op tenant_id "
+    "collection branch priority held reason run parent_id "
     "children".split()
 )
 PROGRESS_FIELDS = set(
@@ -242,9 +243,8 @@ def test_health_and_statistics(server: LiveServer, indexed: str):
     ready = until(lambda: server.ask("GET", "/health/ready").body, lambda found: found["workers"] == 1)
 
     assert {"status": "ok"} == server.ask("GET", "/health").body
-    assert set(
-        "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store".split()
-    ) == set(status)
+    names = "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store"
+    assert {*names.split(), "outside_stores"} == set(status)
     assert stats["by_status"]["done"] >= 3
     assert {"ocr_pages", "vector_chunks"} < set(stats["tasks"])
     assert [server.process.pid] == [worker["pid"] for worker in stats["workers"]]
@@ -284,6 +284,10 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
 
     assert {
         ("get", "/me"),
+        ("get", "/metrics"),
+        ("get", "/queue/status"),
+        ("get", "/queue/history"),
+        ("get", "/documents/{source_id}/tree"),
         ("get", "/queue/failures"),
         ("post", "/index/jobs/retry"),
         ("post", "/index/jobs/cancel"),

@@ -194,9 +194,36 @@ def test_an_answer_cut_off_or_refused_fails_for_good(server):
         Answer(400),
     ]
     made = extractor(server)
-    for message in ("was cut off at 4,096 tokens", "refused this text", "answered 400 Bad Request"):
+    for message in (
+        "cut off at 4,096 tokens, also",
+        "refused this text",
+        "answered 400 Bad Request",
+    ):
         with pytest.raises(PermanentFailure, match=message):
             extracted(made)
+
+
+LONG = "Anna lives in Porto. " * 12
+
+
+@pytest.mark.parametrize("cut", [graph_answer({}, finish_reason="length"), completion('{"entities": [')])
+def test_a_text_whose_answer_is_cut_off_is_asked_for_in_halves(server, cut):
+    server.script = [Answer(body=cut), Answer(body=graph_answer(named("Anna")))]
+    server.always = Answer(body=graph_answer(named("Porto")))
+    made = extractor(server)
+    found = extracted(made, LONG)
+    # Counted in the whole text, whatever part of it the model named them for.
+    assert found.entities == {Entity("Anna", "person"): 12, Entity("Porto", "person"): 12}
+    first, *parts = server.texts
+    assert first == LONG
+    assert [len(part) for part in parts] == [126, 126]
+
+
+def test_a_text_is_halved_at_most_twice(server):
+    server.always = Answer(body=graph_answer({}, finish_reason="length"))
+    with pytest.raises(PermanentFailure, match="also for parts"):
+        extracted(extractor(server), 8 * LONG)
+    assert len(server.requests) == 3
 
 
 def test_a_broken_connection_and_500_may_be_tried_again(server):

@@ -15,8 +15,8 @@ import pytest
 from penstock import config
 from penstock.errors import DriverMissing, InvalidSetting, PenstockError, ServiceUnavailable
 from penstock.vector_stores.address import VectorStoreUrl
+from penstock.vector_stores.client_store import locked_folder
 from penstock.vector_stores.factory import open_vector_store
-from penstock.vector_stores.own_folder import locked_folder
 from penstock.vector_stores.protocol import PointFilter, VectorStore
 from tests.vector_stores.conftest import point
 

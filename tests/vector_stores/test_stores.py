@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -75,6 +76,13 @@ def test_points_are_deleted_by_number_document_and_tenant(store: VectorStore, co
     assert {2, 4} == store.ids(collection)
 
 
+def test_points_are_looked_for_by_number(store: VectorStore, collection: str):
+    assert set() == store.present(collection, {1, 2})
+    store.upsert(collection, [point(1), point(2, tenant="other"), point(3)])
+    assert {1, 2} == store.present(collection, {1, 2, 4})
+    assert set() == store.present(collection, set())
+
+
 def test_a_collection_that_is_not_there(store: VectorStore, collection: str):
     assert store.search(collection, QUERY, limit=3, where=ALL) is None
     assert (0, set(), []) == (store.count(collection), store.ids(collection), store.collections(collection))
@@ -93,6 +101,11 @@ def test_a_collection_dropped_elsewhere_is_made_again(
     assert store.search(collection, QUERY, limit=3, where=ALL) is None
     store.upsert(collection, [point(2)])
     assert {2} == other.ids(collection)
+    other.drop(collection)
+    with suppress(ServiceUnavailable):
+        store.upsert(collection, [point(3)])
+    store.upsert(collection, [point(3)])
+    assert {3} == other.ids(collection)
 
 
 def test_what_was_written_is_there_for_others(

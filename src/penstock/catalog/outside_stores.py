@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 
@@ -27,6 +27,22 @@ class AttachedStore(NamedTuple):
     address: str
     filled: bool
     catalog_id: str
+
+
+class StoreFill(NamedTuple):
+    """The right to fill a store, until another worker takes it. ``copied_to``: the last copied text."""
+
+    number: int
+    copied_to: int
+
+
+class FillProgress(NamedTuple):
+    """How much of the catalog a store has. ``copied``: vectors or texts since the fill began."""
+
+    address: str
+    filled: bool
+    copied: int
+    percent: int
 
 
 class StoredText(NamedTuple):
@@ -66,7 +82,26 @@ class OutsideStores(Protocol):
     def attached(self, store: OutsideStore) -> AttachedStore | None: ...
 
     def set_filled(self, store: OutsideStore, address: str, *, filled: bool) -> None:
-        """Record whether the store has all that is published; nothing if another one is in use."""
+        """Record whether the store has all that is published; nothing if another one is in use. A fill begins
+        with the first text, and one that runs ends."""
+
+    def begin_fill(
+        self, store: OutsideStore, address: str, lease: timedelta, *, now: datetime | None = None
+    ) -> StoreFill | None:
+        """Take the right to fill a store, after the last text that is copied. None: it is filled, not in use,
+        or another worker has the right, for the time of its lease."""
+
+    def advance_fill(self, store: OutsideStore, fill: StoreFill, last: int, count: int) -> None:
+        """Record that texts up to ``last`` are copied, and give the right back. Nothing if it was lost."""
+
+    def end_fill(self, store: OutsideStore, fill: StoreFill) -> bool:
+        """Record that the store is filled. False: the right was lost."""
+
+    def leave_fill(self, store: OutsideStore, fill: StoreFill) -> None:
+        """Give the right back, with nothing copied."""
+
+    def fill_progress(self, store: OutsideStore) -> FillProgress | None:
+        """How far the store in use is filled; None: there is none."""
 
     def pending_removals(
         self, store: OutsideStore, limit: int, *, now: datetime | None = None
@@ -85,6 +120,12 @@ class OutsideStores(Protocol):
 
     def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
         """The vectors of texts in a space; those that are gone are left out."""
+
+    def vectors_after(self, content_id: int, limit: int) -> dict[str, list[StoredVector]]:
+        """The vectors of the next texts, by space. At least ``limit``, if there are as many."""
+
+    def outer_texts(self, store: OutsideStore, count: int) -> dict[str, set[int]]:
+        """The oldest and the newest texts that a filled store has, by space: a cheap sample of it."""
 
     def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
         """The texts that have a vector in a space, or are to get one by a task."""

@@ -124,6 +124,9 @@ class CatalogSnapshot(WordReads, Protocol):
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
 
+    def page_statuses(self, document_id: int) -> list[tuple[int, Sequence[str]]]:
+        """List number and status in each phase of all pages, by number."""
+
     def chunks(self, page_id: int) -> list[ChunkState]:
         """The chunks of a page, in order."""
 

@@ -252,7 +252,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a claim, made by the functions of ``catalog.rules.outcomes``. ``stored``: the graph is."""
+    """The end of a claim, made by ``catalog.rules.outcomes``. ``stored``: address of the outside store."""
 
     lane: Phase
     task_id: int
@@ -268,7 +268,7 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     needs_ocr: bool = False
     vector: bytes | None = None
     graph: Extraction | None = None
-    stored: bool = False
+    stored: str | None = None
 
 
 class OutboxEntryKind(enum.StrEnum):

@@ -171,7 +171,10 @@ def _done(job: Job, indexed: int, inside: list[str], chunks: int) -> list[str]:
     if chunks:
         parts.append(how_many(chunks, "chunk"))
     same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
-    return parts + [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
+    parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
+    if other := counts.get("other_extractor"):
+        parts.append(f"{other:,} with entities of another model (see `penstock rebuild`)")
+    return parts
 
 
 def _inside(files: InsideFiles, container: str) -> list[str]:

@@ -109,5 +109,6 @@ def _print_models(overview: Overview, embedder: str) -> None:
     for space, chunks in overview.spaces.items():
         if model is not None and space != model:
             facts.append(("Former model", f"{space}: {how_many(chunks, 'chunk')} left; run penstock rebuild"))
+    facts += [("Filling", store.unfilled()) for store in overview.stores if not store.filled]
     if facts:
         emit("\n" + fields(facts))

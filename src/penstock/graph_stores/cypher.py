@@ -67,6 +67,7 @@ TEXTS_AFTER = """
 MATCH (t:PenstockText) WHERE t.catalog = $catalog AND t.id > $after
 RETURN t.id ORDER BY t.id LIMIT $limit
 """
+TEXTS_PRESENT = "MATCH (t:PenstockText) WHERE t.key IN $keys RETURN t.id"
 ENTITIES_IN = """
 MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity) WHERE t.key IN $keys
 RETURN t.id, e.id, e.kind, e.name_key, e.short_key, e.name, m.occurrences

@@ -71,10 +71,17 @@ class Neo4jCopy:
 
     def texts(self, catalog_id: str) -> Iterator[CopiedText]:
         after = -1
-        while found := self._read(cypher.TEXTS_AFTER, catalog=catalog_id, after=after, limit=TEXTS_AT_ONCE):
-            numbers = [number for (number,) in found]
+        while numbers := self.text_ids(catalog_id, after, TEXTS_AT_ONCE):
             yield from self._copied(catalog_id, numbers)
             after = numbers[-1]
+
+    def text_ids(self, catalog_id: str, after: int, limit: int) -> list[int]:
+        found = self._read(cypher.TEXTS_AFTER, catalog=catalog_id, after=after, limit=limit)
+        return [number for (number,) in found]
+
+    def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
+        keys = [_key(catalog_id, number) for number in content_ids]
+        return {number for (number,) in self._read(cypher.TEXTS_PRESENT, keys=keys)}
 
     def _copied(self, catalog_id: str, numbers: Sequence[int]) -> Iterator[CopiedText]:
         keys = {_key(catalog_id, number): number for number in numbers}

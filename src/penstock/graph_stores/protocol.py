@@ -72,6 +72,12 @@ class GraphCopy(Protocol):
     def texts(self, catalog_id: str) -> Iterator[CopiedText]:
         """All texts in the order of their numbers."""
 
+    def text_ids(self, catalog_id: str, after: int, limit: int) -> list[int]:
+        """The numbers of the next texts after a number, in order."""
+
+    def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
+        """Those of some texts that the store has."""
+
     def idle_entities(self, catalog_id: str) -> int:
         """Number of entities that no text mentions."""
 

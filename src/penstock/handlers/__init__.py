@@ -16,6 +16,7 @@
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
 - ``outside_vectors``: points in a vector store outside the catalog
+- ``store_fill``, ``store_comparison``: stores outside the catalog, filled from it and compared with it
 - ``chunk_graphs``: entities and relations of chunks
 - ``graph_copies``: the copy of the graph in a store outside the catalog
 - ``service_graphs``: the same from a language model, several chunks at a time

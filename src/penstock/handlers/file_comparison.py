@@ -38,6 +38,8 @@ class FileComparison:
         self._checksum = bool(metadata.get("checksum"))
         self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
         self._fingerprints: dict[str, Fingerprints] = {}
+        self.other_extractor = 0
+        """Unchanged files whose entities are of another extractor, and would be paid for again."""
 
     @property
     def reads_all(self) -> bool:
@@ -52,10 +54,13 @@ class FileComparison:
         wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
         if self._graph is None:
             wanted = self._pipeline.keep_graph(wanted, known.fingerprints, found.path)
-        wanted = keep_reading(wanted, known.fingerprints)
+        wanted = current = keep_reading(wanted, known.fingerprints)
+        if self._graph is None:
+            wanted = self._pipeline.keep_paid_graph(wanted, known.fingerprints)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         if not same or known.fingerprints != wanted or known.published_id is None:
             return False
+        self.other_extractor += wanted is not current
         if known.failed_with is None:
             return not known.partial
         # Parts of it failed for good; or newer content did, and this is the former content again.

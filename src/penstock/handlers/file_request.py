@@ -19,6 +19,7 @@ from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import unchanged_at
+from penstock.handlers.reindex import OUTDATED
 from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -56,6 +57,8 @@ class FileRequest(NamedTuple):
     """Fingerprint of the parser and its limits; a failure with the same one is final."""
     retry_failed: bool
     job_id: str
+    keeps_paid: bool
+    """Entities that a paid model would be asked for again are kept: nothing in the request is about them."""
     archives: bool
     """Archives, also those inside the file, are opened as folders."""
 
@@ -84,6 +87,7 @@ class FileRequest(NamedTuple):
             # A person retried the job.
             retry_failed=bool(metadata.get(items.RETRY_FAILED)) or context.claim.run > 1,
             job_id=context.job_id,
+            keeps_paid=payload.graph is None and not metadata.get("rebuild") and not metadata.get(OUTDATED),
             archives=payload.archives,
         )
 
@@ -101,8 +105,10 @@ class FileRequest(NamedTuple):
         return pipeline.fingerprints(self.name, self.sizes, reader, graph=self.graph, ocr=self.ocr)
 
     def as_good_as(self, known: Source, pipeline: Pipeline) -> FileRequest:
-        """The request, to be compared with a known source that need not be read again for the sake of OCR."""
+        """The request, to be compared with a known source that need not be read again for OCR or entities."""
         kept = keep_reading(self.fingerprints, known.fingerprints)
+        if self.keeps_paid:
+            kept = pipeline.keep_paid_graph(kept, known.fingerprints)
         if kept is self.fingerprints:
             return self
         # Parts of it may have failed when it was read in the other way.

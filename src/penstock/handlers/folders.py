@@ -224,6 +224,7 @@ class _FolderWalk:
         elif self._comparison.unchanged(found, known):
             self._counts.unchanged += 1
             self._counts.without_job += 1
+            self._counts.other_extractor = self._comparison.other_extractor
             self._types.add(found.path, "unchanged")
         else:
             self._counts.changed += 1

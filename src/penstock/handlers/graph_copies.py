@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 
 import msgspec
 
 from penstock.catalog.entities import Extraction
 from penstock.catalog.graph import TextGraph
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.outside_stores import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task, TaskOutcome, TaskStatus
 from penstock.errors import ServiceUnavailable
 from penstock.graph_stores.protocol import SERVICE, CopiedText, GraphCopy
+from penstock.handlers.store_fill import CopiedBatch, StoreFiller
 from penstock.handlers.task_failures import postponed
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.vocabulary import how_many
@@ -33,6 +35,14 @@ class GraphCopies:
         self._store = store
         self._guard = guard
         self._catalog_id: str | None = None
+        self._filler = StoreFiller(
+            catalog.outside,
+            OutsideStore.GRAPH,
+            store.address,
+            self._copy_after,
+            self._lacks,
+            self._remove_surplus,
+        )
 
     def attach(self) -> str:
         """Prepare the store once, and tell the catalog that it is used; return the id of the catalog."""
@@ -69,7 +79,8 @@ class GraphCopies:
                 self._write(self._catalog.graph_texts.store(tenant_id, extractions))
             except ServiceUnavailable as error:
                 down[tenant_id] = error
-        return [_after_writing(by_id[outcome.task_id], outcome, down) for outcome in ended]
+        address = self._store.address
+        return [_after_writing(by_id[outcome.task_id], outcome, down, address) for outcome in ended]
 
     def _write(self, texts: Sequence[TextGraph]) -> None:
         catalog_id = self.attach()
@@ -89,17 +100,17 @@ class GraphCopies:
 
     # Upkeep.
 
-    def keep(self) -> None:
-        """Fill the store if it has not everything, and remove texts that are gone."""
-        if not self.filled:
-            self.fill()
-        while self.clear_removals():
-            continue
+    def keep(self) -> bool:
+        """Copy a batch to a store that lacks texts, and remove a batch of texts that are gone; return whether
+        there may be more to do."""
+        self.attach()
+        more = self._filler.run()
+        return self.clear_removals() or more
 
-    def clear_removals(self, limit: int = TEXTS_AT_ONCE) -> bool:
+    def clear_removals(self, limit: int = TEXTS_AT_ONCE, *, now: datetime | None = None) -> bool:
         """Remove texts that left the catalog; return whether there may be more."""
         outside = self._catalog.outside
-        pending = outside.pending_removals(OutsideStore.GRAPH, limit)
+        pending = outside.pending_removals(OutsideStore.GRAPH, limit, now=now)
         if pending:
             catalog_id = self.attach()
             gone = {one.text.content_id for one in pending}
@@ -115,12 +126,33 @@ class GraphCopies:
         attached = self._catalog.outside.attached(OutsideStore.GRAPH)
         return attached is not None and attached.filled and attached.catalog_id == catalog_id
 
-    def fill(self) -> None:
-        """Copy all that the catalog has. Nothing is extracted."""
-        self.attach()
-        for texts in self._batches():
-            self._copy([(text.tenant_id, text.content_id) for text in texts])
-        self._catalog.outside.set_filled(OutsideStore.GRAPH, self._store.address, filled=True)
+    def _copy_after(self, content_id: int) -> CopiedBatch | None:
+        texts = self._catalog.graph_texts.after(content_id, TEXTS_AT_ONCE)
+        self._copy([(text.tenant_id, text.content_id) for text in texts])
+        # Those removed meanwhile must go again.
+        gone = [StoredText(text.tenant_id, text.content_id) for text in texts]
+        self._catalog.outside.withdraw(OutsideStore.GRAPH, gone)
+        return CopiedBatch(texts[-1].content_id, len(texts)) if texts else None
+
+    def _remove_surplus(self) -> None:
+        """Remove texts that the catalog has not: they were removed while another store was in use."""
+        catalog_id, after = self.attach(), -1
+        while True:
+            with self._called():
+                there = self._store.text_ids(catalog_id, after, TEXTS_AT_ONCE)
+            if not there:
+                return
+            after = there[-1]
+            gone = set(there) - self._catalog.graph_texts.there(there)
+            if gone:
+                with self._called():
+                    self._store.remove(catalog_id, gone)
+
+    def _lacks(self, sample: dict[str, set[int]]) -> bool:
+        catalog_id, ids = self.attach(), set[int]().union(*sample.values())
+        with self._called():
+            missing = ids - self._store.present(catalog_id, ids)
+        return bool(missing and self._catalog.graph_texts.there(sorted(missing)))
 
     def _copy(self, texts: Collection[tuple[str, int]]) -> None:
         by_tenant: dict[str, list[int]] = {}
@@ -138,9 +170,12 @@ class GraphCopies:
     # Comparison.
 
     def differences(self) -> list[str]:
-        """One line for each way in which the store differs from the catalog."""
-        other, stray = self._compared()
-        idle = self._store.idle_entities(self.attach())
+        """One line for each way in which the store differs from the catalog, or why it cannot be used."""
+        try:
+            other, stray = self._compared()
+            idle = self._store.idle_entities(self.attach())
+        except ServiceUnavailable as error:
+            return [error.message]
         return [
             what
             for count, what in (
@@ -196,11 +231,13 @@ class GraphCopies:
         return [number for number in content_ids if number not in kept]
 
 
-def _after_writing(task: Task, outcome: TaskOutcome, down: dict[str, ServiceUnavailable]) -> TaskOutcome:
+def _after_writing(
+    task: Task, outcome: TaskOutcome, down: dict[str, ServiceUnavailable], address: str
+) -> TaskOutcome:
     if outcome.status is not TaskStatus.COMPLETED or outcome.graph is None:
         return outcome
     error = down.get(task.source.place.tenant_id)
-    return postponed(task, error) if error is not None else msgspec.structs.replace(outcome, stored=True)
+    return postponed(task, error) if error is not None else msgspec.structs.replace(outcome, stored=address)
 
 
 def _equal(text: TextGraph, copied: CopiedText) -> bool:

@@ -15,6 +15,8 @@ from penstock.catalog.outside_stores import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task
 from penstock.errors import ServiceUnavailable
+from penstock.handlers.store_comparison import StoreComparison
+from penstock.handlers.store_fill import CopiedBatch, StoreFiller
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.vector_stores.protocol import AT_ONCE, SERVICE, Point, VectorStore, collection_name
 from penstock.vocabulary import how_many
@@ -33,8 +35,20 @@ class OutsideVectors:
         self._store = store
         self._guard = guard
         self._catalog_id = catalog.outside.attach(OutsideStore.VECTOR, store.address).catalog_id
+        self._filler = StoreFiller(
+            catalog.outside,
+            OutsideStore.VECTOR,
+            store.address,
+            self._copy_after,
+            self._lacks,
+            self._remove_surplus,
+        )
         self._unsettled: dict[int, StoredText] = {}
         """Points written by tasks that are not settled yet, by task."""
+
+    @property
+    def address(self) -> str:
+        return self._store.address
 
     def known(self, tasks: Sequence[Task]) -> dict[str, bytes]:
         """Vectors of the tasks' texts that need not be embedded again, by text hash."""
@@ -98,6 +112,38 @@ class OutsideVectors:
             return False
         self._catalog.outside.forget_removals(OutsideStore.VECTOR, [one.removal_id for one in found])
         return len(found) == AT_ONCE
+
+    def keep(self) -> bool:
+        """Copy a batch to a store that lacks vectors; return whether there may be more to do."""
+        return self._filler.run()
+
+    def _copy_after(self, content_id: int) -> CopiedBatch | None:
+        outside = self._catalog.outside
+        by_space = outside.vectors_after(content_id, AT_ONCE)
+        for space, vectors in by_space.items():
+            with self._calling():
+                points = [Point(*one) for one in vectors]
+                self._store.upsert(collection_name(self._catalog_id, space), points)
+            # Those removed meanwhile must go again.
+            texts = [StoredText(one.tenant_id, one.content_id, space) for one in vectors]
+            outside.withdraw(OutsideStore.VECTOR, texts)
+        copied = [one.content_id for vectors in by_space.values() for one in vectors]
+        return CopiedBatch(max(copied), len(copied)) if copied else None
+
+    def _remove_surplus(self) -> None:
+        progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
+        copied = progress.copied if progress is not None else 0
+        with self._calling():
+            StoreComparison(self._catalog.outside, self._store).remove_surplus(self._catalog_id, copied)
+
+    def _lacks(self, sample: dict[str, set[int]]) -> bool:
+        for space, ids in sample.items():
+            with self._calling():
+                missing = ids - self._store.present(collection_name(self._catalog_id, space), ids)
+            # Those removed meanwhile may be missing.
+            if missing and self._catalog.outside.vectors(space, sorted(missing)):
+                return True
+        return False
 
     @contextmanager
     def _calling(self) -> Iterator[None]:

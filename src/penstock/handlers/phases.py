@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
@@ -56,6 +57,8 @@ RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
 WAIT_FOR_MEMORY_S = 0.2
+KEEP_S = 0.1
+"""Time between two looks at outside stores, in a worker without a thread for them."""
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index the file again.",
@@ -91,6 +94,7 @@ class Phases:
         self._pipeline = pipeline
         self._reader = MemberReader(pipeline)
         self._open_file: _OpenFile | None = None
+        self._keep_at = 0.0
         self._graphs = ChunkGraphs(catalog, pipeline.llm)
         self._asked = self._open_service_graphs()
         self._extractors = fingerprints_here(pipeline.llm)
@@ -139,11 +143,14 @@ class Phases:
             with self._catalog.snapshot() as snapshot:
                 self.page_files.remove_unused(snapshot, source_ids)
 
-    def keep_copies(self) -> None:
-        """Do the upkeep of a graph store outside the catalog, if there is one and it answers."""
-        if self._copies is not None:
-            with suppress(ServiceUnavailable):
-                self._copies.keep()
+    def keep_stores(self) -> None:
+        """Do a piece of the upkeep of stores outside the catalog that answer."""
+        now, stores = clock.elapsed_s(), (self._outside, self._copies)
+        for store in stores if now >= self._keep_at else ():
+            self._keep_at = now + KEEP_S
+            if store is not None:
+                with suppress(ServiceUnavailable):
+                    store.keep()
 
     def pause(self) -> None:
         """Free the memory kept for further pages, if another process waits for some."""
@@ -314,7 +321,9 @@ class Phases:
             if len(tasks) == 1:
                 return [failed_at_service(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
-        return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+        stored = self._outside.address if self._outside is not None else None
+        ended = zip(tasks, vectors, strict=True)
+        return [outcomes.completed_vector(task, vector, stored) for task, vector in ended]
 
     def _vectors_of(self, tasks: Sequence[Task]) -> list[bytes]:
         known = self._outside.known(tasks) if self._outside is not None else {}

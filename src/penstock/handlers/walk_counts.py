@@ -22,6 +22,8 @@ class WalkCounts(msgspec.Struct):
     unchanged: int = 0
     failed_before: int = 0
     """Failed permanently in an earlier walk and unchanged since: not read again."""
+    other_extractor: int = 0
+    """Unchanged files whose entities are of another extractor, and would be paid for again."""
     changed: int = 0
     added: int = 0
     moved: int = 0

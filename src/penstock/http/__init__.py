@@ -13,7 +13,7 @@
 ``event_routes``, ``event_hub``: streams of events, and the thread that feeds them
 ``dashboard_files``: static files of the dashboard, in the folder ``dashboard``
 ``quick_notes``: the short way of notes, many in one transaction
-``request_bodies``: bodies of requests, checked
+``request_bodies``, ``job_queries``: bodies and filters of requests, checked
 ``answers``: answers and their schemas
 ``problems``: every error as a problem document (RFC 9457)
 ``thread_pools``: threads for handlers; those that write cannot keep those that read waiting

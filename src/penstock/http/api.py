@@ -72,6 +72,7 @@ def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) ->
     api.state.shared = shared
     for routes in ROUTES:
         api.include_router(routes.router)
+    api.include_router(health_routes.metrics_router)
     if mcp is not None:
         api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     problems.add_handlers(api)

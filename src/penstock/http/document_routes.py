@@ -8,10 +8,17 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond
+from penstock.http.job_queries import RangeQuery
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.service.document_records import DocumentDetail, DocumentPage, ReasonRecord, reason_record
+from penstock.service.document_records import (
+    DocumentDetail,
+    DocumentPage,
+    DocumentTree,
+    ReasonRecord,
+    reason_record,
+)
 from penstock.service.job_records import SubmitRecord
 
 router = APIRouter(tags=["documents"])
@@ -36,6 +43,19 @@ def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Qu
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
     return respond(records.detail(own, from_page=query.from_page, limit=query.limit))
+
+
+@router.get(
+    "/documents/{source_id}/tree",
+    responses=described(DocumentTree, refused=(404,)),
+    summary="Show all pages of a document in short",
+)
+@reads
+def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query()]) -> Response:
+    """Show the status of all pages as one letter each, and the chunks of some pages."""
+    records = sender.shared.document_records
+    own = records.own(source_id, sender.principal.tenants)
+    return respond(records.tree(own, first=query.first, last=query.last or query.first + 199))
 
 
 @router.delete(

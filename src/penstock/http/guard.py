@@ -61,6 +61,7 @@ class GuardOptions(NamedTuple):
     body_limit: int
     requires_keys: bool
     files: Collection[str] = ()
+    metrics_public: bool = False
 
     @classmethod
     def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
@@ -72,6 +73,7 @@ class GuardOptions(NamedTuple):
             hosts=frozenset([*settings.hosts, host.lower()]),
             body_limit=settings.body_limit_mb * 1024 * 1024,
             requires_keys=requires_keys,
+            metrics_public=settings.metrics_public,
         )
 
 
@@ -123,6 +125,8 @@ class Guard:
         options = self._options
         method, path = scope["method"], scope["path"]
         if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in options.files):
+            return LOCAL
+        if options.metrics_public and (method, path) == ("GET", "/metrics"):
             return LOCAL
         found = self._find(scope, headers)
         if found is None:

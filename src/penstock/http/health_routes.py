@@ -6,12 +6,14 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
+from penstock.http.answers import EVERYWHERE, described, problem, respond
 from penstock.http.request_context import Reader
 from penstock.http.thread_pools import reads
+from penstock.service.metrics import MEDIA_TYPE
 from penstock.service.server_status import Readiness, ServerStatus
 
 router = APIRouter(prefix="/health", tags=["health"])
+metrics_router = APIRouter(tags=["health"])
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -31,6 +33,28 @@ async def health() -> Response:
 def status(sender: Reader) -> Response:
     """Show running jobs, the length of the queue and the sizes of the stores. Never waits for a writer."""
     return respond(sender.shared.status.status(sender.principal))
+
+
+@metrics_router.get(
+    "/metrics",
+    responses={
+        200: {
+            "description": "Metrics in the text format of Prometheus.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}, "example": "penstock_claims_total 12\n"}
+            },
+        },
+        **{status: problem(status) for status in EVERYWHERE},
+    },
+    response_class=Response,
+    summary="Metrics for Prometheus",
+)
+@reads
+def metrics(sender: Reader) -> Response:
+    """Show metrics of the whole installation; only admin keys get labels with tenants."""
+    sender.principal.require_unbound()
+    named = sender.principal.scope == "admin" and not sender.shared.settings.metrics_public
+    return Response(sender.shared.metrics.text(by_tenant=named), media_type=MEDIA_TYPE)
 
 
 @router.get(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond
-from penstock.http.request_bodies import BulkBody, JobsQuery
+from penstock.http.job_queries import BulkBody, JobsQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service.bulk_actions import Act, BulkResult

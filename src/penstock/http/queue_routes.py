@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.http.answers import described, respond
-from penstock.http.request_bodies import FailuresQuery, PauseBody
+from penstock.http.job_queries import FailuresQuery, HistoryQuery, parse_duration
+from penstock.http.request_bodies import PauseBody
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.job import Scope
 from penstock.service.bulk_actions import FailurePage
-from penstock.service.server_status import QueueStats
+from penstock.service.server_status import QueueConnection, QueueStats
+from penstock.service.throughput import History
 
 router = APIRouter(prefix="/queue", tags=["queue"])
 
@@ -32,6 +34,25 @@ class Resumed(msgspec.Struct, frozen=True):
 def stats(sender: Reader) -> Response:
     """Count jobs by status and type, and tasks by type and status. Bound keys see their tenants only."""
     return respond(sender.shared.status.stats(sender.principal))
+
+
+@router.get("/status", responses=described(QueueConnection), summary="Show the queue in short")
+@reads
+def status(sender: Reader) -> Response:
+    """Show the length of the queue, and whether a worker serves it. Needs a key without tenants."""
+    sender.principal.require_unbound()
+    return respond(sender.shared.status.connection())
+
+
+@router.get("/history", responses=described(History), summary="Show a day of throughput")
+@reads
+def history(sender: Reader, query: Annotated[HistoryQuery, Query()]) -> Response:
+    """Show waiting, done and failed by lane and step. Not kept by tenant: keys with tenants get no lanes."""
+    found = sender.shared.throughput.history(parse_duration(query.window), parse_duration(query.step))
+    if sender.principal.bound or query.tenant_id is not None:
+        sender.principal.tenants_for(query.tenant_id)
+        found = msgspec.structs.replace(found, lanes=[])
+    return respond(found)
 
 
 @router.get("/failures", responses=described(FailurePage), summary="Group failed jobs by reason")

@@ -16,9 +16,11 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.live_changes import LiveChanges
+from penstock.service.metrics import Metrics
 from penstock.service.path_policy import PathPolicy
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
+from penstock.service.throughput import Throughput
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -44,6 +46,9 @@ class Shared:
         self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
         self.status = StatusReader(assembly.jobs, assembly.documents)
+        self.throughput = Throughput(assembly.jobs.queue, self.status.waiting, assembly.settings.state_dir)
+        self.status.throughput = self.throughput
+        self.metrics = Metrics(assembly.jobs, assembly.documents, self.status, self.throughput)
         self.audit = ActionLog(assembly.settings.state_dir)
         self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)

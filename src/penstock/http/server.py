@@ -93,6 +93,7 @@ class HttpServer:
                 )
             with _Stop() as stop:
                 thread.start()
+                self._shared.throughput.start()
                 while thread.is_alive() and not server.started:
                     stop.wait(0.01)
                 if server.started:
@@ -106,6 +107,7 @@ class HttpServer:
         finally:
             server.should_exit = True
             self._shared.events.stop()
+            self._shared.throughput.close()
             if thread.ident is not None:
                 thread.join()
             self._socket.close()

@@ -133,6 +133,16 @@ class Pipeline:
             return wanted
         return msgspec.structs.replace(wanted, **{EXTRACTING.value: self.graph_fingerprint(name)})
 
+    def keep_paid_graph(self, wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
+        """The wanted fingerprints of a source made before, without a change that needs a paid model."""
+        if self.llm is None or not getattr(made, EXTRACTING):
+            return wanted
+        from penstock.pipeline.graph.factory import fingerprints_here
+
+        if getattr(wanted, EXTRACTING) not in fingerprints_here(self.llm) - fingerprints_here():
+            return wanted
+        return msgspec.structs.replace(wanted, **{EXTRACTING.value: getattr(made, EXTRACTING)})
+
     def graph_fingerprint(self, name: str) -> str:
         """Fingerprint of the extractor of entities for a file of this name; empty without one."""
         # Imported here: most processes extract no entities.

@@ -1,5 +1,8 @@
 """Use cases, one method each; every door calls these and nothing below them.
 
+``throughput``, ``metrics``: totals and rates of all workers, a day of history; metrics for Prometheus
+``live_changes``: changes of jobs and documents, for streams of events
+``sessions``: cookies of browsers instead of keys
 ``bulk_actions``: retries and cancels by filter, failures by reason
 ``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics
@@ -10,7 +13,7 @@
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
-``store_search``, ``store_comparison``: a vector store outside the catalog, searched, compared and filled
+``store_search``: a vector store outside the catalog, searched
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
 ``failures``: files that failed

@@ -40,6 +40,13 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         if SCOPES.index(self.scope) < SCOPES.index(scope):
             raise NotAllowed(f"this needs the scope {scope}, and the key {self.name!r} has {self.scope}")
 
+    def require_unbound(self) -> None:
+        """Refuse a request about all tenants by a key that is bound to some."""
+        if self.tenants:
+            raise NotAllowed(
+                f"this is about all tenants, and the key {self.name!r} is for {self.tenants[0]!r}"
+            )
+
     def owns(self, tenant_id: str) -> bool:
         """Tell whether objects of the tenant exist for this sender."""
         return not self.tenants or tenant_id in self.tenants

@@ -6,6 +6,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from importlib import metadata
 from typing import Literal, TypeAlias
 
@@ -16,6 +17,8 @@ from penstock.catalog.values import Phase
 from penstock.config import Settings
 from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
+from penstock.graph_stores.protocol import GraphCopy
+from penstock.handlers.store_comparison import unfilled_stores
 from penstock.queue.protocol import Queue
 from penstock.service.explanations import living_workers
 from penstock.vector_stores.protocol import VectorStore
@@ -48,6 +51,7 @@ def diagnose(
     open_queue: Callable[[], Queue],
     open_catalog: Callable[[], Catalog],
     open_vector_store: Callable[[], VectorStore | None],
+    open_graph_store: Callable[[], GraphCopy | None],
 ) -> Diagnosis:
     """Check everything that Penstock needs. Stores are opened and closed; nothing else changes."""
     return Diagnosis(
@@ -56,10 +60,11 @@ def diagnose(
             Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
             _state_directory(settings),
             *_queue(settings, open_queue),
-            _catalog(settings, open_catalog),
+            *_catalog(settings, open_catalog),
             _sandbox(),
             _ocr(settings),
             _vector_search(open_vector_store),
+            *_graph_store(open_graph_store),
             *_formats(),
             *_extras(),
         ]
@@ -102,18 +107,28 @@ def _queue(settings: Settings, open_queue: Callable[[], Queue]) -> Iterator[Chec
         queue.close()
 
 
-def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Check:
+def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Iterator[Check]:
     try:
         catalog = open_catalog()
     except PenstockError as error:
-        return _failed("catalog", error)
+        yield _failed("catalog", error)
+        return
     try:
         with catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
+        unfilled = unfilled_stores(catalog.outside, settings)
     except PenstockError as error:
-        return _failed("catalog", error)
+        yield _failed("catalog", error)
+        return
     finally:
         catalog.close()
+    yield _model(settings, model)
+    for what in unfilled:
+        remedy = "A worker fills it; `penstock verify --fix` does it at once."
+        yield Check(subject="catalog", status="note", detail=what, remedy=remedy)
+
+
+def _model(settings: Settings, model: str | None) -> Check:
     detail = f"schema current, model {model or settings.embedder}"
     if model is not None and not model.startswith(f"{settings.embedder}-"):
         return Check(
@@ -166,6 +181,17 @@ def _vector_search(open_vector_store: Callable[[], VectorStore | None]) -> Check
         return Check(subject="vector search", detail=f"{store.check()}, {store.address}")
     except PenstockError as error:
         return _failed("vector search", error)
+
+
+def _graph_store(open_graph_store: Callable[[], GraphCopy | None]) -> Iterator[Check]:
+    try:
+        store = open_graph_store()
+        if store is not None:
+            with closing(store):
+                store.ping()
+                yield Check(subject="graph store", detail=store.address)
+    except PenstockError as error:
+        yield _failed("graph store", error)
 
 
 def _vector_index() -> Check:

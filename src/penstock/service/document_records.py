@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 import msgspec
 
-from penstock.catalog.values import StoredProperties
-from penstock.catalog.views import Document, PageState, Progress, Source
+from penstock.catalog.rules.phases import CHUNK_PHASES
+from penstock.catalog.values import Phase, StoredProperties, TaskStatus
+from penstock.catalog.views import ChunkState, ChunkView, Document, PageState, Progress, Source
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.documents import Documents
@@ -83,6 +84,46 @@ class DocumentDetail(DocumentRecord, frozen=True, kw_only=True):
     next_page: int | None
 
 
+ChunkRecord = msgspec.defstruct(
+    "ChunkRecord",
+    [
+        ("chunk_id", str),
+        ("heading", str | None),
+        ("preview", str | None),
+        ("first_line", int | None),
+        ("last_line", int | None),
+        ("box", list[float] | None),
+        *((str(phase), str) for phase in CHUNK_PHASES),
+        ("error", str | None),
+    ],
+    namespace={
+        "__doc__": "A chunk in a tree, with its status by phase. ``box``: its place on the page, if known."
+    },
+    frozen=True,
+    kw_only=True,
+)
+
+
+class TreePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page in a tree, with its chunks."""
+
+    page: int
+    chunks: list[ChunkRecord]  # type: ignore[valid-type]
+
+
+class DocumentTree(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest version of a document: the status of all pages, and chunks of some.
+
+    ``states`` has one letter a page: p pending, r running, d done, f failed, s skipped, c cancelled, - none.
+    """
+
+    source_id: str
+    page_count: int
+    phases: list[str]
+    states: dict[str, str]
+    pages: list[TreePage]
+
+
 class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
     """Documents, ordered by id. ``next``: the cursor of the next page, None at the end."""
 
@@ -154,6 +195,64 @@ class DocumentRecords:
             tree=[_page(page) for page in pages[:limit]],
             next_page=pages[limit].number if len(pages) > limit else None,
         )
+
+    def tree(self, source: Source, *, first: int = 1, last: int = 200) -> DocumentTree:
+        """The newest version of one document in compact form; pages first to last have their chunks."""
+        if first < 1 or not 0 <= last - first < MAX_PAGES:
+            raise InvalidRequest(f"first, last: expected a range of 1 to {MAX_PAGES:,} pages")
+        with self._documents.catalog.snapshot() as snapshot:
+            generations = snapshot.generations(source.source_id)
+            if not generations:
+                return DocumentTree(
+                    source_id=source.source_id, page_count=0, phases=PHASE_NAMES, states={}, pages=[]
+                )
+            newest = generations[0].document_id
+            statuses = snapshot.page_statuses(newest)
+            pages = snapshot.pages(newest, after=first - 1, limit=last - first + 1)
+            chunks = {page.number: snapshot.chunks(page.page_id) for page in pages}
+            shown = [chunk.content_id for page in chunks.values() for chunk in page]
+            texts = dict(zip(shown, snapshot.hydrate(shown), strict=True))
+        return DocumentTree(
+            source_id=source.source_id,
+            page_count=len(statuses),
+            phases=PHASE_NAMES,
+            states=_letters(statuses),
+            pages=[
+                TreePage(page=number, chunks=[_chunk(chunk, texts[chunk.content_id]) for chunk in own])
+                for number, own in chunks.items()
+                if number <= last
+            ],
+        )
+
+
+PHASE_NAMES = [str(phase) for phase in Phase]
+LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
+PREVIEW = 200
+
+
+def _letters(statuses: Sequence[tuple[int, Sequence[str]]]) -> dict[str, str]:
+    """One letter for each page from the first number on, by phase."""
+    numbers = [row[0] for row in statuses]
+    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in PHASE_NAMES}
+    for number, states in statuses:
+        for phase, state in zip(PHASE_NAMES, states, strict=True):
+            found[phase][number - numbers[0]] = LETTERS.get(state, "-")
+    return {phase: "".join(letters) for phase, letters in found.items()}
+
+
+def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
+    states = {str(phase): state for phase, state in chunk.phases.items()}
+    errors = [state.error for state in states.values() if state.status is TaskStatus.FAILED]
+    return ChunkRecord(
+        chunk_id=chunk.chunk_id,
+        heading=text.heading_path or None if text else None,
+        preview=text.text[:PREVIEW] if text else None,
+        first_line=text.first_line if text else None,
+        last_line=text.last_line if text else None,
+        box=None,
+        **{phase: str(state.status) for phase, state in states.items()},
+        error=next((error for error in errors if error), None),
+    )
 
 
 def _columns(source: Source) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
+from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
@@ -49,6 +50,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The catalog's embedding model; None before the first document."""
     spaces: dict[str, int]
     """Published chunks by embedding model."""
+    stores: list[StoreProgress] = []
+    """Stores outside the catalog, and how far they are filled."""
 
 
 class Documents:
@@ -230,6 +233,9 @@ class Documents:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
+        if found is not None and found.verdict in ("indexed", "partial"):
+            unfilled = unfilled_stores(self.catalog.outside, self._settings)
+            found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
         return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
@@ -355,7 +361,12 @@ class Documents:
                 tasks=_task_counts(snapshot),
                 model=snapshot.fingerprints().get(Phase.VECTOR),
                 spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
+                stores=self.outside_stores(),
             )
+
+    def outside_stores(self) -> list[StoreProgress]:
+        """Stores outside the catalog, and how far they are filled."""
+        return store_progress(self.catalog.outside, self._settings)
 
     def tenant_counts(self, tenant_id: str | None = None) -> list[TenantCount]:
         """Searchable documents and chunks of each collection, of one tenant or of all."""

@@ -72,6 +72,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     running_time_ms: int | None
     time_left_s: float | None
     rate: float | None
+    rate_window_s: int | None
     item_type: str
     op: str
     tenant_id: str
@@ -285,6 +286,7 @@ class JobRecords:
             running_time_ms=running_ms,
             time_left_s=_time_left(report, rate),
             rate=rate,
+            rate_window_s=None if rate is None or running_ms is None else max(running_ms // 1000, 1),
             item_type=job.item_type,
             op=job.op,
             tenant_id=job.tenant_id,

@@ -13,12 +13,15 @@ from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
-from penstock.job import Held, Job, JobQuery, Scope, Status
+from penstock.handlers.store_comparison import StoreProgress
+from penstock.job import Held, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers
 from penstock.service.job_records import running_jobs
 from penstock.service.jobs import Jobs
+from penstock.service.throughput import Throughput
+from penstock.service.worker_records import BreakerRecord, WorkerRecord, breaker_records, worker_records
 
 T = TypeVar("T")
 MOST_RUNNING = 100
@@ -48,7 +51,10 @@ class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``."""
+    """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``.
+
+    ``outside_stores`` are of the whole installation: keys bound to tenants get none.
+    """
 
     indexing_in_progress: bool
     current_job_id: str | None
@@ -56,15 +62,18 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_time_ms: int | None
     queue_length: int
     store: StoreCounts
+    outside_stores: list[StoreProgress] | None
 
 
-class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A living worker."""
+class QueueConnection(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue in short: pending and running jobs, and whether a worker serves it."""
 
-    worker_id: str
-    host: str
-    pid: int
-    processes: int
+    queue_name: str
+    connected: bool
+    queue_length: int
+    processing: int
+    queued: int
+    worker_connected: bool
 
 
 class LaneRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +107,10 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_pending_age_s: float | None
     paused: list[Scope]
     limits: dict[str, int | None]
+    lanes: list[LaneRecord]
     tasks: dict[str, dict[str, int]] | None
     workers: list[WorkerRecord] | None
+    breakers: list[BreakerRecord] | None
     warnings: list[str] | None
 
 
@@ -121,6 +132,8 @@ class StatusReader:
         self._counts = CachedReads[StoreCounts]()
         self._tasks = CachedReads[dict[str, dict[str, int]]]()
         self._own_jobs = CachedReads[dict[str, int]]()
+        self.throughput: Throughput | None = None
+        """Rates, where a server keeps them."""
 
     def status(self, principal: Principal) -> ServerStatus:
         tenants = principal.tenants_for(None)
@@ -151,6 +164,7 @@ class StatusReader:
                 chunks=sum(one.chunks for one in counts),
                 failed=sum(one.failed for one in counts),
             ),
+            outside_stores=None if principal.bound else self._documents.outside_stores(),
         )
 
     def stats(self, principal: Principal) -> QueueStats:
@@ -172,15 +186,9 @@ class StatusReader:
             paused=found.paused,
             limits=limits,
             tasks=self._task_counts(),
-            workers=[
-                WorkerRecord(
-                    worker_id=worker.worker_id,
-                    host=worker.host,
-                    pid=worker.pid,
-                    processes=int(worker.info.get("processes", 1)),
-                )
-                for worker in found.workers
-            ],
+            lanes=self.lanes((None,)),
+            workers=worker_records(self._jobs.queue, settings.heartbeat_s),
+            breakers=breaker_records(self._living()),
             warnings=found.warnings,
         )
 
@@ -213,8 +221,10 @@ class StatusReader:
             oldest_pending_age_s=None,
             paused=[scope for scope in self._jobs.paused() if scope.tenant_id in ("*", *tenants)],
             limits=limits,
+            lanes=self.lanes(tenants),
             tasks=None,
             workers=None,
+            breakers=None,
             warnings=None,
         )
 
@@ -222,25 +232,68 @@ class StatusReader:
         return self._tasks.get("", self._documents.task_counts)
 
     def lanes(self, tenants: Sequence[str | None]) -> list[LaneRecord]:
-        """The lanes, as these tenants see them (None: all). Tasks are not counted by tenant."""
-        if tenants == (None,):
-            counts, _ = self._jobs.queue.tally()
-            by_status = Counter[str]()
-            held = 0
-            for (status, reason, _), number in counts.items():
-                by_status[status.value] += number
-                held += number if reason is not None else 0
-            pending, running = by_status[Status.PENDING.value], by_status[Status.IN_PROGRESS.value]
-            tasks = self._task_counts()
-            return [LaneRecord(lane=JOBS_LANE, waiting=pending - held, running=running, held=held)] + [
-                LaneRecord(
-                    lane=str(phase), waiting=found.get("pending", 0), running=found.get("processing", 0)
-                )
-                for phase in Phase
-                for found in (tasks.get(PHASES[phase].statistics, {}),)
-            ]
-        own = self._own_jobs.get(",".join(map(str, tenants)), lambda: self._count_own(tenants))
-        return [LaneRecord(lane=JOBS_LANE, waiting=own["waiting"], running=own["running"], held=own["held"])]
+        """The lanes, as these tenants see them: all (None), or only the jobs of some."""
+        if None not in tenants:
+            own = self._own_jobs.get(",".join(map(str, tenants)), lambda: self._count_own(tenants))
+            return [LaneRecord(lane=JOBS_LANE, **own)]
+        counts, _ = self._jobs.queue.tally()
+        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
+        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        held = sum(number for (_, reason, _), number in counts.items() if reason is not None)
+        tasks, workers = self._task_counts(), self._living()
+        executing = [worker.info["running"] for worker in workers if "running" in worker.info]
+        return [
+            self._lane(JOBS_LANE, pending - held, sum(executing) if executing else running, workers, held)
+        ] + [
+            self._lane(str(phase), found.get("pending", 0), found.get("processing", 0), workers)
+            for phase in Phase
+            for found in (tasks.get(PHASES[phase].statistics, {}),)
+        ]
+
+    def _lane(
+        self, lane: str, waiting: int, running: int, workers: Sequence[WorkerReport], held: int = 0
+    ) -> LaneRecord:
+        rate = self.throughput.rate(lane) if self.throughput is not None else None
+        serving = [worker for worker in workers if lane in worker.info.get("lanes", ())]
+        return LaneRecord(
+            lane=lane,
+            waiting=waiting,
+            running=running,
+            slots=sum(int(worker.info.get("processes", 1)) for worker in serving),
+            rate=round(rate[0], 3) if rate else None,
+            rate_window_s=rate[1] if rate else None,
+            time_left_s=_time_left(waiting + running, rate[0] if rate else None),
+            held=held,
+        )
+
+    def waiting(self) -> dict[str, int]:
+        """Waiting jobs and tasks by lane."""
+        counts, _ = self._jobs.queue.tally()
+        jobs = sum(
+            number
+            for (status, held, _), number in counts.items()
+            if status is Status.PENDING and held is None
+        )
+        tasks = self._task_counts()
+        found = {str(phase): tasks.get(PHASES[phase].statistics, {}).get("pending", 0) for phase in Phase}
+        return {JOBS_LANE: jobs, **found}
+
+    def connection(self) -> QueueConnection:
+        """The queue in short. Raises the error of a store that does not answer."""
+        counts, _ = self._jobs.queue.tally()
+        pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
+        running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
+        return QueueConnection(
+            queue_name="unified_queue",
+            connected=True,
+            queue_length=pending,
+            processing=running,
+            queued=pending,
+            worker_connected=bool(self._living()),
+        )
+
+    def _living(self) -> list[WorkerReport]:
+        return living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
 
     def failed(self, tenants: Sequence[str | None]) -> int:
         """Number of failed jobs of these tenants."""
@@ -317,6 +370,13 @@ class CachedReads(Generic[T]):
         finally:
             self._renewing.release()
         return value
+
+
+def _time_left(open_parts: int, rate: float | None) -> float | None:
+    """Seconds until everything open has ended, at this rate; None if unknown."""
+    if not open_parts:
+        return 0.0
+    return round(open_parts / rate, 1) if rate else None
 
 
 def _tried(read: Callable[[], object]) -> str:

@@ -24,7 +24,7 @@ SPARE = 20
 WIDER = 4
 MOST = 20_000
 """Points asked for at most, when the first ones were of documents that are not published or not asked for."""
-FILL = "Run `penstock verify --fix`."
+FILL = "A worker copies them from the catalog; `penstock verify --fix` does it at once."
 
 
 class StoreSearch:
@@ -55,7 +55,10 @@ class StoreSearch:
     ) -> list[NearVector]:
         attached = self._catalog.outside.attached(OutsideStore.VECTOR)
         if attached is None or attached.address != self._store.address or not attached.filled:
-            why = f"the vector store {self._store.address} does not hold all vectors. {FILL}"
+            progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
+            ours = progress is not None and progress.address == self._store.address
+            part = f" (about {progress.percent} %)" if progress is not None and ours else ""
+            why = f"the vector store {self._store.address} does not hold all vectors{part}. {FILL}"
             return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
         asking = _Asking(snapshot, tenant_id, None if allowed is None else frozenset(allowed), limit)
         collection = collection_name(attached.catalog_id, space)

@@ -17,6 +17,7 @@ from penstock.handlers.container_paths import container_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
+from penstock.handlers.store_comparison import StoreComparison
 from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.vectors.protocol import VectorCopies
@@ -24,7 +25,6 @@ from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
-from penstock.service.store_comparison import StoreComparison
 
 FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 

@@ -4,7 +4,7 @@
 ``address``     URLs of vector stores, as the setting gives them
 ``factory``     from a URL to a store; nothing is connected before its first use
 ``failures``    errors of clients as errors with a cause and a remedy
-``own_folder``  folders of embedded engines: one process at a time, owned by the user
+``client_store``  what stores behind an official client share; folders of embedded engines
 ``qdrant``      Qdrant: a server, or the engine inside its client
 ``chroma``      Chroma: a server, or the embedded engine
 ``pgvector``    tables in PostgreSQL with the extension pgvector

@@ -2,73 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.errors import ServiceUnavailable
-from penstock.vector_stores.address import VectorStoreUrl
-from penstock.vector_stores.failures import other_dimension, store_failure
-from penstock.vector_stores.own_folder import locked_folder
+from penstock.vector_stores.client_store import SOURCE, TENANT, ClientStore
+from penstock.vector_stores.failures import other_dimension
 from penstock.vector_stores.protocol import EVERY_POINT, NearPoint, Point, PointFilter, dimension_of
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection as Points
 
-TENANT, SOURCE, DIMENSION = "tenant", "source", "dimension"
+DIMENSION = "dimension"
 LISTED = 5_000
 """Points or collections read in one call."""
 EF_SEARCH = 400
 """Candidates of the approximate index: four times the default, which misses some of a hundred nearest."""
 
 
-class ChromaStore:
+class ChromaStore(ClientStore["ClientAPI"]):
     """Points in Chroma. The dimension of a collection is in its metadata, and its distance is 1 - score."""
 
-    def __init__(self, url: VectorStoreUrl, timeout_s: float) -> None:
-        self._url = url
-        self._timeout_s = timeout_s
-        self._connected: ClientAPI | None = None
-        if not url.is_local:
-            url.server()
+    def _open_folder(self, folder: str) -> ClientAPI:
+        import chromadb
+        from chromadb.config import Settings
 
-    @property
-    def address(self) -> str:
-        return self._url.masked
-
-    @contextmanager
-    def _client(self) -> Iterator[ClientAPI]:
-        from chromadb.errors import ChromaError
-
-        try:
-            with self._opened() as client:
-                yield client
-        except ServiceUnavailable:
-            raise
-        except ChromaError as error:
-            raise store_failure(self._url, error, status=_status(error)) from None
-        except Exception as error:  # noqa: BLE001 - the client has errors of many kinds
-            raise store_failure(self._url, error) from None
-
-    @contextmanager
-    def _opened(self) -> Iterator[ClientAPI]:
-        if self._url.is_local:
-            import chromadb
-            from chromadb.config import Settings
-
-            with locked_folder(self._url.folder):
-                silent = Settings(anonymized_telemetry=False)
-                local = chromadb.PersistentClient(str(self._url.folder), settings=silent)
-                try:
-                    yield local
-                finally:
-                    local.close()
-            return
-        self._connected = self._connected or self._connect()
-        yield self._connected
+        return chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
 
     def _connect(self) -> ClientAPI:
         from chromadb.config import Settings
@@ -83,6 +45,18 @@ class ChromaStore:
             chroma_server_headers={"Authorization": f"Bearer {self._url.key}"} if self._url.key else {},
         )
         return _timed_client(settings, self._timeout_s)
+
+    def _close(self, client: ClientAPI) -> None:
+        if client is self._connected:
+            # The client leaves its connections open.
+            self._connected._server._session.close()
+        client.close()
+
+    def _status(self, error: Exception) -> int | None:
+        from chromadb.errors import ChromaError
+
+        code: object = error.code() if isinstance(error, ChromaError) else None
+        return code if isinstance(code, int) and code >= 400 else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         if not points:
@@ -139,13 +113,24 @@ class ChromaStore:
     def count(self, collection: str, where: PointFilter = EVERY_POINT) -> int:
         with self._client() as client:
             there = _find(client, collection)
-            return 0 if there is None else sum(len(page) for page in _pages(there, where))
+            if there is None:
+                return 0
+            if where == EVERY_POINT:
+                return int(there.count())
+            return sum(len(page) for page in _pages(there, where))
 
     def ids(self, collection: str) -> set[int]:
         with self._client() as client:
             there = _find(client, collection)
             pages = _pages(there, PointFilter()) if there is not None else ()
             return {int(number) for page in pages for number in page}
+
+    def present(self, collection: str, content_ids: Collection[int]) -> set[int]:
+        with self._client() as client:
+            there = _find(client, collection)
+            if there is None or not content_ids:
+                return set()
+            return {int(number) for number in there.get(ids=list(map(str, content_ids)), include=[])["ids"]}
 
     def collections(self, prefix: str) -> list[str]:
         with self._client() as client:
@@ -163,13 +148,6 @@ class ChromaStore:
     def check(self) -> str:
         with self._client() as client:
             return f"Chroma {client.get_version()}"
-
-    def close(self) -> None:
-        if self._connected is not None:
-            # The client leaves its connections open.
-            self._connected._server._session.close()
-            self._connected.close()
-            self._connected = None
 
 
 def _timed_client(settings: Any, timeout_s: float) -> ClientAPI:
@@ -210,8 +188,3 @@ def _condition(where: PointFilter) -> Any:
     if where.sources is not None:
         conditions.append({SOURCE: {"$in": sorted(where.sources)}})
     return {"$and": conditions} if len(conditions) > 1 else next(iter(conditions), None)
-
-
-def _status(error: Any) -> int | None:
-    code = error.code() if callable(getattr(error, "code", None)) else None
-    return code if isinstance(code, int) and code >= 400 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -51,6 +51,8 @@ class PgvectorStore:
         except ServiceUnavailable:
             raise
         except psycopg.Error as error:
+            # A table may have been dropped; the next call makes it again.
+            self._known.clear()
             if self._connected is not None and self._connected.closed:
                 self._connected = None
             raise self._failure(error) from None
@@ -226,6 +228,16 @@ class PgvectorStore:
                 cursor.itersize = FETCHED
                 cursor.execute(_named("SELECT content_id FROM {}", collection))
                 return {number for (number,) in cursor}
+
+    def present(self, collection: str, content_ids: Collection[int]) -> set[int]:
+        with self._transaction() as connection:
+            if self._dimension(connection, collection) is None:
+                return set()
+            found = connection.execute(
+                _named("SELECT content_id FROM {} WHERE content_id = ANY(%s)", collection),
+                (list(content_ids),),
+            )
+            return {number for (number,) in found}
 
     def collections(self, prefix: str) -> list[str]:
         with self._transaction() as connection:

@@ -76,6 +76,9 @@ class VectorStore(Protocol):
     def ids(self, collection: str) -> set[int]:
         """Numbers of all points; empty if there is no such collection."""
 
+    def present(self, collection: str, content_ids: Collection[int]) -> set[int]:
+        """Those of some numbers that there are points of."""
+
     def collections(self, prefix: str) -> list[str]:
         """Names of the collections that begin like this."""
 

@@ -3,82 +3,59 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.errors import ServiceUnavailable
 from penstock.vector_stores.address import VectorStoreUrl
-from penstock.vector_stores.failures import other_dimension, store_failure
-from penstock.vector_stores.own_folder import locked_folder
+from penstock.vector_stores.client_store import SOURCE, TENANT, ClientStore
+from penstock.vector_stores.failures import other_dimension
 from penstock.vector_stores.protocol import EVERY_POINT, NearPoint, Point, PointFilter, dimension_of
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
 
-TENANT, SOURCE = "tenant", "source"
 SCROLLED = 10_000
 """Points read in one call when all are listed."""
 
 
-class QdrantStore:
+class QdrantStore(ClientStore["QdrantClient"]):
     """Points in Qdrant. Each carries its tenant and source, both indexed."""
 
     def __init__(self, url: VectorStoreUrl, timeout_s: float) -> None:
-        self._url = url
-        self._timeout_s = timeout_s
-        self._connected: QdrantClient | None = None
+        super().__init__(url, timeout_s)
         self._known: dict[str, int] = {}
         """Dimensions of collections that are there."""
-        if not url.is_local:
-            url.server()
 
-    @property
-    def address(self) -> str:
-        return self._url.masked
-
-    @contextmanager
-    def _client(self) -> Iterator[QdrantClient]:
-        from qdrant_client.http.exceptions import UnexpectedResponse
-
-        try:
-            with self._opened() as client:
-                yield client
-        except ServiceUnavailable:
-            raise
-        except UnexpectedResponse as error:
-            raise store_failure(self._url, error, status=error.status_code) from None
-        except Exception as error:  # noqa: BLE001 - the client has errors of many kinds
-            raise store_failure(self._url, error) from None
-
-    @contextmanager
-    def _opened(self) -> Iterator[QdrantClient]:
+    def _open_folder(self, folder: str) -> QdrantClient:
         from qdrant_client import QdrantClient
 
-        if self._url.is_local:
-            with locked_folder(self._url.folder):
-                client = QdrantClient(path=str(self._url.folder))
-                try:
-                    yield client
-                finally:
-                    client.close()
-            return
-        if self._connected is None:
-            host, port, tls = self._url.server()
-            with warnings.catch_warnings():
-                # A key without TLS: the user's choice, such as on a private network.
-                warnings.simplefilter("ignore")
-                self._connected = QdrantClient(
-                    host=host,
-                    port=port,
-                    https=tls,
-                    api_key=self._url.key,
-                    timeout=max(1, round(self._timeout_s)),
-                    check_compatibility=False,
-                )
-        yield self._connected
+        return QdrantClient(path=folder)
+
+    def _connect(self) -> QdrantClient:
+        from qdrant_client import QdrantClient
+
+        host, port, tls = self._url.server()
+        with warnings.catch_warnings():
+            # A key without TLS: the user's choice, such as on a private network.
+            warnings.simplefilter("ignore")
+            return QdrantClient(
+                host=host,
+                port=port,
+                https=tls,
+                api_key=self._url.key,
+                timeout=max(1, round(self._timeout_s)),
+                check_compatibility=False,
+            )
+
+    def _close(self, client: QdrantClient) -> None:
+        client.close()
+
+    def _status(self, error: Exception) -> int | None:
+        from qdrant_client.http.exceptions import UnexpectedResponse
+
+        return error.status_code if isinstance(error, UnexpectedResponse) else None
 
     def upsert(self, collection: str, points: Sequence[Point]) -> None:
         if not points:
@@ -96,7 +73,12 @@ class QdrantStore:
                 )
                 for point in points
             ]
-            client.upsert(collection, made, wait=True)
+            try:
+                client.upsert(collection, made, wait=True)
+            except Exception:
+                # It may have been deleted; the next call makes it again.
+                self._known.pop(collection, None)
+                raise
 
     def _make(self, client: QdrantClient, collection: str, dimension: int) -> None:
         """Make the collection if it is not there; refuse one of another dimension."""
@@ -182,6 +164,13 @@ class QdrantStore:
                 if offset is None:
                     return found
 
+    def present(self, collection: str, content_ids: Collection[int]) -> set[int]:
+        with self._client() as client:
+            if not self._there(client, collection):
+                return set()
+            found = client.retrieve(collection, list(content_ids), with_payload=False, with_vectors=False)
+            return {int(point.id) for point in found}
+
     def collections(self, prefix: str) -> list[str]:
         with self._client() as client:
             names = [one.name for one in client.get_collections().collections]
@@ -200,11 +189,6 @@ class QdrantStore:
 
                 return f"the engine of qdrant-client {version('qdrant-client')}"
             return f"Qdrant {client.info().version}"
-
-    def close(self) -> None:
-        if self._connected is not None:
-            self._connected.close()
-            self._connected = None
 
 
 def _condition(where: PointFilter) -> models.Filter | None:

@@ -19,7 +19,7 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATCH
-from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
+from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
@@ -258,6 +258,7 @@ class Lanes:
             self._unsettled += self._phases.run(lane, tasks, embedding=Line(Phase.VECTOR) in self._ask_at)
         # The tasks are done, whether the store takes the results now or later.
         self._state.end(0)
+        self._state.count(f"{lane}_us", round((time.monotonic() - started) * 1_000_000))
         seconds = (time.monotonic() - started) / len(tasks)
         self._seconds_a_task[line] += (seconds - self._seconds_a_task[line]) * NEWEST_SHARE
         if not batch.left:
@@ -267,6 +268,10 @@ class Lanes:
 
     def _settle(self) -> None:
         settled = self._catalog.settle(self._unsettled)
+        for outcome, status in zip(self._unsettled, settled, strict=True):
+            if status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
+                kind = "done" if status is TaskStatus.COMPLETED else "failed"
+                self._state.count(f"{outcome.lane}_{kind}")
         late = [outcome for outcome, status in zip(self._unsettled, settled, strict=True) if status is None]
         ended = [outcome.task_id for outcome in self._unsettled if outcome.lane is Phase.VECTOR]
         sources, self._sources, self._unsettled = self._sources, {}, []

@@ -29,13 +29,16 @@ from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
+from penstock.vector_assembly import keep_vectors
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.catalog.protocol import Catalog
     from penstock.handlers.registry import Registry
     from penstock.service.functions import FunctionJobs
     from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
+    from penstock.worker.store_keeper import StoreKeeper
     from penstock.worker.supervisor import WorkerOptions
 
 JOBS = "jobs"
@@ -141,7 +144,7 @@ class Worker:
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             ocr_workers=min(settings.ocr_workers or max(self.processes // 2, 1), max(self.processes, 1)),
             background_lanes=_background_lanes(settings),
-            keep_graph=functools.partial(keep_graph, settings, assembly.open_catalog)
+            keep_stores=functools.partial(_keep_stores, settings, assembly.open_catalog)
             if has_documents
             else None,
             source_files=SourceFiles.of(settings),
@@ -160,6 +163,17 @@ class Worker:
                 log.warning("functions only: %s. %s", refusal.message, refusal.remedy)
                 return False
         return True
+
+
+def _keep_stores(
+    settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
+) -> list[StoreKeeper]:
+    """Start the upkeep of the stores outside the catalog that the settings name."""
+    keepers = (
+        keep_vectors(settings, open_catalog, catalog),
+        keep_graph(settings, open_catalog, catalog),
+    )
+    return [keeper for keeper in keepers if keeper is not None]
 
 
 def _background_lanes(settings: Settings) -> tuple[Phase, ...]:

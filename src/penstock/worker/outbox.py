@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -55,12 +56,13 @@ class Outbox:
         with self._sending:
             with self._taken() as results:
                 statuses = settle_all(self._queue, results)
-            self._count_refused(statuses)
+            self._count(results, statuses)
 
     def exchange(self, request: ClaimRequest) -> list[Claim]:
         """Settle all results and claim, in one transaction unless the store refuses a result."""
         with self._sending:
             with self._taken() as results:
+                began = time.monotonic()
                 try:
                     exchange = self._queue.exchange(results, request)
                 except StoreError:
@@ -69,7 +71,10 @@ class Outbox:
                     if not results:
                         raise
                     exchange = Exchange(settle_all(self._queue, results), [])
-            self._count_refused(exchange.settled)
+            self._count(results, exchange.settled)
+            if exchange.claims:
+                self._state.count("claims", len(exchange.claims))
+                self._state.count("claim_us", round((time.monotonic() - began) * 1_000_000))
             return exchange.claims
 
     def settle_now(self, settlement: Settlement) -> Status | None:
@@ -95,7 +100,12 @@ class Outbox:
             if not self._results:
                 self._state.clear_results()
 
-    def _count_refused(self, statuses: Sequence[Status | None]) -> None:
+    def _count(self, results: Sequence[Settlement], statuses: Sequence[Status | None]) -> None:
+        for result, status in zip(results, statuses, strict=True):
+            if status in (Status.DONE, Status.FAILED):
+                self._state.count("jobs_done" if status is Status.DONE else "jobs_failed")
+            elif status is Status.PENDING and result.error_code is not None:
+                self._state.count("retries")
         refused = sum(status is None for status in statuses)
         if refused:
             self._state.count_refused(refused)

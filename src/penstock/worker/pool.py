@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -33,10 +34,10 @@ from penstock.vocabulary import how_many
 from penstock.worker import child as child_process
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
-from penstock.worker.graph_keeper import GraphKeeper
 from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
+from penstock.worker.store_keeper import StoreKeeper
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
@@ -134,8 +135,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Children that recognize text in pictures at the same time."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
-    keep_graph: Callable[[Catalog], GraphKeeper | None] | None = None
-    """Starts the upkeep of a graph store outside the catalog."""
+    keep_stores: Callable[[Catalog], list[StoreKeeper]] | None = None
+    """Starts the upkeep of stores outside the catalog."""
     source_files: SourceFiles = NO_FILES
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
@@ -145,6 +146,7 @@ class ExitCounts(msgspec.Struct):
     """Totals of the children already ended. Living children have their own counts."""
 
     executed: int = 0
+    counters: Counter[str] = msgspec.field(default_factory=Counter)
     refused: int = 0
     deaths: int = 0
     failed_starts: int = 0
@@ -259,6 +261,17 @@ class ProcessPool:
     def unsettled(self) -> bool:
         return bool(self._unsettled)
 
+    def work_counts(self) -> dict[str, Any]:
+        """Work of this worker since its start, and what its children do now, for its report."""
+        counters, executed = Counter(self.exit_counts.counters), self.exit_counts.executed
+        for child in self.children:
+            counters.update(child.state.counters())
+            executed += child.state.executed
+        counters["lost"] = self.exit_counts.refused + sum(child.state.refused for child in self.children)
+        jobs = sum(one is not None and not one.runs_tasks for one in (c.executing for c in self.children))
+        lanes = [*(["jobs"] if self._options.takes_jobs else []), *map(str, self._options.lanes)]
+        return {"executed": executed, "counters": counters, "running": jobs, "lanes": lanes}
+
     def settle_dead(self) -> None:
         """Settle the jobs of dead children. During an outage of the store they are kept for the next call."""
         while self._unsettled:
@@ -282,6 +295,7 @@ class ProcessPool:
     def _count_exit(self, child: ChildHandle) -> None:
         counts, state = self.exit_counts, child.state
         counts.executed += state.executed
+        counts.counters.update(state.counters())
         counts.refused += state.refused
         if not child.process.exitcode or child.stopped:
             counts.failed_starts = 0

@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.job import Settlement
 from penstock.pipeline.budget import FileMark
@@ -34,6 +36,16 @@ _PAGE = 4096
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
 _READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE = range(7)
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
+_COUNTERS_AT = 32
+COUNTED = ("jobs", *map(str, Phase))
+"""Jobs, and the tasks of each lane."""
+COUNTERS = (
+    "claims",
+    "claim_us",
+    "retries",
+    *(f"{kind}_{what}" for kind in COUNTED for what in ("done", "failed", "us")),
+)
+"""Counters of a child: claims and their duration, retries; ends, failures and duration by kind."""
 _LAYOUT = 63
 LAYOUT = 2
 """Version of the layout: a worker may read the file of a dead worker of another version."""
@@ -148,6 +160,7 @@ class SharedState:
         self._progress_records: dict[int, _Record] = {}
         self._progress_lock = threading.Lock()
         self._number = 0
+        self._started = 0.0
 
     @classmethod
     def in_memory(cls) -> SharedState:
@@ -183,12 +196,19 @@ class SharedState:
     def begin(self, members: tuple[ExecutingJob, ...], started: float) -> int:
         """Record the jobs about to run; return the number of this execution."""
         self._number += 1
+        self._started = started
         self._members.write(self._number, started, _encode(members))
         return self._number
 
     def end(self, executed: int) -> None:
         self._members.write(0, 0.0, b"")
         self._words[_EXECUTED] += executed
+        if executed:
+            self.count("jobs_us", round((time.monotonic() - self._started) * 1_000_000))
+
+    def count(self, counter: str, number: int = 1) -> None:
+        """Add to one of ``COUNTERS``."""
+        self._words[_COUNTERS_AT + COUNTERS.index(counter)] += number
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
         """Record the file being parsed from now on; None: parsing has ended."""
@@ -268,6 +288,9 @@ class SharedState:
     @property
     def refused(self) -> int:
         return self._words[_REFUSED]
+
+    def counters(self) -> dict[str, int]:
+        return {name: self._words[_COUNTERS_AT + place] for place, name in enumerate(COUNTERS)}
 
     @property
     def idle(self) -> bool:

@@ -71,8 +71,8 @@ class Supervisor:
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
         self._vectors = self._open_vectors()
-        keep_graph = options.keep_graph
-        self._graph = keep_graph(self._catalog) if keep_graph is not None and self._catalog else None
+        keep_stores = options.keep_stores
+        self._keepers = keep_stores(self._catalog) if keep_stores is not None and self._catalog else []
         self._stuck = StuckWarner(self._queue)
         self._signals = 0
         self._started_at = clock.now()
@@ -100,8 +100,8 @@ class Supervisor:
                 self._vectors.close()
             self._pool.terminate_all()
             self._settle_before_exit()
-            if self._graph is not None:
-                self._graph.close()
+            for keeper in self._keepers:
+                keeper.close()
             self._pool.close()
             self._queue.close()
             if self._catalog is not None:
@@ -211,7 +211,7 @@ class Supervisor:
         if self._options.until_job is not None:
             return self._job_ended(self._options.until_job, now)
         executed = self._executed_when_idle()
-        if now < self._idle_at or executed is None:
+        if now < self._idle_at or executed is None or not all(keeper.idle for keeper in self._keepers):
             return False
         self._idle_at = now + IDLE_EVERY_S
         # Several reads: a job that a child claimed in between is in none of them.
@@ -359,10 +359,7 @@ class Supervisor:
 
     def _report(self, *, ended: bool = False) -> None:
         info = self._info() | ({WORKER_ENDED: True} if ended else {})
-        executed = self._pool.exit_counts.executed + sum(
-            child.state.executed for child in self._pool.children
-        )
-        info_json = msgspec.json.encode(info | {"executed": executed}).decode()
+        info_json = msgspec.json.encode(info | self._pool.work_counts()).decode()
         self._queue.report(
             WorkerReport(
                 worker_id=self._name,

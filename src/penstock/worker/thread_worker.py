@@ -199,7 +199,7 @@ class _DocumentWork:
         if not self.lanes.has_batch:
             self._notifier.process_outbox()
             self._sweeper.clear_leftovers()
-            self.tools.phases.keep_copies()
+            self.tools.phases.keep_stores()
         return worked
 
     def renew(self, worker_id: str) -> None:

@@ -39,9 +39,9 @@ def needs_ocr(task: TaskClaim) -> TaskOutcome:
     return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
-def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
-    """None: the vector was written to an outside store."""
-    return _ended(task, TaskStatus.COMPLETED, vector=vector)
+def completed_vector(task: TaskClaim, vector: bytes | None, stored: str | None = None) -> TaskOutcome:
+    """Complete the embedding of a chunk. ``stored``: the address of the outside store that has the vector."""
+    return _ended(task, TaskStatus.COMPLETED, vector=vector, stored=stored)
 
 
 def completed_graph(task: TaskClaim, graph: Extraction) -> TaskOutcome:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from penstock import clock
 from penstock.catalog.outside_stores import (
     AttachedStore,
+    FillProgress,
     OutsideStore,
     PendingRemoval,
     StoredText,
     StoredVector,
+    StoreFill,
 )
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.clock import format_time
@@ -47,6 +50,35 @@ class CatalogOutsideStores:
     def set_filled(self, store: OutsideStore, address: str, *, filled: bool) -> None:
         self._catalog.write(lambda rows: rows.send("set_filled", filled, store, address))
 
+    def begin_fill(
+        self, store: OutsideStore, address: str, lease: timedelta, *, now: datetime | None = None
+    ) -> StoreFill | None:
+        at = now or self._catalog.now()
+        until = format_time(at + lease)
+        found = self._catalog.write(
+            lambda rows: rows.one("begin_fill", until, store, address, format_time(at))
+        )
+        return StoreFill(*found) if found is not None else None
+
+    def advance_fill(self, store: OutsideStore, fill: StoreFill, last: int, count: int) -> None:
+        self._catalog.write(lambda rows: rows.send("advance_fill", last, count, store, fill.number))
+
+    def end_fill(self, store: OutsideStore, fill: StoreFill) -> bool:
+        return self._catalog.write(lambda rows: rows.one("end_fill", store, fill.number) is not None)
+
+    def leave_fill(self, store: OutsideStore, fill: StoreFill) -> None:
+        self._catalog.write(lambda rows: rows.send("leave_fill", store, fill.number))
+
+    def fill_progress(self, store: OutsideStore) -> FillProgress | None:
+        with self._catalog.snapshot() as snapshot:
+            found = snapshot.rows.one("fill_progress", store)
+            if found is None:
+                return None
+            address, filled, copied, copied_to = found
+            last = snapshot.rows.value(f"last_{store}_text") or 1
+        percent = 100 if filled else min(100 * copied_to // last, 99)
+        return FillProgress(address, bool(filled), copied, percent)
+
     def pending_removals(
         self, store: OutsideStore, limit: int, *, now: datetime | None = None
     ) -> list[PendingRemoval]:
@@ -72,6 +104,23 @@ class CatalogOutsideStores:
         with self._catalog.snapshot() as snapshot:
             found = snapshot.rows.all("copied_vectors", space, listed(content_ids))
         return [StoredVector(*row) for row in found]
+
+    def vectors_after(self, content_id: int, limit: int) -> dict[str, list[StoredVector]]:
+        found: dict[str, list[StoredVector]] = {}
+        with self._catalog.snapshot() as snapshot:
+            for space, *row in snapshot.rows.all("vectors_after", content_id, limit):
+                found.setdefault(space, []).append(StoredVector(*row))
+        return found
+
+    def outer_texts(self, store: OutsideStore, count: int) -> dict[str, set[int]]:
+        with self._catalog.snapshot() as snapshot:
+            if store is OutsideStore.GRAPH:
+                outer = column(snapshot.rows.all("outer_graph_texts", count))
+                return {"": set(column(snapshot.rows.all(f"copied_texts_{EXTRACTING}", listed(outer))))}
+            found: dict[str, set[int]] = {}
+            for space, content_id in snapshot.rows.all("outer_vectors", count):
+                found.setdefault(space, set()).add(content_id)
+            return found
 
     def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
         with self._catalog.snapshot() as snapshot:

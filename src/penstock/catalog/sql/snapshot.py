@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -185,6 +185,9 @@ class SqlSnapshot(SearchReads):
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         return PAGE_STATE.decode_all(self._rows.all("pages", document_id, after, limit))
+
+    def page_statuses(self, document_id: int) -> list[tuple[int, Sequence[str]]]:
+        return [(row[0], row[1:]) for row in self._rows.all("page_statuses", document_id)]
 
     def chunks(self, page_id: int) -> list[ChunkState]:
         return CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from penstock.catalog.entities import Extraction
+from penstock.catalog.outside_stores import OutsideStore
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
@@ -62,6 +63,8 @@ class TaskSettlement:
         self._texts: list[PageText] = []
         self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
         self._graphs: dict[str, dict[int, Extraction]] = {}
+        self._uncopied: dict[tuple[OutsideStore, str], int] = {}
+        """The first text by kind and address of the store that has it; the address is empty if none has."""
 
     def finish(self) -> None:
         self._rows.many("read_page", self._standings)
@@ -70,9 +73,9 @@ class TaskSettlement:
         self._rollup.apply()
         for tenant_id, graphs in sorted(self._graphs.items()):
             graph_rows.put(self._rows, tenant_id, graphs)
-        if self._graphs:
-            # This worker does not know of a store that others copy the graph to.
-            self._rows.send("graph_not_filled")
+        for (store, address), first in self._uncopied.items():
+            # Other workers may copy these texts to another store than this one.
+            self._rows.send("not_copied", first, store, address)
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
@@ -224,10 +227,12 @@ class TaskSettlement:
                 document.embedded = document.embedded or lane is Phase.VECTOR
                 if outcome.vector and document.space_id is not None:
                     vectors.append((content_id, document.space_id, outcome.vector))
+                    self._copied(OutsideStore.VECTOR, outcome, content_id)
                 if PHASES[lane].extracts:
                     graph = outcome.graph or Extraction({}, ())
-                    if not outcome.stored:
+                    if outcome.stored is None:
                         self._graphs.setdefault(document.place.tenant_id, {})[content_id] = graph
+                    self._copied(OutsideStore.GRAPH, outcome, content_id)
                     extracted.append((len(graph.entities), len(graph.relations), outcome.task_id))
             elif after in (FAILED, SKIPPED):
                 if after == FAILED and lane is Phase.VECTOR:
@@ -242,6 +247,10 @@ class TaskSettlement:
         for phase, rows in self._skipped.items():
             self._rows.many(f"skip_{phase}", rows)
             rows.clear()
+
+    def _copied(self, store: OutsideStore, outcome: TaskOutcome, content_id: int) -> None:
+        owner = store, outcome.stored or ""
+        self._uncopied[owner] = min(content_id, self._uncopied.get(owner, content_id))
 
     def _withdraw(self, failed: dict[tuple[str, int | None], list[int]]) -> None:
         """Remove from an outside store what attempts wrote that failed in the end."""

@@ -41,12 +41,22 @@ CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
 MAX_TOKENS = 4_096
 """Of an answer."""
+HALVINGS = 2
+"""Times that a text is halved whose answer was cut off: seven calls at most."""
 MAX_ANSWER_BYTES = 1 << 20
 FAILURE_CODES = {
     "ERR_CUT_OFF": "The answer of the graph endpoint was too long. Use smaller chunks or another model.",
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REMEDY = "The chunk is tried again; see the log of the endpoint if this goes on."
+
+
+class CutOff(PermanentFailure):
+    """The answer was as long as it may be, and not complete."""
+
+
+class TruncatedAnswer(BadAnswer):
+    """The answer ended in the middle of its JSON, for a reason that is not known."""
 
 
 class LlmOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,12 +143,19 @@ class LlmExtractor:
         text = _SURROGATE.sub("\ufffd", text)
         if not text.strip():
             return NOTHING
-        content = self._ask(text)
+        return llm_answer.extraction(self._answer(text, HALVINGS), text)
+
+    def _answer(self, text: str, halvings: int) -> llm_answer.Answer:
+        """The answer about a text. One that is cut off is asked for again by halves of the text: about the
+        whole text it would end at the same place."""
         try:
-            answer = llm_answer.decoded(content)
-        except (msgspec.DecodeError, RecursionError) as error:
-            _malformed(str(error))
-        return llm_answer.extraction(answer, text)
+            return _decoded(self._ask(text))
+        except (CutOff, TruncatedAnswer):
+            halves = llm_answer.halves(text) if halvings else ()
+            if not halves:
+                raise
+        first, second = (self._answer(half, halvings - 1) for half in halves)
+        return llm_answer.Answer(first.entities + second.entities, first.relations + second.relations)
 
     def _ask(self, text: str) -> str:
         with self._turn():
@@ -176,13 +193,14 @@ class LlmExtractor:
 
 
 def _content(completion: _Completion) -> str:
-    """The text of the answer. Raises PermanentFailure for one that would be no better the next time."""
+    """The text of the answer. Raises PermanentFailure for one that would be no better the next time, and
+    CutOff for one that is too long."""
     if not completion.choices:
         _malformed("it has no choice")
     choice = completion.choices[0]
     if choice.finish_reason == "length":
-        raise PermanentFailure(
-            f"the answer of the {SERVICE} was cut off at {MAX_TOKENS:,} tokens",
+        raise CutOff(
+            f"the answer of the {SERVICE} was cut off at {MAX_TOKENS:,} tokens, also for parts of the text",
             code="ERR_CUT_OFF",
             remedy="Index the file with a smaller --chunk-size, or use another model.",
         )
@@ -193,5 +211,18 @@ def _content(completion: _Completion) -> str:
     return choice.message.content
 
 
+def _decoded(content: str) -> llm_answer.Answer:
+    try:
+        return llm_answer.decoded(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        if "truncated" in str(error):
+            raise TruncatedAnswer(_shown_malformed(str(error)), remedy=_REMEDY) from None
+        _malformed(str(error))
+
+
 def _malformed(why: str) -> NoReturn:
-    raise BadAnswer(f"the answer of the {SERVICE} is malformed: {why}", remedy=_REMEDY)
+    raise BadAnswer(_shown_malformed(why), remedy=_REMEDY)
+
+
+def _shown_malformed(why: str) -> str:
+    return f"the answer of the {SERVICE} is malformed: {why}"

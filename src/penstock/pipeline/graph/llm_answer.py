@@ -20,6 +20,8 @@ KINDS = (PERSON, ORGANISATION, PLACE, "event", "product", TERM, DATE, QUANTITY, 
 MAX_ENTITIES = 200
 MAX_RELATIONS = 400
 MAX_RELATION_NAME = 40
+MIN_HALVED = 200
+"""Characters of a text that is worth to be halved."""
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 _NOT_A_WORD = re.compile(r"[^\w]+")
 
@@ -73,6 +75,20 @@ def decoded(content: str) -> Answer:
     """Decode the answer, with or without a fence around it. Raises msgspec.DecodeError or RecursionError."""
     fenced = _FENCE.fullmatch(content.strip())
     return msgspec.json.decode(fenced[1] if fenced else content, type=Answer)
+
+
+def halves(text: str) -> tuple[str, ...]:
+    """The two halves of a text, parted between two paragraphs, sentences or words; none of a short text."""
+    middle, reach = len(text) // 2, len(text) // 4
+    if len(text) < MIN_HALVED:
+        return ()
+    for end in ("\n\n", ". ", "\n", " "):
+        nearby = text.rfind(end, middle - reach, middle), text.find(end, middle, middle + reach)
+        found = [at + len(end) for at in nearby if at >= 0]
+        if found:
+            cut = min(found, key=lambda at: abs(at - middle))
+            return text[:cut], text[cut:]
+    return text[:middle], text[middle:]
 
 
 def extraction(answer: Answer, text: str) -> Extraction:

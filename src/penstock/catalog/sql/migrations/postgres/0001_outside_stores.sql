@@ -3,7 +3,13 @@ CREATE TABLE catalog_outside_store (
     store    text    COLLATE "C" NOT NULL PRIMARY KEY CHECK (store IN ('vector', 'graph')),
     address  text    COLLATE "C" NOT NULL,
     -- Has all that is published.
-    filled   boolean NOT NULL
+    filled   boolean NOT NULL,
+    -- Texts up to this number are copied, until it is filled; the count of copies is for people.
+    copied_to    bigint NOT NULL DEFAULT 0,
+    copied       bigint NOT NULL DEFAULT 0,
+    -- Grows whenever a worker begins to fill it, or has to begin again: the fence of its writes here.
+    fill_number  bigint NOT NULL DEFAULT 0,
+    fill_until   timestamptz
 );
 
 -- Texts to be removed from these stores, written by the transaction that removed them here.

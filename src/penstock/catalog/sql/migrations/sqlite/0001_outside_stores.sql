@@ -3,7 +3,13 @@ CREATE TABLE catalog_outside_store (
     store    TEXT    NOT NULL PRIMARY KEY CHECK (store = 'vector' OR store = 'graph'),
     address  TEXT    NOT NULL,
     -- Has all that is published.
-    filled   INTEGER NOT NULL CHECK (filled IN (0, 1))
+    filled   INTEGER NOT NULL CHECK (filled IN (0, 1)),
+    -- Texts up to this number are copied, until it is filled; the count of copies is for people.
+    copied_to    INTEGER NOT NULL DEFAULT 0,
+    copied       INTEGER NOT NULL DEFAULT 0,
+    -- Grows whenever a worker begins to fill it, or has to begin again: the fence of its writes here.
+    fill_number  INTEGER NOT NULL DEFAULT 0,
+    fill_until   TEXT
 ) WITHOUT ROWID;
 
 -- Texts to be removed from these stores, written by the transaction that removed them here.

@@ -64,6 +64,10 @@ WHERE d.{id} = $1
 -- name: generations_where
 WHERE s.id = $1 ORDER BY d.{id} DESC
 
+-- name: page_statuses
+SELECT p.page_number, [[phase,| p.{phase}_status]]
+FROM documents d JOIN task_queue_page p ON p.document_id = d.id WHERE d.{id} = $1 ORDER BY p.page_number
+
 -- name: newest_where
 WHERE d.{id} > $1 ORDER BY d.{id} DESC LIMIT $2
 

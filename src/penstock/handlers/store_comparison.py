@@ -1,4 +1,4 @@
-"""Comparison of a vector store outside the catalog with the catalog, and its repair without embedding."""
+"""Stores outside the catalog beside it: how far they are filled, their comparison and their repair."""
 
 from __future__ import annotations
 
@@ -6,15 +6,51 @@ from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
+import msgspec
+
 from penstock import clock
-from penstock.catalog.outside_stores import OutsideStore, OutsideStores, StoredText
+from penstock.catalog.outside_stores import FillProgress, OutsideStore, OutsideStores, StoredText
+from penstock.config import Settings
 from penstock.errors import ServiceUnavailable
+from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vocabulary import how_many
 
+NO_STORE = "default"
 MOST_PENDING = 1_000_000
 LATER = timedelta(days=1)
 """Removals due within this time are left to a worker."""
+
+
+class StoreProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the catalog a store outside of it has. ``copied``: vectors or texts of the last fill."""
+
+    kind: str
+    address: str
+    filled: bool
+    copied: int
+    percent: int
+
+    def unfilled(self) -> str:
+        """Describe a store that is not filled in one line."""
+        what = how_many(self.copied, "vector" if self.kind == OutsideStore.VECTOR else "text")
+        done = f"{what} copied by workers so far, about {self.percent} %"
+        return f"the {self.kind} store {self.address} is not filled, and the catalog read meanwhile: {done}"
+
+
+def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProgress]:
+    """The stores in use, and how far each is filled; one that is new in the settings has nothing."""
+    named = {OutsideStore.VECTOR: settings.vector_store, OutsideStore.GRAPH: settings.graph_store}
+    found = {kind: outside.fill_progress(kind) for kind in OutsideStore}
+    for kind, url in named.items():
+        if url != NO_STORE and found[kind] is None:
+            found[kind] = FillProgress(StoreUrl(url).masked, filled=False, copied=0, percent=0)
+    return [StoreProgress(kind=kind, **one._asdict()) for kind, one in found.items() if one is not None]
+
+
+def unfilled_stores(outside: OutsideStores, settings: Settings) -> list[str]:
+    """One line for each store that has not everything yet."""
+    return [one.unfilled() for one in store_progress(outside, settings) if not one.filled]
 
 
 class _SpaceDifference(NamedTuple):
@@ -52,6 +88,19 @@ class StoreComparison:
                 yield f"{name} has the collection {collection}, which is of no use any more"
         except ServiceUnavailable as error:
             yield error.message
+
+    def remove_surplus(self, catalog_id: str, copied: int) -> None:
+        """Delete points of texts that the catalog has not: they were removed while another store was in use.
+
+        ``copied``: points just copied. A store with as many has no others.
+        """
+        spaces = self._outside.spaces()
+        for collection in self._unused(catalog_id):
+            self._store.drop(collection)
+        there = sum(self._store.count(collection_name(catalog_id, space)) for space in spaces)
+        for found in self._compare(catalog_id) if there != copied else ():
+            for batch in _batches(found.surplus):
+                self._store.delete(found.collection, batch)
 
     def fix(self) -> int:
         """Copy missing vectors from the catalog and delete surplus points; return their number."""
