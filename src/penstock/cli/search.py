@@ -37,6 +37,9 @@ _MODE = click.option(
     help="Search by words, by meaning, or both.",
 )
 _EXACT = click.option("--exact", is_flag=True, help="Do not correct misspelt words.")
+_GRAPH = click.option(
+    "--graph", is_flag=True, help="Follow relations, too: of entities in the query and in its best hits."
+)
 _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 
 
@@ -46,6 +49,7 @@ _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 @_MODE
 @filter_options("Search")
 @_EXACT
+@_GRAPH
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
 @click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
@@ -56,6 +60,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     penstock search how does the mill take in water
     penstock search '"penstock gate"' --type md --json
     penstock search turbines --author curie --created-after 1900
+    penstock search --graph who calls open_gate
     """
     answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
@@ -82,6 +87,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
 @_MODE
 @filter_options("Search")
 @_EXACT
+@_GRAPH
 @click.pass_obj
 def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     """Print the best passages for a language model's prompt.

@@ -129,6 +129,7 @@ class FilteredBody(PlaceBody):
     query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     exact: bool = Field(False, description="Do not correct misspelt words.")
+    graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
     path: Text | None = Field(None, description="Only paths that match this glob.")
     file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
     tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")

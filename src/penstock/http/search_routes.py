@@ -41,7 +41,7 @@ class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[Hit]
 
 
-@router.post("/search", responses=described(SearchResult), summary="Search")
+@router.post("/search", responses=described(SearchResult, refused=(404,)), summary="Search")
 @reads
 def search(sender: Reader, body: SearchBody) -> Response:
     """Find the best chunks for a query, best first. `corrections` names misspelt words."""
@@ -52,7 +52,11 @@ def search(sender: Reader, body: SearchBody) -> Response:
     return respond(found)
 
 
-@router.post("/context", responses=described(PromptContext), summary="Pack passages for a prompt")
+@router.post(
+    "/context",
+    responses=described(PromptContext, refused=(404,)),
+    summary="Pack passages for a prompt",
+)
 @reads
 def context(sender: Reader, body: ContextBody) -> Response:
     """Pack the best passages into a number of tokens, numbered, for the prompt of a language model."""

@@ -187,7 +187,7 @@ class SqlSnapshot(SearchReads):
         return PAGE_STATE.decode_all(self._rows.all("pages", document_id, after, limit))
 
     def page_statuses(self, document_id: int) -> list[tuple[int, Sequence[str]]]:
-        return [(row[0], row[1:]) for row in self._rows.all("page_statuses", document_id)]
+        return [(number, states) for number, *states in self._rows.all("page_statuses", document_id)]
 
     def chunks(self, page_id: int) -> list[ChunkState]:
         return CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))
