@@ -19,7 +19,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour browser test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,7 +63,14 @@ demo: $(RUNS) ## Index the documentation (or DIR=...) and search it
 tour: $(RUNS) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
-test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
+# Without a browser the tests of the dashboard are skipped, in CI they fail. Only root can install one.
+browser: ## Install Chromium for the tests of the dashboard, where root
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || [ "$$(id -u)" != 0 ] \
+		|| { echo "Installing Chromium for the tests of the dashboard (once)"; \
+			apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+		|| echo "Chromium could not be installed" >&2
+
+test: $(STAMP) browser ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PYTEST) $(ARGS)
 
 test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, more kills

@@ -77,6 +77,16 @@ def test_a_job_has_the_settled_fields_in_lists_and_alone(server: LiveServer, ind
     }
 
 
+def test_a_job_alone_tells_what_was_asked_and_what_happened(server: LiveServer, indexed: str, docs: Path):
+    job = server.ask("GET", f"/index/jobs/{indexed}").body
+    assert str(docs) == job["payload"]["folder_path"]
+    assert ("submitted", "started", "done") == tuple(event["what"] for event in job["history"])
+    assert job["history"] == sorted(job["history"], key=lambda event: event["at"])
+    assert ("http", False, 0) == (job["submitted_by"], job["follow_up"], job["lost_count"])
+    note = server.ask("POST", "/content", {"content": "The words of a note are not shown."}).body["job_id"]
+    assert "(34 characters)" == server.ask("GET", f"/index/jobs/{note}").body["payload"]["content"]
+
+
 def test_jobs_are_listed_newest_first_in_pages(server: LiveServer, indexed: str):
     whole = server.ask("GET", "/index/jobs/?children=true&limit=1000").body
     ids = [job["id"] for job in whole["jobs"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import chain
@@ -18,12 +19,15 @@ from penstock.service import explanations
 from penstock.service.job_filters import MAX_PAGE, JobFilter, cursor_after, job_query
 from penstock.service.job_reports import JobReport, report_of, result_of
 from penstock.service.jobs import Jobs
-from penstock.service.responses import Receipt
+from penstock.service.responses import HistoryEntry, Receipt
 
 MAX_OFFSET = 10_000
 MOST_COUNTED = 100_000
 """Jobs up to which the total of a list is counted."""
 _PATHS = ("folder_path", "project_root", "file_path")
+_SECRET = re.compile(r"key|token|secret|passw|credential|authoriz|cookie", re.IGNORECASE)
+_TEXTS = frozenset({"content", "text"})
+MASK = "***"
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +87,27 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetail(JobRecord, frozen=True, kw_only=True):
-    """A job with its place in the queue and its result."""
+    """A job with its place in the queue, what was asked, what happened so far, and its result.
+
+    ``payload``: values with names of secrets are masked, and texts of notes are given by their length.
+    ``history``: oldest first. ``follow_up``: what was asked during the run is done in one more run.
+    """
 
     queue_position: int | None
     queue_length: int | None
     result: Any
+    payload: dict[str, Any]
+    history: list[HistoryEntry]
+    submitted_by: str
+    worker_id: str | None
+    lease_until: datetime | None
+    claim_number: int
+    lost_count: int
+    max_retries: int
+    timeout_s: int
+    waiting_for: str | None
+    run_at: datetime | None
+    follow_up: bool
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +134,37 @@ class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_hit: bool
     run: int
     run_at: datetime | None = None
+
+
+_ROW = (
+    "submitted_by",
+    "worker_id",
+    "lease_until",
+    "claim_number",
+    "lost_count",
+    "max_retries",
+    "timeout_s",
+    "waiting_for",
+    "run_at",
+)
+"""Fields of the detail that are columns of the row."""
+
+
+def masked_payload(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload without secrets, and without the texts of notes."""
+    return {name: _masked(name, value) for name, value in payload.items()}
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return masked_payload(value)
+    if isinstance(value, list):
+        return [_masked(name, one) for one in value]
+    if not isinstance(value, str):
+        return value
+    if _SECRET.search(name):
+        return MASK
+    return f"({len(value):,} characters)" if name in _TEXTS else value
 
 
 class JobRecords:
@@ -143,6 +194,10 @@ class JobRecords:
             queue_position=found.queue_position,
             queue_length=found.queue_length,
             result=result_of(found.job),
+            payload=masked_payload(found.job.payload),
+            history=found.history,
+            follow_up=found.job.followup_json is not None,
+            **{name: getattr(found.job, name) for name in _ROW},
         )
 
     def page(
