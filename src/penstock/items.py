@@ -121,11 +121,6 @@ def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) 
     return "doc:" + _digest("\n".join((tenant_id, branch, collection, payload.lock_target)))
 
 
-def serial_lock_key(tenant_id: str, collection: str) -> str:
-    """The lock of jobs that run one at a time in their collection, each until its child jobs have ended."""
-    return "serial:" + _digest(f"{tenant_id}\n{collection}")
-
-
 def _identity(payload: Payload) -> str:
     options = payload.changed_options()
     if not options:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 from tests.http.live_server import LiveServer
 
-SERVE = ("--no-worker", "--serial")
 SETTINGS = {"rate_limit": "30", "allow_external": "true", "hosts": "mill.example"}
 
 
@@ -36,20 +32,3 @@ def test_allow_external_counts_where_the_settings_allow_it(server: LiveServer):
 def test_a_name_of_the_settings_is_a_name_of_the_server(server: LiveServer):
     assert 200 == server.ask("GET", "/health", headers={"Host": "mill.example"}).status
     assert 421 == server.ask("GET", "/health", headers={"Host": "mil.example"}).status
-
-
-def test_a_serial_server_gives_all_jobs_of_a_collection_one_lock(server: LiveServer):
-    key = server.make_key("serial", "write")
-    (server.folder / "files" / "a.md").write_text("Text.")
-
-    answers = [server.index(path, key=key) for path in ("files", "files/a.md")]
-    answers.append(server.ask("POST", "/files?name=b.md", b"Text.", key=key))
-
-    jobs = [answer.body["job_id"] for answer in answers]
-    with closing(sqlite3.connect(server.state / "penstock.db")) as queue:
-        marks = ", ".join("?" * len(jobs))
-        locks = queue.execute(
-            f"SELECT lock_key FROM unified_queue WHERE queue_id IN ({marks})", jobs
-        ).fetchall()
-    assert (3, 1) == (len(locks), len(set(locks)))
-    assert locks[0][0].startswith("serial:")

@@ -197,24 +197,6 @@ def test_the_same_path_again_is_the_same_job_while_it_waits(server: LiveServer, 
         assert "done" == server.ended(job["job_id"])["status"]
 
 
-def test_serial_requests_of_a_collection_run_one_after_the_other(server: LiveServer, docs: Path):
-    server.ask("POST", "/queue/pause", {"tenant_id": "serial"})
-    jobs = []
-    for name in ("one", "two"):
-        folder = server.folder / "serial" / name
-        folder.mkdir(parents=True)
-        for number in range(30):
-            (folder / f"{number}.md").write_text(f"Text {number} of {name}.")
-        body = {"folder_path": str(folder), "tenant_id": "serial", "serial": True}
-        jobs.append(server.ask("POST", "/index/", body).body["job_id"])
-    server.ask("POST", "/queue/resume", {"tenant_id": "serial"})
-
-    first, second = (server.ended(job) for job in jobs)
-
-    assert ["done", "done"] == [first["status"], second["status"]]
-    assert first["finished_at"] <= second["started_at"]
-
-
 def test_a_job_that_failed_is_retried(server: LiveServer):
     empty = server.folder / "empty"
     empty.mkdir()

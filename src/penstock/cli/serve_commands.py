@@ -38,7 +38,6 @@ from penstock.process_start import log_to_stderr
 )
 @PROCESSES
 @click.option("--no-worker", is_flag=True, help="Serve requests only; jobs wait for another worker.")
-@click.option("--serial", is_flag=True, help="Run index requests one at a time in each collection.")
 @click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
 @GRACE
 @click.option(

@@ -59,8 +59,7 @@ def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_exter
     shared = sender.shared
     tenant = sender.tenant(body.tenant_id)
     path = shared.policy.allowed(body.folder_path, allow_external=allow_external)
-    given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id", "serial"})
-    given["serial"] = body.serial or shared.serial
+    given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
     receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
     return accepted(sender, receipt)
 

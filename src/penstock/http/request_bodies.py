@@ -67,7 +67,6 @@ class IndexFields(PlaceBody):
     checksum: bool = Field(False, description="Compare file contents, not only size and time.")
     retry_failed: bool = Field(False, description="Read unchanged files again that failed before.")
     allow_empty: bool = Field(False, description="Succeed when the folder has no file to index.")
-    serial: bool = Field(False, description="Run after earlier serial jobs of the collection have ended.")
     chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
     chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")

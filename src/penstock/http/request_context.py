@@ -53,8 +53,6 @@ class Shared:
         self.status.throughput = self.throughput
         self.metrics = Metrics(assembly.jobs, assembly.documents, self.status, self.throughput)
         self.audit = ActionLog(assembly.settings.state_dir)
-        self.serial = False
-        """Index requests run one at a time in each collection, whatever they say."""
         self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)
         self.uploads = server_assembly.uploads(assembly)

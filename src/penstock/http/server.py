@@ -52,7 +52,6 @@ class ServerOptions(NamedTuple):
     certificate: str | None = None
     private_key: str | None = None
     app: str | None = None
-    serial: bool = False
 
 
 class HttpServer:
@@ -71,7 +70,6 @@ class HttpServer:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
             self._shared = Shared(assembly, policy, guard.sessions)
-            self._shared.serial = options.serial
             self._shared.uploads.recover()
             self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)

@@ -23,7 +23,7 @@ from penstock.service import paths, reasons
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
-from penstock.service.folder_requests import PASSED_ON, IndexOptions, Preview, preview_of, walked
+from penstock.service.folder_requests import IndexOptions, Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
@@ -106,7 +106,7 @@ class Documents:
                 payload["archives"] = True
         else:
             raise PathNotFound(f"{os.fspath(path)} is neither a file nor a folder")
-        for name in PASSED_ON:
+        for name in ("tenant_id", "collection", "branch", "priority", "run_at", "delay", "timeout_s"):
             if options.get(name) is not None:
                 submission[name] = options[name]
         metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -46,20 +46,6 @@ class IndexOptions(TypedDict, total=False):
     run_at: datetime | str | None
     delay: float | None
     timeout_s: int | None
-    serial: bool
-
-
-PASSED_ON: Final = (
-    "tenant_id",
-    "collection",
-    "branch",
-    "priority",
-    "run_at",
-    "delay",
-    "timeout_s",
-    "serial",
-)
-"""Options that a submission takes as they are."""
 
 
 class Preview(msgspec.Struct, kw_only=True):

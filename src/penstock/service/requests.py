@@ -47,7 +47,6 @@ class Submission(SubmissionFields, total=False):
     max_retries: int | None
     timeout_s: int | None
     job_id: str | None
-    serial: bool
 
 
 def new_jobs(
@@ -114,17 +113,12 @@ class _Builder:
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
             run_at=due_at(given.get("run_at"), given.get("delay"), now),
-            lock_key=self._lock_key(payload),
+            lock_key=items.lock_key(
+                payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
+            ),
             max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
             timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
             submitted_by=self._door,
-        )
-
-    def _lock_key(self, payload: Payload) -> str | None:
-        if self._flags["serial"]:
-            return items.serial_lock_key(self._tenant_id, self._collection)
-        return items.lock_key(
-            payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
         )
 
     def _dedupes(self, payload: Payload) -> bool:
@@ -164,9 +158,7 @@ class _Builder:
             raise type(refusal)(message, remedy=refusal.remedy) from None
 
 
-FLAGS: Mapping[str, bool] = MappingProxyType(
-    {"force": False, "dedupe": True, "rebuild": False, "serial": False}
-)
+FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
 """Flags of a submission with their defaults."""
 _REQUIRED = Submission.__required_keys__
 _KNOWN = _REQUIRED | Submission.__optional_keys__
