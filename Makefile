@@ -12,13 +12,14 @@ PY := .venv/bin/python
 PLACE := $(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
 RUNS  := .venv/.runs-$(PLACE)
 STAMP := .venv/.installed-$(PLACE)
+PYTEST = $(PY) -m pytest -q -n $(WORKERS) --dist worksteal --durations=20
 CODE := $(wildcard src tests scripts bench examples)
 
 # An activated environment of the caller must not leak into ours.
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -63,13 +64,17 @@ tour: $(RUNS) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
-	@$(PY) -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(PYTEST) $(ARGS)
 
-check: ## Everything CI runs: lint, type, verify, test
+test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, more kills
+	@$(PYTEST) -m "long and not chaos and not versions" $(ARGS)
+
+check: ## Everything CI runs: lint, type, verify, test, test-long
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory type
 	@$(MAKE) --no-print-directory verify
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-long
 
 lint: $(STAMP) ## Check style and formatting
 	@$(PY) -m ruff check $(CODE)

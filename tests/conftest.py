@@ -15,7 +15,7 @@ import pytest
 # in the product, pages are recognized in the sandbox.
 import tesserocr  # noqa: F401
 
-from tests.servers import bolt, redis, run
+from tests.servers import redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
@@ -40,7 +40,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    run.end(config, [redis.stop_shared, bolt.stop_shared])
+    run.end(config)
 
 
 def pytest_collection_finish() -> None:

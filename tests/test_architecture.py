@@ -7,15 +7,14 @@ so that the tests below can show them wrong code as well as the package's own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from penstock.catalog.rules.phases import LATER_PHASES
+from tests.syntax_trees import MODULES, PACKAGE, imports, module_name, names_used, nodes
 
-PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 FILES = sorted(path for suffix in ("py", "sql", "lua") for path in PACKAGE.rglob(f"*.{suffix}"))
 
 # The longest matching prefix counts. A new module without a prefix here has to be added.
@@ -74,8 +73,6 @@ GROUPS = {
     "redis_contract.error_report": "rules",
     "redis_contract.producer_types": "rules",
     "watch": "watch",
-    "dashboard": "dashboard",
-    "legacy": "legacy",
     "process_start": "process",
     "assembly": "assembly",
     "graph_assembly": "assembly",
@@ -91,7 +88,7 @@ GROUPS = {
 }
 VALUES = {"rules", "errors", "config", "clock"}
 BELOW_SERVICE = VALUES | {"protocols", "pipeline", "handlers"}
-DOORS = {"http", "cli", "mcp", "redis_contract", "watch", "dashboard", "legacy"}
+DOORS = {"http", "cli", "mcp", "redis_contract", "watch"}
 ALLOWED = {
     "rules": {"errors"},
     "errors": set(),
@@ -124,31 +121,10 @@ ENVIRONMENT = frozenset(["os.environ", "os.environb", "os.getenv", "os.getenvb",
 BANNED_NAMES = frozenset("utils util helpers helper common manager misc base core".split())
 
 
-def module_name(path: Path) -> str:
-    """``queue/sql/store.py`` → ``queue.sql.store``; a package without ``__init__``."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
-
-
 def group(module: str) -> str | None:
     parts = module.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((GROUPS[prefix] for prefix in prefixes if prefix in GROUPS), None)
-
-
-def imports(tree: ast.AST, module: str, *, package: bool = False) -> Iterator[tuple[int, str]]:
-    """Every imported dotted name, relative ones resolved, wherever in the file the import stands."""
-    here = [] if module in ("__init__", "__main__") else module.split(".")
-    if not package and here:
-        here = here[:-1]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = [node.module] if node.module else []
-            if node.level:
-                origin = ["penstock", *here[: len(here) - node.level + 1], *origin]
-            yield from ((node.lineno, ".".join([*origin, alias.name])) for alias in node.names)
 
 
 def inner(name: str) -> str | None:
@@ -164,7 +140,7 @@ def wrong_arrows(source: str, module: str, *, package: bool = False) -> list[str
     if mine is None:
         return [f"{module}: has no place in GROUPS"]
     found = []
-    for line, name in imports(ast.parse(source), module, package=package):
+    for line, name in imports(nodes(source), module, package=package):
         target = inner(name)
         if target is not None:
             theirs = group(target)
@@ -175,37 +151,11 @@ def wrong_arrows(source: str, module: str, *, package: bool = False) -> list[str
     return found
 
 
-def names_used(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Every dotted name the code refers to, with import aliases undone."""
-    origin: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top = alias.name.split(".")[0]
-                origin[alias.asname or top] = alias.name if alias.asname else top
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            origin.update({(a.asname or a.name): f"{node.module}.{a.name}" for a in node.names})
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute):
-            head, _, rest = dotted(node).partition(".")
-            if head in origin:
-                yield node.lineno, f"{origin[head]}.{rest}" if rest else origin[head]
-
-
-def dotted(node: ast.expr) -> str:
-    """The dotted name ``a.b.c``; empty unless the expression begins with a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
-
-
 def uses(source: str, module: str, banned: frozenset[str]) -> list[str]:
     return sorted(
         {
             f"{module}:{line}: {name}"
-            for line, name in names_used(ast.parse(source))
+            for line, name in names_used(nodes(source))
             if name in banned or name.partition(".")[0] in banned
         }
     )
@@ -230,7 +180,7 @@ def reads_the_environment(source: str, module: str) -> list[str]:
 def long_functions(source: str, module: str) -> list[str]:
     return [
         f"{module}:{node.lineno}: {node.name}"
-        for node in ast.walk(ast.parse(source))
+        for node in nodes(source)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or node.lineno) - node.lineno + 1 > 60
     ]
@@ -239,8 +189,7 @@ def long_functions(source: str, module: str) -> list[str]:
 def async_outside_the_edge(source: str, module: str) -> list[str]:
     if module.split(".")[0] in ("http", "mcp"):
         return []
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AsyncFunctionDef)]
-    return [f"{module}:{node.lineno}: {node.name}" for node in nodes]
+    return [f"{module}:{n.lineno}: {n.name}" for n in nodes(source) if isinstance(n, ast.AsyncFunctionDef)]
 
 
 def offenders(check: Callable[[str, str], list[str]]) -> list[str]:
@@ -253,13 +202,9 @@ def test_there_is_something_to_check():
 
 
 def test_imports_point_one_way():
-    assert [] == [
-        fault
-        for path in MODULES
-        for fault in wrong_arrows(
-            path.read_text(encoding="utf-8"), module_name(path), package=path.name == "__init__.py"
-        )
-    ]
+    sources = [(path.read_text(encoding="utf-8"), module_name(path), path.stem) for path in MODULES]
+    found = [wrong_arrows(source, module, package=stem == "__init__") for source, module, stem in sources]
+    assert [] == [fault for faults in found for fault in faults]
 
 
 def test_only_the_clock_asks_the_time_or_makes_ids():

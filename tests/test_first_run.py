@@ -178,6 +178,7 @@ def wheel_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment
 
 
+@pytest.mark.long
 def test_the_quick_start_runs_from_a_wheel_in_an_empty_environment(wheel_environment: Path, tmp_path: Path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)

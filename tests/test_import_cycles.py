@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from tests.test_architecture import MODULES, dotted, imports, module_name
+from tests.syntax_trees import MODULES, dotted, imports, module_name
 
 
 def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -23,9 +23,8 @@ def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
     """Imports of each module, at the top or in a function."""
     graph: dict[str, set[str]] = {}
     for module, source in sources.items():
-        nodes = runtime_nodes(ast.parse(source))
-        executed = ast.Module([node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)], [])
-        found = {_owner(name.removeprefix("penstock."), sources) for _, name in imports(executed, module)}
+        executed = imports(runtime_nodes(ast.parse(source)), module)
+        found = {_owner(name.removeprefix("penstock."), sources) for _, name in executed}
         graph[module] = {name for name in found if name is not None and name != module}
     return graph
 

@@ -27,7 +27,7 @@ def load(name: str) -> Any:
 
 
 def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
 
 
 def development_tools() -> set[str]:
@@ -97,7 +97,7 @@ def test_a_missing_command_is_found(entry: str, missing: str | None):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_make_targets_that_exist(page: str):
-    named = set(re.findall(r"(?:`|^)make ([a-z]+)", read(page), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^)make ([a-z-]+)", read(page), re.MULTILINE))
 
     assert named
     assert set() == named - make_targets()

@@ -5,13 +5,14 @@ Nothing is imported before its first use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
     from penstock.pipeline.embed.protocol import Embedder
+    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.graph.llm import LlmExtractor
     from penstock.pipeline.ocr.pages import OcrSetup
@@ -67,7 +68,6 @@ def extract_limits(settings: Settings) -> ExtractLimits:
 
 def ocr_setup(settings: Settings) -> OcrSetup:
     """Options of OCR, with the address of its endpoint if one is set."""
-    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.ocr.pages import OcrSetup
     from penstock.pipeline.ocr.protocol import OcrOptions
 
@@ -79,13 +79,20 @@ def ocr_setup(settings: Settings) -> OcrSetup:
     )
     if settings.ocr_endpoint_url is None:
         return OcrSetup(options, enabled=settings.ocr)
-    endpoint = EndpointOptions(
-        url=settings.ocr_endpoint_url,
-        model=settings.ocr_endpoint_model,
-        key=settings.ocr_endpoint_key or "",
-        timeout_s=settings.ocr_endpoint_timeout_s,
-    )
+    endpoint = _address(settings, "ocr")
     return OcrSetup(options, endpoint, settings.ocr)
+
+
+def _address(settings: Settings, use: str) -> EndpointOptions:
+    """Address and model of the endpoint for a use, which begins the names of its settings."""
+    from penstock.pipeline.endpoint import EndpointOptions
+
+    def given(name: str) -> Any:
+        return getattr(settings, f"{use}_endpoint_{name}")
+
+    return EndpointOptions(
+        url=given("url"), model=given("model"), key=given("key") or "", timeout_s=given("timeout_s")
+    )
 
 
 def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
@@ -94,17 +101,11 @@ def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
         return None
     from penstock.pipeline.call_limits import CallLimits
     from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
-    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.worker.breaker import Breakers
 
     calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
     return EmbedEndpointOptions(
-        address=EndpointOptions(
-            url=settings.embed_endpoint_url,
-            model=settings.embed_endpoint_model,
-            key=settings.embed_endpoint_key or "",
-            timeout_s=settings.embed_endpoint_timeout_s,
-        ),
+        address=_address(settings, "embed"),
         dimension=settings.embed_endpoint_dimension,
         batch=settings.embed_endpoint_batch,
         limits=CallLimits(SERVICE, settings.state_dir / "calls" / "embed", *calls),
@@ -117,16 +118,10 @@ def reranker(settings: Settings) -> RerankEndpoint | None:
     """The re-ranker of searches; None if none is set."""
     if settings.rerank_endpoint_url is None:
         return None
-    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.rerank_endpoint import RerankEndpoint
     from penstock.worker.breaker import Breakers
 
-    options = EndpointOptions(
-        url=settings.rerank_endpoint_url,
-        model=settings.rerank_endpoint_model,
-        key=settings.rerank_endpoint_key or "",
-        timeout_s=settings.rerank_endpoint_timeout_s,
-    )
+    options = _address(settings, "rerank")
     return RerankEndpoint(options, Breakers())
 
 
@@ -135,19 +130,13 @@ def graph_endpoint(settings: Settings) -> LlmExtractor | None:
     if settings.graph_endpoint_url is None:
         return None
     from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.graph.llm import SERVICE, LlmExtractor, LlmOptions
     from penstock.worker.breaker import Breakers
 
     calls = settings.graph_endpoint_calls, settings.graph_endpoint_per_minute
     return LlmExtractor(
         LlmOptions(
-            address=EndpointOptions(
-                url=settings.graph_endpoint_url,
-                model=settings.graph_endpoint_model,
-                key=settings.graph_endpoint_key or "",
-                timeout_s=settings.graph_endpoint_timeout_s,
-            ),
+            address=_address(settings, "graph"),
             calls=settings.graph_endpoint_calls,
             limits=CallLimits(SERVICE, settings.state_dir / "calls" / "graph", *calls),
             guard=Breakers(),

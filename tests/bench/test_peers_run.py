@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from bench.peers import field
 from bench.peers.__main__ import Report
@@ -40,6 +41,7 @@ def test_a_quick_run_measures_who_is_there_and_lists_who_is_not(tmp_path):
             assert all((each.one, each.many, each.drain[1], each.moments))
 
 
+@pytest.mark.long
 def test_what_a_server_counts_is_divided_by_the_jobs(tmp_path):
     (ours, _), _ = run(tmp_path, "--store=redis", "--only=two")
 

@@ -24,8 +24,11 @@ from tests.conformance.durable_engines import given_back
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+KILLS = [8, pytest.param(24, marks=pytest.mark.long), pytest.param(100, marks=pytest.mark.chaos)]
+
+
 @pytest.mark.parametrize("name", CATALOGS)
-@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp_path: Path):
     catalog = CATALOGS[name](tmp_path)
     random = Random(kills)

@@ -214,7 +214,11 @@ def _writes(name: str, statement: str) -> bool:
     return locks or WHOLE_TABLES.match(name) is not None
 
 
-SIZES = [1_000, 10_000, pytest.param(100_000, marks=pytest.mark.chaos)]
+SIZES = [
+    1_000,
+    pytest.param(10_000, marks=pytest.mark.long),
+    pytest.param(100_000, marks=pytest.mark.chaos),
+]
 
 
 @pytest.mark.parametrize("chunks", SIZES)

@@ -197,9 +197,19 @@ def driven(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
-@driven(examples=10)
+@driven(examples=6)
 @given(seed=st.integers(0, 2**32))
 def test_pages_and_documents_stand_as_their_parts_whatever_happens(
+    opener: Callable[[Path], Catalog], seed: int
+):
+    _drive(opener, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
+@driven(examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_pages_and_documents_stand_as_their_parts_in_a_longer_run(
     opener: Callable[[Path], Catalog], seed: int
 ):
     _drive(opener, seed)

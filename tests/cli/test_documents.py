@@ -324,11 +324,11 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
 ):
     many = tmp_path / "many"
     many.mkdir()
-    for number in range(4_000):
+    for number in range(2_000):
         (many / f"{number}.md").write_text(f"Water drives wheel {number}. " * 20)
     terminal = Terminal(state, "index", str(many))
     try:
-        until(lambda: re.search(r"[1-9][\d,]* of 4,000 files.* chunks", terminal.seen()))
+        until(lambda: re.search(r"[1-9][\d,]* of 2,000 files.* chunks", terminal.seen()))
         below = children_of(terminal.process.pid)
         terminal.type(b"\x03")
 
@@ -347,9 +347,9 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
 
     # Submitted again during the run: one more run follows, and reports what both did since.
     assert (job["job_id"], "done", True) == (again["job_id"], again["status"], again["resumed"])
-    assert (4_000 - before, again["counts"]["resumed"]) == (again["counts"]["indexed"], 4_000 - before)
-    assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
-    assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]
+    assert (2_000 - before, again["counts"]["resumed"]) == (again["counts"]["indexed"], 2_000 - before)
+    assert 2_000 == ask("status")["documents"]["tenants"][0]["sources"]
+    assert json.loads(run("--json", "search", "1999", "--mode", "keyword").stdout)["hits"]
 
 
 def test_an_index_that_is_cancelled_meanwhile_says_so(run: Run, ask: Ask, state: Path, folder: Path):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ import penstock
 from penstock import Penstock, config
 from penstock.job import Held, Status
 from tests.servers.redis import own_server
-from tests.servers.stores import DURABLE, given_back, store_url
+from tests.servers.stores import DURABLE, FIRST, given_back, others_later, store_url
 from tests.signals import hear
+from tests.worker.worker_processes import PATIENCE_S, until
 
 APP = """
 import os, time
@@ -49,11 +49,15 @@ if __name__ == "__main__":
 
 Start = Callable[..., subprocess.Popen[str]]
 
-SERVING_ANY = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+SERVING_ANY = pytest.mark.parametrize("url", others_later(FIRST, ["sqlite"]), indirect=True)
 """For what is the command's own, whatever the engine: once on a file, and once on a server."""
+LONGER_WAYS = [
+    pytest.param(*way, marks=pytest.mark.long)
+    for way in (("jsonl", "fork"), ("redis", "fork"), ("postgres", "spawn"))
+]
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=others_later(DURABLE, ["sqlite"]))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield store_url(request.param, tmp_path)
     given_back(tmp_path)
@@ -98,22 +102,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert code == process.returncode, (out, err)
     return out, err
-
-
-def wait_until(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
     ("url", "start_method"),
     # A new process opens its own file or connection; a forked one has inherited what its engine has open.
-    [*((engine, "fork") for engine in DURABLE), ("sqlite", "spawn"), ("postgres", "spawn")],
+    [("sqlite", "fork"), ("postgres", "fork"), ("sqlite", "spawn"), *LONGER_WAYS],
     indirect=["url"],
 )
 def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(
@@ -176,7 +173,7 @@ def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
     receipt = app.call("endless")
     process = start("worker", "--app", "mypkg.tasks:app", "--grace", "0.5" if signals == 1 else "600")
     assert process.stderr is not None
-    wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
+    until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
     process.send_signal(signal.SIGTERM)
     if signals == 2:  # two that come before the first is taken are one
         while "finishing running jobs" not in process.stderr.readline():
@@ -197,18 +194,18 @@ def test_a_dead_predecessor_is_known_by_any_name_of_the_store(
     (tmp_path / "mypkg" / "linked.py").write_text(APP.format(url=linked, state=str(tmp_path / "state")))
     receipt = app.call("endless")
     first = start("worker", "--app", "mypkg.tasks:app")
-    wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
+    until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
     first.kill()
 
     start("worker", "--app", "mypkg.linked:app")
 
-    wait_until(lambda: app.job(receipt.job_id).claim_number == 2)
+    until(lambda: app.job(receipt.job_id).claim_number == 2)
 
 
 @SERVING_ANY
 def test_an_idle_worker_leaves_at_the_first_signal(app: Penstock, start: Start):
     process = start("worker", "--app", "mypkg.tasks:app")
-    wait_until(app.queue.workers)
+    until(app.queue.workers)
     process.send_signal(signal.SIGINT)
 
     finished(process)

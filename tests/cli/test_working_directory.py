@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
@@ -16,7 +15,8 @@ from penstock import Penstock
 from penstock.interpreter import RESERVED, run_pip
 from tests.pipeline import sample_documents
 from tests.servers.redis import server_url
-from tests.test_architecture import MODULES, module_name, names_used
+from tests.servers.stores import others_later
+from tests.syntax_trees import MODULES, module_name, names_used, nodes
 
 MODULE = """\
 import posix
@@ -107,7 +107,7 @@ def loaded_by_python(code: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.fixture(params=STARTS)
+@pytest.fixture(params=others_later(STARTS, ["command", "module"]))
 def start(request: pytest.FixtureRequest) -> list[str]:
     return STARTS[request.param]
 
@@ -119,11 +119,13 @@ def trap(tmp_path: Path, start: list[str]) -> Trap:
 
 
 def test_no_command_runs_code_of_the_folder_it_stands_in(trap: Trap, start: list[str]):
-    report = json.loads(trap.run(start, "index", ".", "--project", "--include", "mill.*", "--json"))
+    report = json.loads(
+        trap.run(start, "index", ".", "--processes", "1", "--project", "--include", "mill.*", "--json")
+    )
     assert "done" == report["status"], report
     assert "mill.md" in trap.run(start, "search", "sluice wheel")
     trap.run(start, "note", "The gate sticks when it freezes.")
-    trap.run(start, "worker", "--until-idle")
+    trap.run(start, "worker", "--processes", "1", "--until-idle")
     assert "done" in trap.run(start, "status")
 
 
@@ -244,7 +246,7 @@ def test_only_two_modules_start_python():
     found = {
         module_name(path)
         for path in MODULES
-        for _, name in names_used(ast.parse(path.read_text(encoding="utf-8")))
+        for _, name in names_used(nodes(path.read_text(encoding="utf-8")))
         if name in STARTERS
     }
 

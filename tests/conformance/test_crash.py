@@ -30,17 +30,15 @@ EVERYTHING = JobQuery(limit=1_000_000)
 RUNNING = JobQuery(statuses=frozenset({Status.IN_PROGRESS}), limit=1_000_000)
 
 
+ROUNDS = [8, pytest.param(40, marks=pytest.mark.long), pytest.param(200, marks=pytest.mark.chaos)]
+
+
 @pytest.mark.parametrize("engine", DURABLE)
+@pytest.mark.parametrize("rounds", ROUNDS)
 def test_a_killed_process_leaves_what_it_acknowledged_and_nothing_by_halves(
-    engine: str, tmp_path: Path
+    engine: str, rounds: int, tmp_path: Path
 ) -> None:
-    _kill_again_and_again(engine, tmp_path, rounds=20)
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("engine", DURABLE)
-def test_two_hundred_killed_processes_leave_what_they_acknowledged(engine: str, tmp_path: Path) -> None:
-    _kill_again_and_again(engine, tmp_path, rounds=200)
+    _kill_again_and_again(engine, tmp_path, rounds=rounds)
 
 
 def _kill_again_and_again(engine: str, folder: Path, *, rounds: int) -> None:

@@ -9,8 +9,9 @@ from tests.conformance.oracle import explore
 
 
 @pytest.mark.parametrize("engine", DURABLE)
-def test_random_calls_leave_the_engine_and_the_reference_equal(engine: str) -> None:
-    explore(DURABLE[engine], examples=15)
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.long)])
+def test_random_calls_leave_the_engine_and_the_reference_equal(engine: str, examples: int) -> None:
+    explore(DURABLE[engine], examples=examples)
 
 
 @pytest.mark.chaos

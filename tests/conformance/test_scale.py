@@ -6,14 +6,18 @@ from penstock import lifecycle
 from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
 from tests.conformance.conftest import at, done, many, new, put, running
 
-BLOCKED = [10_000, pytest.param(50_000, marks=pytest.mark.chaos)]
+BLOCKED = [
+    3_000,
+    pytest.param(10_000, marks=pytest.mark.long),
+    pytest.param(50_000, marks=pytest.mark.chaos),
+]
 PENDING = JobQuery(statuses=frozenset({Status.PENDING}))
 
 
 def add_blocked(queue, blocked, **fields):
     """Rows of a high priority, before all claimable rows."""
-    for start in range(0, blocked, 5_000):
-        queue.add(many(5_000, f"blocked{start}-", priority=9, **fields), now=at(1))
+    for start in range(0, blocked, 1_000):
+        queue.add(many(1_000, f"blocked{start}-", priority=9, **fields), now=at(1))
 
 
 def claim_in_the_end(queue, blocked):

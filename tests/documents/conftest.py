@@ -34,6 +34,7 @@ from penstock.worker.lanes import drop_unwanted
 from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import PausedCatalog
+from tests.servers.stores import others_later
 
 WAIT_S = 120.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
@@ -222,9 +223,9 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.fixture(params=QUEUES)
+@pytest.fixture(params=others_later(QUEUES, ["sqlite"]))
 def docs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
-    """An indexed folder, for each queue engine.
+    """An indexed folder, on SQLite, and on the other engines in `make test-long`.
 
     The catalog is in the same database for SQLite and PostgreSQL, and in a SQLite file for JSONL and Redis.
     """

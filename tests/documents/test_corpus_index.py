@@ -16,10 +16,11 @@ import pytest
 from penstock import Penstock, config
 from penstock.service.reasons import Reason
 from tests.pipeline.conftest import CORPUS
+from tests.servers import run
 
 pytestmark = [
     pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside this checkout"),
-    pytest.mark.xdist_group("corpus"),
+    pytest.mark.long,
 ]
 
 READ = (
@@ -49,9 +50,13 @@ def index(state: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Indexed]:
-    state = tmp_path_factory.mktemp("corpus")
-    first, second = index(state), index(state)
+def corpus() -> Iterator[Indexed]:
+    state, reports = run.place() / "corpus", run.place() / "corpus.json"
+    # Once for all processes of a run: the files are many.
+    with run.alone("corpus"):
+        if not reports.exists():
+            reports.write_text(json.dumps([index(state), index(state)]))
+    first, second = json.loads(reports.read_text())
     with Penstock(settings=config.load({}, state_dir=state)) as app:
         yield Indexed(app, first, second)
 

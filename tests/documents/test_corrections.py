@@ -8,8 +8,9 @@ import pytest
 
 from penstock.service.search import Mode
 from tests.documents.conftest import IndexedFolder
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 @pytest.fixture

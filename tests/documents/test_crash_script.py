@@ -13,7 +13,7 @@ from tests.documents.conftest import QUEUES
 from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree, delete_tenant
 from tests.documents.worker_commands import Driver
-from tests.servers.stores import given_back
+from tests.servers.stores import given_back, others_later
 
 CATALOGS = ("sqlite", "postgres")
 OTHER = "other"
@@ -83,7 +83,7 @@ class Script:
             )
 
 
-@pytest.mark.parametrize("engine", CATALOGS)
+@pytest.mark.parametrize("engine", others_later(CATALOGS, ["postgres"]))
 def test_an_index_is_right_after_kills_in_the_middle_of_changes(tmp_path: Path, engine: str):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

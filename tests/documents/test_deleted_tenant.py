@@ -12,8 +12,11 @@ import psycopg
 import pytest
 
 from penstock.job import ClaimRequest, JobQuery, Status
-from tests.documents.conftest import WAIT_S, IndexedFolder
+from tests.documents.conftest import QUEUES, WAIT_S, IndexedFolder
 from tests.servers.redis import contents
+from tests.servers.stores import others_later
+
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES), indirect=True)
 
 SECRETS = ("zebraxylo", "marmosetine", "secretname", "walrusfail", "quokkaterm", "axolotlarg")
 """Words that occur only in the tenant's data: texts, notes, file names, errors, arguments."""

@@ -12,8 +12,9 @@ from penstock.items import ARRIVAL
 from penstock.job import Job, Status
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 def brought(docs: IndexedFolder, read_from: Path, known_as: str = "done/a.md", **more: Any) -> Job:

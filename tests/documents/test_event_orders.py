@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from penstock.catalog.views import Filters
 from penstock.service.requests import Submission
 from tests.documents.conftest import IndexedFolder, ManualWorker
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 FILES = ("a.md", "b.md", "p/a.md", "p/b.md", "q/a.md")
 FOLDERS = ("p", "q", "r")
@@ -125,30 +126,26 @@ def play(docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
         assert field.on_disk() == field.indexed()
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(told=st.lists(reported_changes, min_size=1, max_size=6))
-def test_events_in_any_order_end_as_the_disk_is(
-    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
-):
-    play(docs, told)
+EXAMPLES = [
+    (10, 6),
+    pytest.param(40, 8, marks=pytest.mark.long),
+    pytest.param(300, 12, marks=pytest.mark.chaos),
+]
 
 
-@pytest.mark.chaos
-@settings(
-    max_examples=300,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(told=st.lists(reported_changes, min_size=1, max_size=12))
-def test_many_events_in_any_order_end_as_the_disk_is(
-    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
-):
-    play(docs, told)
+@pytest.mark.parametrize(("examples", "events"), EXAMPLES)
+def test_events_in_any_order_end_as_the_disk_is(docs: IndexedFolder, examples: int, events: int):
+    @settings(
+        max_examples=examples,
+        # A long list of events takes minutes to make shorter.
+        phases=tuple(Phase) if examples < 300 else (Phase.generate,),
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(told=st.lists(reported_changes, min_size=1, max_size=events))
+    def check(told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+        play(docs, told)
+
+    check()
 
 
 def test_renames_that_cross_do_not_wait_for_each_other(docs: IndexedFolder):
@@ -158,7 +155,7 @@ def test_renames_that_cross_do_not_wait_for_each_other(docs: IndexedFolder):
     play(docs, [there, back, (("write", "b.md"), 0, 0, False)])
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("is_folder", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
     """Three events in any order, with or without jobs in between."""
     with docs.manual_worker() as worker:

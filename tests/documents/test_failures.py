@@ -13,8 +13,11 @@ from penstock.errors import PermanentFailure, TransientFailure
 from penstock.handlers import file_draft
 from penstock.job import NewJob, Status
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
-from tests.documents.conftest import IndexedFolder, ManualWorker, book
+from tests.documents.conftest import QUEUES, IndexedFolder, ManualWorker, book
 from tests.pipeline.sample_documents import PIXEL, pdf
+from tests.servers.stores import others_later
+
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES), indirect=True)
 
 
 class Picky(HashingEmbedder):

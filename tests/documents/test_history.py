@@ -9,9 +9,10 @@ import pytest
 from penstock.catalog.values import OutboxEntryKind
 from penstock.errors import UnknownDocument
 from tests.documents.conftest import IndexedFolder, book
+from tests.servers.stores import FIRST, others_later
 
 # The queue does not matter here: one per catalog is enough.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 def told(docs: IndexedFolder, name: str) -> list[str]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Status
-from tests.documents.conftest import IndexedFolder
+from tests.documents.conftest import QUEUES, IndexedFolder
+
+pytestmark = pytest.mark.parametrize("docs", QUEUES, indirect=True)
 
 
 def counts(job) -> dict[str, int]:

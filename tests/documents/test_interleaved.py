@@ -11,8 +11,9 @@ from penstock.catalog.values import Phase
 from tests.documents.conftest import IndexedFolder, ManualWorker, book
 from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.pipeline.sample_documents import pdf
+from tests.servers.stores import FIRST, others_later
 
-on_both = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+on_both = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 NOTHING = IndexContents([], {})
 POINTS = [
@@ -29,7 +30,7 @@ MEETINGS = [pytest.param("sqlite", point, id=f"sqlite {' '.join(point)}") for po
         "postgres",
         point,
         id=f"postgres {' '.join(point)}",
-        marks=() if point[0] == "before" else pytest.mark.chaos,
+        marks=pytest.mark.long if point[0] == "before" else pytest.mark.chaos,
     )
     for point in POINTS
 ]

@@ -8,9 +8,10 @@ import pytest
 
 from penstock.job import Status
 from tests.documents.conftest import IndexedFolder
+from tests.servers.stores import FIRST, others_later
 
 # The queue does not matter here: one per catalog is enough.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 def names(docs: IndexedFolder) -> list[str]:

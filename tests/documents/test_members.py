@@ -13,9 +13,10 @@ from penstock.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import BREAD, FLOUR, WHEEL, clean, ids, paths, read_by
 from tests.pipeline.mail_samples import mail
+from tests.servers.stores import FIRST, others_later
 
 # The queue does not matter here: one per catalog is enough.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 def test_attachments_are_documents_below_their_mail(docs: IndexedFolder):

@@ -14,8 +14,9 @@ from penstock.pipeline.extract.pdf.document import PdfExtractor
 from penstock.pipeline.extract.text import TextExtractor
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.sample_documents import pdf
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 TORN = b"%PDF-1.4\nnothing of a document"
 
 

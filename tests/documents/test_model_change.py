@@ -24,9 +24,10 @@ from tests.catalog.conftest import generation as new_generation
 from tests.catalog.conftest import page as new_page
 from tests.documents.conftest import WAIT_S, IndexedFolder, book
 from tests.documents.killed_worker import served
+from tests.servers.stores import FIRST, others_later
 
 # The queue does not matter here: one per catalog is enough.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 OLD, NEW = space_of(open_embedder("hashing")), space_of(open_embedder("static"))
 

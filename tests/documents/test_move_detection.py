@@ -13,9 +13,10 @@ from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.job import Job
 from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.documents.conftest import IndexedFolder, book
+from tests.servers.stores import FIRST, others_later
 
 # The queue does not matter here: one per catalog is enough.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 
 def ids(docs: IndexedFolder, **where: str) -> dict[str, str]:

@@ -7,7 +7,10 @@ import pytest
 from penstock.catalog.rules.identity import text_hash
 from penstock.errors import JobNotFound, UnknownDocument
 from penstock.job import Status
-from tests.documents.conftest import IndexedFolder
+from tests.documents.conftest import QUEUES, IndexedFolder
+from tests.servers.stores import others_later
+
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES), indirect=True)
 
 
 def rename(docs: IndexedFolder, old: str, new: str, *, folder: bool = False):

@@ -11,8 +11,9 @@ import pytest
 from penstock.catalog.values import Place, Walk
 from penstock.job import Claim, ClaimRequest, Job
 from tests.documents.conftest import IndexedFolder, ManualWorker
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 DELETES: dict[str, Callable[[IndexedFolder], dict[str, Any]]] = {
     "document": lambda docs: _job("delete_document", document_id=str(docs.folder / "sub/mill.md")),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.job import Status
-from tests.documents.conftest import IndexedFolder
+from tests.documents.conftest import QUEUES, IndexedFolder
+from tests.servers.stores import others_later
+
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES), indirect=True)
 
 
 def add(docs: IndexedFolder, text: str, **payload: str) -> str:

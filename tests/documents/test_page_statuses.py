@@ -12,9 +12,10 @@ from penstock.handlers.page_files import PageFiles
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.scanned_documents import picture, scan
+from tests.servers.stores import FIRST, others_later
 
 # The catalogs.
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 TORN = Failure("ERR_PARSE", "the page is torn")
 

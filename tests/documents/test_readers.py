@@ -13,8 +13,9 @@ from penstock.job import Status
 from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.documents.search_reader import EVERYWHERE, complaint, marked, reader
 from tests.documents.test_model_change import changed, rebuild
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 SMALL, PARTS, LONG_PARTS = 12, 4, 300
 LASTING = list(range(SMALL + 1))

@@ -24,7 +24,10 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture
-def folder(server: EmbeddingServer, tmp_path: Path) -> Iterator[IndexedFolder]:
+def folder(
+    server: EmbeddingServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[IndexedFolder]:
+    """An indexed folder. Its endpoint has plenty of time, unless a test names less."""
     settings = config.load(
         {},
         state_dir=tmp_path / "state",
@@ -32,7 +35,7 @@ def folder(server: EmbeddingServer, tmp_path: Path) -> Iterator[IndexedFolder]:
         sqlite_synchronous="NORMAL",
         rerank_endpoint_url=server.url,
         rerank_endpoint_key="secret",
-        rerank_endpoint_timeout_s=0.5,
+        rerank_endpoint_timeout_s=getattr(request, "param", 60.0),
     )
     (tmp_path / "files").mkdir()
     with Penstock(settings=settings) as app:
@@ -77,6 +80,7 @@ def test_more_hits_are_read_than_are_shown_and_the_rest_follows(
     assert ([False] * RERANKED + [True] * 12) == [hit.rerank_score is None for hit in hits]
 
 
+@pytest.mark.parametrize("folder", [0.5], indirect=True)
 @pytest.mark.parametrize(
     "failing",
     [

@@ -9,8 +9,9 @@ import pytest
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.hits import Hit
 from tests.documents.conftest import IndexedFolder
+from tests.servers.stores import FIRST, others_later
 
-pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 MILL = "# The mill\n\nWater drives the wheel.\n\n" + " ".join(
     f"The wheel {number} turns in the river." for number in range(150)
 )

@@ -21,13 +21,13 @@ from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree
 from tests.pipeline.sample_documents import pdf
+from tests.servers.stores import FIRST, others_later
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-CATALOGS = ["sqlite", "postgres"]
-pytestmark = pytest.mark.parametrize("docs", CATALOGS, indirect=True)
+pytestmark = pytest.mark.parametrize("docs", others_later(FIRST, ["sqlite"]), indirect=True)
 
 TOOL = "PENSTOCK_VERSIONS_TOOL"
 """Program that creates two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""

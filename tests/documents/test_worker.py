@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from penstock.job import Status
 from penstock.worker.shared_state import MOST_MEMBERS
-from tests.documents.conftest import IndexedFolder, book
+from tests.documents.conftest import QUEUES, IndexedFolder, book
+from tests.servers.stores import others_later
 from tests.worker.worker_processes import PATIENCE_S, ROOT, children_of, until
+
+pytestmark = pytest.mark.parametrize("docs", others_later(QUEUES, ["sqlite"]), indirect=True)
 
 PROCESSES = 2
 FORKED = ("--start-method", "fork")

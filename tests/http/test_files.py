@@ -279,6 +279,45 @@ def test_a_file_above_the_limit_is_refused(server: LiveServer, keys: Senders):
     assert before == kept(server)
 
 
+def test_a_page_of_another_site_cannot_upload(server: LiveServer, keys: Senders):
+    before = kept(server)
+
+    answer = server.ask(
+        "POST", "/files?name=a.md", b"x", key=keys.acme, headers={"Origin": "https://evil.example"}
+    )
+
+    assert (403, "ERR_ORIGIN_REFUSED") == (answer.status, answer.code)
+    assert before == kept(server)
+
+
+def test_neither_contents_nor_keys_are_in_logs_and_errors(server: LiveServer, keys: Senders):
+    secret = "Swordfish-2741"
+    broken = send(server, keys.acme, "broken.pdf", f"%PDF-1.7 {secret}".encode())
+    job = server.ended(broken.body["job_id"], key=keys.acme)
+    refused = [
+        send(server, keys.acme, "broken.pdf", secret.encode(), chunk_size="x"),
+        server.ask("POST", "/files?name=..", secret.encode(), key=keys.acme),
+        server.ask("POST", "/content", {"content": secret, "tag": "a//b"}, key=keys.acme),
+        server.ask("POST", "/content", f'{{"content": "{secret}"'.encode(), key=keys.acme),
+        server.ask("POST", "/search", {"query": secret, "limit": "x"}, key=keys.acme),
+        server.ask("GET", f"/documents?key={keys.admin}", key=keys.acme),
+    ]
+
+    assert "failed" == job["status"]
+    assert all(400 <= answer.status < 500 for answer in refused)
+    texts = [str(answer.body) for answer in refused] + [str(job), server.log.read_text()]
+    texts.append((server.state / "audit.jsonl").read_text())
+    for text in texts:
+        assert secret not in text
+        assert not any(key in text for key in keys)
+
+
+def test_documents_that_wait_for_a_phase_can_be_listed(server: LiveServer, keys: Senders, manual: Indexed):
+    for phase in ("vector", "graphrag"):
+        found = server.ask("GET", f"/documents?ready_for={phase}&collection=none", key=keys.admin)
+        assert (200, []) == (found.status, found.body["documents"])
+
+
 def test_an_upload_needs_a_key_that_writes(server: LiveServer, keys: Senders):
     before = kept(server)
 

@@ -15,7 +15,6 @@ schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 
 SETTINGS = {"max_queue": "100000", "body_limit_mb": "1"}
-EXAMPLES = 8
 # A path has to exist below the root, a time has to be one: a schema cannot say that.
 EXCLUDED = [checks.positive_data_acceptance]
 
@@ -28,7 +27,8 @@ def operations(server: LiveServer) -> list[Any]:
     return [operation for operation in found if operation.path != "/events"]
 
 
-def test_no_random_request_gets_an_answer_that_is_not_in_the_document(server: LiveServer):
+@pytest.mark.parametrize("examples", [3, pytest.param(15, marks=pytest.mark.long)])
+def test_no_random_request_gets_an_answer_that_is_not_in_the_document(server: LiveServer, examples: int):
     modes = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
     sent = 0
     for operation in operations(server):
@@ -36,7 +36,7 @@ def test_no_random_request_gets_an_answer_that_is_not_in_the_document(server: Li
 
             @given(case=operation.as_strategy(generation_mode=mode))
             @settings(
-                max_examples=EXAMPLES,
+                max_examples=examples,
                 deadline=None,
                 derandomize=True,
                 database=None,

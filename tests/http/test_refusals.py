@@ -98,6 +98,7 @@ def test_a_bad_field_is_named(server: LiveServer, path: str, body: object, field
         ("/documents?limit=1001", "limit"),
         ("/documents?colection=a", "colection"),
         ("/documents/a?from_page=0", "from_page"),
+        ("/documents?ready_for=ocr", "ready_for"),
         ("/graph/entity", "name"),
         ("/graph/neighbours?name=Mill&hops=9", "hops"),
         ("/graph/path?source=Mill", "target"),

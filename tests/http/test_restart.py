@@ -32,7 +32,7 @@ def stop_by_command(server: LiveServer) -> None:
     assert (4, True) == (again.returncode, b"ERR_SERVER_NOT_RUNNING" in again.stdout + again.stderr)
 
 
-@pytest.mark.parametrize("end", [LiveServer.kill, stop_by_command])
+@pytest.mark.parametrize("end", [LiveServer.kill, pytest.param(stop_by_command, marks=pytest.mark.long)])
 def test_three_jobs_are_done_although_the_server_is_restarted_in_their_midst(tmp_path: Path, end):
     server = LiveServer(tmp_path)
     try:

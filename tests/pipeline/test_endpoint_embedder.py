@@ -35,7 +35,7 @@ def server():
         yield running
 
 
-def options(url, *, key=KEY, timeout_s=10.0, model="m", **others: Any) -> EmbedEndpointOptions:
+def options(url, *, key=KEY, timeout_s=60.0, model="m", **others: Any) -> EmbedEndpointOptions:
     address = EndpointOptions(url=url, model=model, key=key, timeout_s=timeout_s)
     given: dict[str, Any] = {"address": address, "dimension": DIMENSION} | others
     return EmbedEndpointOptions(**given)
@@ -113,7 +113,7 @@ TWO = ["one", "two"]
 )
 def test_a_bad_answer_is_an_error_of_one_line_with_a_remedy(server, answer, error, message):
     server.script = [answer]
-    model = embedder(server, timeout_s=0.3 if answer.drips else 10.0)
+    model = embedder(server, timeout_s=0.3 if answer.drips else 60.0)
     with pytest.raises(error, match=message) as refused:
         model.embed(TWO)
     told = f"{refused.value.message} {refused.value.remedy}"

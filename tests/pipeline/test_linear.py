@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from penstock.catalog import path_glob
 from penstock.catalog.rules.query_terms import as_terms, keyword_text, phrases
@@ -96,7 +97,18 @@ def read(name: str, data: bytes) -> None:
             " ".join(chunk.symbols)
 
 
-@pytest.mark.parametrize("name", sorted(FILES.keys() - PARSED_BY_OTHERS))
+def first_of_each_type() -> list[ParameterSet]:
+    """Names of all inputs; those after the first of their file type are left to `make test-long`."""
+    types: set[str] = set()
+    found = []
+    for name in sorted(FILES.keys() - PARSED_BY_OTHERS):
+        suffix = Path(FILES[name](3)[0]).suffix
+        found.append(pytest.param(name, marks=[pytest.mark.long] * (suffix in types)))
+        types.add(suffix)
+    return found
+
+
+@pytest.mark.parametrize("name", first_of_each_type())
 def test_reading_and_cutting_grow_with_the_file(name: str):
     n = N * LARGER.get(name, 1)
     small, large = FILES[name](n), FILES[name](STEP * n)

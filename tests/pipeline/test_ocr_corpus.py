@@ -10,7 +10,10 @@ from penstock.pipeline.ocr import geometry, rapid
 from penstock.pipeline.ocr.factory import open_engine
 from penstock.pipeline.ocr.protocol import OcrOptions
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the shared corpus is not here")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="the shared corpus is not here"),
+]
 
 
 def picture(name):

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tests.servers import run
-from tests.servers.redis import _free_port
 
 GIVEN = os.environ.get("PENSTOCK_TEST_NEO4J_URL")
 """A server that is there already. Tests remove what they wrote, and nothing else."""
@@ -18,9 +17,9 @@ PASSWORD = "turns-the-wheel"
 DATABASE = "graph"
 PATIENCE_S = 120.0
 SERVER = """
-import os, sys, time
+import signal, sys
 import arcadedb_embedded as arcadedb
-folder, port, http, password, database, run = sys.argv[1:]
+folder, port, http, password, database = sys.argv[1:]
 server = arcadedb.create_server(root_path=folder, root_password=password, config={
     "server_plugins": "Bolt:com.arcadedb.bolt.BoltProtocolPlugin", "bolt_port": int(port),
     "http_port": int(http), "host": "127.0.0.1",
@@ -28,13 +27,11 @@ server = arcadedb.create_server(root_path=folder, root_password=password, config
 server.start()
 server.create_database(database)
 open("ready", "w").close()
-while os.path.exists("ready") and os.path.exists(f"/proc/{run}"):
-    time.sleep(0.2)
-server.stop()
+signal.pause()
 """
 
 _started: list[subprocess.Popen[bytes]] = []
-"""Kept, as it outlives the test that started it."""
+"""Kept, as it outlives the test that started it; it ends with the run."""
 
 
 def available() -> bool:
@@ -57,8 +54,8 @@ def server_url() -> str:
 def _start(folder: Path) -> str:
     """Start a server that lives as long as the run, whichever of its processes asked for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    port, http_port = _free_port(), _free_port()
-    values = (folder, port, http_port, PASSWORD, DATABASE, run.leader())
+    port, http_port = run.free_port(), run.free_port()
+    values = (folder, port, http_port, PASSWORD, DATABASE)
     log = folder / "server.log"
     with log.open("ab") as written:
         server = subprocess.Popen(
@@ -70,29 +67,9 @@ def _start(folder: Path) -> str:
             env=os.environ | {"ARCADEDB_JVM_ARGS": "-Xmx256m"},
         )
     _started.append(server)
-    (folder / "pid").write_text(str(server.pid))
     deadline = time.monotonic() + PATIENCE_S
     while not (folder / "ready").exists():
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"no Bolt server: {log.read_text()[-2_000:]}")
         time.sleep(0.05)
     return f"bolt://root:{PASSWORD}@127.0.0.1:{port}/{DATABASE}"
-
-
-def stop_shared() -> None:
-    """Ask the server of this run to stop, and wait until it has."""
-    folder = run.place() / "bolt"
-    if not (folder / "pid").exists():
-        return
-    process = Path("/proc", (folder / "pid").read_text())
-    (folder / "ready").unlink(missing_ok=True)
-    deadline = time.monotonic() + PATIENCE_S
-    while _is_running(process) and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
-def _is_running(process: Path) -> bool:
-    try:
-        return "\nState:\tZ" not in (process / "status").read_text()
-    except OSError:
-        return False

@@ -1,24 +1,23 @@
-"""A real Chroma server for the tests, from the wheel, on loopback; one for each process of a test run.
+"""A real Chroma server for the tests, from the wheel, on loopback, shared by every process of a test run.
 
 ``PENSTOCK_TEST_CHROMA_URL`` (``chroma://HOST:PORT``) names a server that is there already.
 """
 
 from __future__ import annotations
 
-import atexit
 import http.client
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from tests.servers import run
+
 OWN_SERVER = "PENSTOCK_TEST_CHROMA_URL"
-PATIENCE_S = 60
+PATIENCE_S = 120
 _shared: list[ChromaServer] = []
+"""Kept, as it outlives the test that started it; it ends with the run."""
 
 
 class ChromaServer:
@@ -28,9 +27,7 @@ class ChromaServer:
         self._home = home
         home.mkdir(exist_ok=True)
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = run.free_port()
 
     @property
     def url(self) -> str:
@@ -67,13 +64,13 @@ class ChromaServer:
 
 
 def shared_url() -> str:
-    """The URL of this process's server, started at the first use and stopped at the end."""
+    """The URL of the run's server, started by the process that asks first."""
     if os.environ.get(OWN_SERVER):
         return os.environ[OWN_SERVER]
-    if not _shared:
-        home = Path(tempfile.mkdtemp(prefix="penstock-chroma-"))
-        _shared.append(ChromaServer(home))
-        _shared[0].start()
-        atexit.register(shutil.rmtree, home, ignore_errors=True)
-        atexit.register(_shared[0].stop)
-    return _shared[0].url
+    note = run.place() / "chroma.url"
+    with run.alone("chroma"):
+        if not note.exists():
+            _shared.append(ChromaServer(run.place() / "chroma"))
+            _shared[0].start()
+            note.write_text(_shared[0].url)
+        return note.read_text()

@@ -17,7 +17,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,12 +29,14 @@ from urllib.parse import quote
 
 import psycopg
 
+from tests.servers import run
+
 OWN_SERVER = "PENSTOCK_TEST_POSTGRES_URL"
 _HOME = "PENSTOCK_TEST_POSTGRES_HOME"
 """Set for the processes a test starts, so that they find the server of the run."""
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 120
 NOTE = "postgres.json"
 FEW = 2_000
 EMPTIED = [
@@ -93,18 +94,16 @@ class PostgresServer:
             "host all guarded 127.0.0.1/32 scram-sha-256\n"
             "host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
         )
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port_file.write_text(str(free.getsockname()[1]))
+        self._port_file.write_text(str(run.free_port()))
 
-    def start(self, **settings: str) -> None:
+    def start(self, environ: dict[str, str] | None = None, **settings: str) -> None:
         options = [f"-c{name}={value}" for name, value in (SETTINGS | {"port": str(self.port)}).items()]
         options += [f"-c{name}={value}" for name, value in settings.items()]
         command = [str(self._binaries / "postgres"), "-D", str(self._data), *options]
         with (self.home / "log").open("a") as log:
             _started.append(subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-                start_new_session=True, **_as_user(),
+                start_new_session=True, env=environ, **_as_user(),
             ))  # fmt: skip
         self._wait_until_it_answers()
 
@@ -210,8 +209,8 @@ def _shared_server() -> PostgresServer:
 
 def _home_of_run() -> Path:
     """The same for all workers of one run of pytest-xdist, another for every other run."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(8)
-    return Path(tempfile.gettempdir()) / f"penstock-postgres-{run[:16]}"
+    name = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(8)
+    return Path(tempfile.gettempdir()) / f"penstock-postgres-{name[:16]}"
 
 
 def _use(home: Path) -> None:
@@ -225,17 +224,19 @@ def _use(home: Path) -> None:
         if not (home / "ready").exists():
             server = PostgresServer(home)
             server.create()
-            server.start(**NOT_DURABLE)
-            _guard(home)
+            # It ends after all others of the run, by its own guard.
+            environ = {name: value for name, value in os.environ.items() if name != run.PLACE}
+            server.start(environ, **NOT_DURABLE)
+            _guard(home, environ)
             (home / "ready").touch()
 
 
-def _guard(home: Path) -> None:
+def _guard(home: Path, environ: dict[str, str]) -> None:
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     _started.append(subprocess.Popen(
         [sys.executable, "-m", "tests.servers.postgres", str(home)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
+        cwd=ROOT, env=environ | {"PYTHONPATH": path}, start_new_session=True,
     ))  # fmt: skip
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import redis
 
@@ -29,7 +27,7 @@ PATIENCE_S = 120.0
 
 _used: set[str] = set()
 _started: list[Server] = []
-"""Kept, as it outlives the test that happened to start it."""
+"""Kept, as it outlives the test that happened to start it; it ends with the run."""
 
 
 def queue_url(place: Path) -> str:
@@ -56,12 +54,6 @@ def server_url() -> str:
             note.write_text(server.url)
         # Each worker of a parallel run has a database of its own.
         return f"{note.read_text()}/{os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')}"
-
-
-def stop_shared() -> None:
-    note = run.place() / "redis.url"
-    if note.exists():
-        _ask_to_stop(note.read_text())
 
 
 def forget_queues() -> None:
@@ -98,10 +90,11 @@ class Server:
     def __init__(self, folder: Path, *options: str, binary: Path = BINARY) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = _free_port()
+        self.port = run.free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._command = [str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder)]
-        self._command += options
+        # A title would be written over the environment, by which the run finds what it started.
+        self._command += ["--set-proc-title", "no", *options]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -137,20 +130,3 @@ def own_server(folder: Path, *options: str) -> Iterator[Server]:
         yield server
     finally:
         server.kill()
-
-
-def _free_port() -> int:
-    """Choose a port below those of outgoing connections, so a killed server can reuse the port."""
-    while True:
-        port = random.SystemRandom().randrange(10_000, 30_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _ask_to_stop(url: str) -> None:
-    parts = urlsplit(url)
-    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S) as connection:
-        connection.sendall(b"SHUTDOWN NOSAVE\r\n")
-        # It says nothing and hangs up.
-        connection.recv(100)

@@ -1,41 +1,49 @@
-"""The directory shared by all processes of one test run."""
+"""One test run: the directory shared by its processes, its ports, and the end of all that it started."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
-PLACE = "PENSTOCK_TEST_RUN"
-LEADER = "PENSTOCK_TEST_RUN_PID"
+PLACE = "TEST_RUN_OF_PENSTOCK"
+"""In the environment of each process that a test starts; not a setting, as tests drop those of the caller."""
+GRACE_S = 10.0
+
+_guards: list[subprocess.Popen[bytes]] = []
 
 
 def begin(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[PLACE] = tempfile.mkdtemp(prefix="penstock-tests-")
-        os.environ[LEADER] = str(os.getpid())
+        _guards.append(start_guard(place()))
 
 
-def end(config: pytest.Config, stops: Sequence[Callable[[], None]]) -> None:
+def end(config: pytest.Config) -> None:
+    """End what the run started. The workers of pytest-xdist have ended before."""
     if not hasattr(config, "workerinput") and PLACE in os.environ:
-        for stop in stops:
-            stop()
-        shutil.rmtree(os.environ.pop(PLACE), ignore_errors=True)
+        del os.environ[PLACE]
+        guard = _guards.pop()
+        # Its input ends, as when this process dies.
+        guard.communicate()
 
 
 def place() -> Path:
     return Path(os.environ[PLACE])
-
-
-def leader() -> int:
-    """Process of the run that starts the others and ends after them."""
-    return int(os.environ[LEADER])
 
 
 @contextmanager
@@ -44,3 +52,80 @@ def alone(name: str) -> Iterator[None]:
     with (place() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def free_port() -> int:
+    """Choose a port for a server, reserved for this process among all test runs of the machine.
+
+    Servers bind it later, and again after a kill: so it is below the ports of outgoing connections, and until
+    this process ends no other test gets it.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            _reserve(port)
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _reserve(port: int) -> None:
+    """Bind a name that the system frees with the process. Only Linux has such names."""
+    if sys.platform == "linux":
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0penstock-test-port-{port}")
+        except OSError:
+            name.close()
+            raise
+        # Its number only: an object that nobody closes is warned of.
+        name.detach()
+
+
+# A leader that is killed cannot stop what its run started: a process of its own does.
+
+
+def start_guard(place: Path) -> subprocess.Popen[bytes]:
+    """Start the guard of a run, which ends after this process: its input ends then."""
+    environ = {name: value for name, value in os.environ.items() if name != PLACE}
+    return subprocess.Popen(
+        [sys.executable, "-I", __file__, str(place)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=environ, start_new_session=True,
+    )  # fmt: skip
+
+
+def guard(place: str) -> None:
+    """Wait until the leader is gone, then end what it left behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    _send(signal.SIGTERM, place)
+    deadline = time.monotonic() + GRACE_S
+    while _processes(place) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    while _processes(place):
+        _send(signal.SIGKILL, place)
+        time.sleep(0.1)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _send(number: int, place: str) -> None:
+    for pid in _processes(place):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _processes(place: str) -> list[int]:
+    """Processes that live and were started with the mark of a run."""
+    mark = f"{PLACE}={place}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        # Of another user, or gone by now. A process that ended has no environment.
+        with suppress(OSError):
+            if mark in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+    return found
+
+
+if __name__ == "__main__":
+    guard(sys.argv[1])

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
 
 DURABLE = ("sqlite", "jsonl", "postgres", "redis")
 """The engines whose jobs outlive a process."""
 ON_FILES = ("sqlite", "jsonl")
 ON_SERVERS = ("postgres", "redis")
+FIRST = ("sqlite", "postgres")
+"""Engines of `make test` where the store matters little: on a file and on a server, both with a catalog."""
+
+
+def others_later(values: Iterable[str], first: Collection[str] = FIRST) -> list[ParameterSet]:
+    """Parameters of a test: the first ones for `make test`, the others for `make test-long`."""
+    return [pytest.param(each, marks=[pytest.mark.long] * (each not in first)) for each in values]
 
 
 def store_url(engine: str, place: Path) -> str:

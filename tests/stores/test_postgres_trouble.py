@@ -241,7 +241,7 @@ def test_a_statement_that_takes_too_long(url: str, own: Own) -> None:
 def test_a_transaction_that_failed_leaves_no_statement_the_server_does_not_know(url: str, seed: int) -> None:
     """Statements after an error in a pipeline never run, but the driver may count one as prepared."""
     random = Random(seed)
-    connections = PostgresConnections(url, size=1, pooled=False, timeout_s=5)
+    connections = PostgresConnections(url, size=1, pooled=False, timeout_s=60)
 
     def work(rows: PostgresRows) -> None:
         failing, count = random.random() < 0.3, random.randint(1, 8)

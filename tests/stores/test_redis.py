@@ -207,7 +207,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
         added, done = _work_until_killed(queue, server)
         queue.close()
         server.start()
-        queue = RedisQueue(server.url, timeout_s=5)
+        queue = RedisQueue(server.url, timeout_s=60)
         rows = {job.queue_id: job.status for job in queue.find(JobQuery(limit=1_000_000))}
         assert added <= rows.keys()
         assert {Status.DONE} >= {rows[queue_id] for queue_id in done}

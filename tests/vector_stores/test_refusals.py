@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ from tests.vector_stores.conftest import point
 SECRET = "pass-word-1"
 SERVERS = ["qdrant", "chroma", "pgvector"]
 ON_HTTP = ["qdrant", "chroma"]
-needs_clients = [pytest.importorskip("qdrant_client"), pytest.importorskip("chromadb")]
+# Looked for, not imported: every worker of a run collects this file, and few run it.
+CLIENTS = ("qdrant_client", "chromadb")
+pytestmark = pytest.mark.skipif(not all(map(find_spec, CLIENTS)), reason="needs the clients of vector stores")
 
 
 class _Refusing(BaseHTTPRequestHandler):

@@ -1,6 +1,7 @@
 """Real worker processes on each durable engine.
 
-A module with ``ENGINES = ON_FILES`` tests the inside of a worker, which does not depend on the store.
+A module with ``ENGINES = ON_FILES`` tests the inside of a worker, which does not depend on the store. Engines
+other than its ``FIRST``, by default SQLite and PostgreSQL, are left to `make test-long`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.stores import DURABLE, given_back
+from tests.servers.stores import DURABLE, FIRST, given_back
 from tests.worker.worker_processes import WorkerHost
 
 
@@ -18,12 +19,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.function.__annotations__.get("host") != "WorkerHost":
         return
     engines = getattr(metafunc.module, "ENGINES", DURABLE)
+    first = getattr(metafunc.module, "FIRST", FIRST)
+    later = {engine: [pytest.mark.long] * (engine not in first) for engine in engines}
     if "start_method" not in metafunc.fixturenames:
-        metafunc.parametrize("host", engines, indirect=True)
+        each = [pytest.param(engine, marks=marks) for engine, marks in later.items()]
+        metafunc.parametrize("host", each, indirect=True)
         return
     # A forked process inherits what its engine has open. A new one opens its own: a file, or a connection.
-    ways = [(engine, "fork") for engine in engines]
-    ways += [(engine, "spawn") for engine in ("sqlite", "postgres") if engine in engines]
+    ways = [pytest.param(engine, "fork", marks=marks) for engine, marks in later.items()]
+    ways += [pytest.param(each, "spawn", marks=later[each]) for each in FIRST if each in engines]
     metafunc.parametrize(("host", "start_method"), ways, indirect=["host"])
 
 

@@ -16,9 +16,11 @@ import psycopg
 import pytest
 
 from penstock.job import Status
-from tests.servers.stores import ON_SERVERS
+from tests.servers.stores import ON_FILES, ON_SERVERS
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
+FIRST = ON_FILES
+"""On servers `make test` kills in test_hosts."""
 JOB_S = {"jsonl": 0.02}
 """A process that reads 50,000 jobs first needs a second to start; the others should not finish meanwhile."""
 USUAL_JOB_S = 0.003
@@ -139,7 +141,6 @@ def wreak(host: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float 
 
 
 def test_some_kills_over_some_jobs(host: WorkerHost):
-    # On servers test_hosts kills as well.
     share = 2 if host.engine in ON_SERVERS else 1
     wreak(host, jobs=800 // share, kills=8 // share, pause_s=0.06)
 

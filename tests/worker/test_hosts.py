@@ -20,7 +20,7 @@ from tests.servers.stores import ON_SERVERS
 from tests.worker.test_chaos import endings_counted
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
-ENGINES = ON_SERVERS
+ENGINES = FIRST = ON_SERVERS
 HOSTS = tuple(f"host-{number}" for number in range(1, 5))
 OPTIONS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
 DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
@@ -164,8 +164,9 @@ def wreak(host: WorkerHost, jobs: int, kills: int) -> None:
     print(f"{host.engine}: {len(ids):,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
-def test_some_kills_over_4_hosts(host: WorkerHost):
-    wreak(host, jobs=1_000, kills=8)
+@pytest.mark.parametrize(("jobs", "kills"), [(400, 4), pytest.param(2_000, 16, marks=pytest.mark.long)])
+def test_some_kills_over_4_hosts(host: WorkerHost, jobs: int, kills: int):
+    wreak(host, jobs, kills)
 
 
 @pytest.mark.chaos

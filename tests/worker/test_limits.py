@@ -8,6 +8,8 @@ import time
 from penstock.job import Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
+FIRST = ("sqlite",)
+
 NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
 """A system call, Python, C that blocks the interpreter, C that releases it, and code that will not stop."""
 

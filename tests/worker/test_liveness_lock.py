@@ -10,7 +10,10 @@ import pytest
 from penstock.job import ClaimRequest, Settlement, Status
 from penstock.worker.liveness_lock import LivenessLock, release_dead, state_path
 from penstock.worker.shared_state import _LAYOUT, _RESULTS, ExecutingJob, SharedState
+from tests.servers.stores import DURABLE
 from tests.worker.worker_processes import WorkerHost
+
+FIRST = DURABLE
 
 
 def died(host: WorkerHost, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:

@@ -12,6 +12,8 @@ from penstock import clock
 from penstock.job import Scope, Status
 from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
 
+FIRST = ("sqlite",)
+
 
 def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
     """Stop the worker; check for processes left; return the seconds."""

@@ -10,7 +10,10 @@ import pytest
 from penstock import clock, lifecycle
 from penstock.job import Claim, ClaimRequest, Scope, Status, WorkerReport
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
+from tests.servers.stores import DURABLE
 from tests.worker.worker_processes import WorkerHost
+
+FIRST = DURABLE
 
 LONG_AGO = timedelta(hours=3)
 

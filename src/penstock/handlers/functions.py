@@ -144,8 +144,7 @@ class Functions:
 
     def handle(self, context: Context) -> Any:
         """Run a function job. The payload is checked again, since the code may be newer than the job."""
-        request = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
-        assert isinstance(request, FunctionPayload)
+        request = _request(context)
         function = self.find(request.function_name)
         if function is None:
             raise NotHandledHere(
@@ -158,6 +157,20 @@ class Functions:
     def backoff_of(self, claim: Claim) -> Backoff:
         function = self.find(claim.payload.get("function_name", ""))
         return function.backoff if function else FUNCTION_BACKOFF
+
+
+_decode_request = msgspec.json.Decoder(FunctionPayload).decode
+
+
+def _request(context: Context) -> FunctionPayload:
+    """Decode and check in one step: half the cost of checking the decoded payload."""
+    try:
+        return _decode_request(context.claim.payload_json)
+    except msgspec.MsgspecError:
+        # Only this way says what is wrong.
+        request = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
+        assert isinstance(request, FunctionPayload)
+        return request
 
 
 def _check_name(what: str, name: object) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from penstock.catalog.values import Phase
+from penstock.errors import InvalidRequest
 from penstock.http.answers import described, respond
 from penstock.http.job_queries import RangeQuery
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
@@ -30,8 +32,15 @@ SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
-    given = query.model_dump(exclude={"tenant_id"})
-    return respond(sender.shared.document_records.page(tenant_id=sender.tenant(query.tenant_id), **given))
+    tenant, records = sender.tenant(query.tenant_id), sender.shared.document_records
+    if query.ready_for is not None:
+        phases = {str(phase): phase for phase in Phase if phase is not Phase.OCR}
+        if query.ready_for not in phases:
+            raise InvalidRequest(f"ready_for: expected {' or '.join(phases)}, got {query.ready_for[:40]!r}")
+        ready = records.ready(phases[query.ready_for], tenant, collection=query.collection, limit=query.limit)
+        return respond(ready)
+    given = query.model_dump(exclude={"tenant_id", "ready_for"})
+    return respond(records.page(tenant_id=tenant, **given))
 
 
 @router.get(

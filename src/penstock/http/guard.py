@@ -211,7 +211,7 @@ def _refuse_forged(method: str, headers: Headers) -> None:
 
 def _refuse_large_head(scope: Scope) -> None:
     """Refuse a head above the limit that arrived whole; the connection ends others."""
-    size = len(scope["raw_path"]) + len(scope["query_string"])
+    size = len(scope["path"]) + len(scope.get("query_string", b""))
     if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
         raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")
 

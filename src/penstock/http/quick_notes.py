@@ -99,7 +99,7 @@ class QuickNotes:
         shared.closing.append(self._submissions.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] != "/content" or scope["method"] != "POST" or scope["query_string"]:
+        if scope["path"] != "/content" or scope["method"] != "POST" or scope.get("query_string"):
             await self._app(scope, receive, send)
             return
         message = await receive()

@@ -259,6 +259,9 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    ready_for: Name | None = Field(
+        None, description="Only documents for which this phase can begin; of filters only the place counts."
+    )
 
 
 class WhyQuery(QueryFields):

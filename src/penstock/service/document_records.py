@@ -179,6 +179,23 @@ class DocumentRecords:
             next=found[limit - 1].source_id if len(found) > limit else None,
         )
 
+    def ready(
+        self, phase: Phase, tenant_id: str, *, collection: str | None = None, limit: int = 50
+    ) -> DocumentPage:
+        """Documents whose next phase can begin, oldest first, out of the first 1,000 of all tenants."""
+        found: list[DocumentRecord] = []
+        with self._documents.catalog.snapshot() as snapshot:
+            for progress in snapshot.ready(phase, limit=MAX_DOCUMENTS):
+                document = snapshot.document(progress.document_id)
+                source = snapshot.get(document.source_id) if document is not None else None
+                if source is None or source.place.tenant_id != tenant_id:
+                    continue
+                if collection is None or source.place.collection == collection:
+                    found.append(DocumentRecord(**_columns(source)))
+                if len(found) == limit:
+                    break
+        return DocumentPage(documents=found, limit=limit, next=None)
+
     def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
         """One document with a part of its pages."""
         if from_page < 1 or not 1 <= limit <= MAX_PAGES:

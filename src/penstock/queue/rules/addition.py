@@ -174,7 +174,8 @@ class FlowTurns:
 
     def record(self, before: Job | None, after: Job) -> None:
         """Update the turns after a change of a row; ``before`` None: the row is new."""
-        self._leave(before, after)
+        if before is not None:
+            self._leave(before, after)
         if after.status is not Status.PENDING:
             return
         flow = (after.tenant_id, after.priority)
@@ -185,9 +186,9 @@ class FlowTurns:
             head = self.heads[after.priority]
             self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
 
-    def _leave(self, before: Job | None, after: Job) -> None:
+    def _leave(self, before: Job, after: Job) -> None:
         """Forget a turn which perhaps only the row before the change had."""
-        if before is None or before.status is not Status.PENDING:
+        if before.status is not Status.PENDING:
             return
         flow = (before.tenant_id, before.priority)
         stays = after.status is Status.PENDING and after.priority == before.priority
