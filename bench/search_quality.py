@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+from bench.graph_search import index_with_graph
 from bench.judged_sets import CORPUS, DEPTH, JudgedSet, open_sets
 from bench.postgres_server import store
 from bench.stores import fresh_directory
@@ -32,6 +33,7 @@ from penstock.service.search import Mode
 MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
 BM25 = {"cacm": (0.4726, 0.4929), "cranfield": (0.3658, 0.3883)}
 """A plain BM25 with k1=0.9 b=0.4, and with k1=1.5 b=0.75, from the description of the collections."""
+WITH_GRAPH = "graph"
 CANDIDATES = 100
 FOLDS = 5
 WEIGHTS = (0.3, 0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0)
@@ -52,9 +54,12 @@ class Measurement:
         self._catalog = app.documents.catalog
         self._vectors = VectorCache()
 
-    def by_mode(self) -> dict[str, float]:
-        """Mean nDCG@10 of each mode."""
-        return {mode: fmean(self._each(partial(self._found, mode=mode))) for mode in MODES}
+    def by_mode(self, *, graph: bool) -> dict[str, float]:
+        """Mean nDCG@10 of each mode, and of hybrid search with the graph."""
+        means: dict[str, float] = {mode: fmean(self._each(partial(self._found, mode=mode))) for mode in MODES}
+        if graph:
+            means[WITH_GRAPH] = fmean(self._each(partial(self._found, mode="hybrid", graph=True)))
+        return means
 
     def by_weight(self) -> Scores:
         """NDCG of hybrid search by the weight of vectors."""
@@ -89,9 +94,9 @@ class Measurement:
         judged = self._judged
         return [judged.ndcg(each, find(judged.queries[each])) for each in judged.wanted]
 
-    def _found(self, query: str, mode: Mode) -> list[str]:
+    def _found(self, query: str, mode: Mode, *, graph: bool = False) -> list[str]:
         """Documents by their best chunk; copies of a text follow each other."""
-        hits = self._app.search(query, mode=mode, limit=5 * DEPTH, per_source=1)
+        hits = self._app.search(query, mode=mode, limit=5 * DEPTH, per_source=1, graph=graph)
         return _stems(path for hit in hits for path in (hit.path, *(other.path for other in hit.also_in)))
 
     def _rankings(self, query: str) -> Rankings:
@@ -154,8 +159,9 @@ def _mean(values: Iterable[float]) -> str:
 def measure(options: argparse.Namespace, embedder: str) -> None:
     """Index each collection and print its figures."""
     print(f"\n{embedder}, {options.store}")
+    modes = [*MODES, WITH_GRAPH] if options.graph else MODES
     print(
-        f"{'nDCG@10':12}{'BM25':>14}" + "".join(f"{mode:>10}" for mode in MODES) + f"{'indexed, CPU s':>16}"
+        f"{'nDCG@10':12}{'BM25':>14}" + "".join(f"{mode:>10}" for mode in modes) + f"{'indexed, CPU s':>16}"
     )
     by_mode: list[dict[str, float]] = []
     by_weight: dict[str, Scores] = {}
@@ -166,15 +172,15 @@ def measure(options: argparse.Namespace, embedder: str) -> None:
             state.mkdir()
             url = {"url": store(state)} if options.store == "postgres" else {}
             with Penstock(settings=config.load({}, state_dir=state, embedder=embedder, **url)) as app:
-                seconds = _index(app, folder)
+                seconds = _index(app, folder, graph=options.graph)
                 measurement = Measurement(judged, app)
-                by_mode.append(measurement.by_mode())
+                by_mode.append(measurement.by_mode(graph=options.graph))
                 print(_line(judged.name, by_mode[-1], seconds), flush=True)
                 if options.choose:
                     by_weight[judged.name] = measurement.by_weight()
                 if options.choose and options.store == "sqlite":
                     by_saturation[judged.name] = measurement.by_saturation(state / "penstock.db")
-    means: dict[str, float] = {mode: fmean(scores[mode] for scores in by_mode) for mode in MODES}
+    means: dict[str, float] = {mode: fmean(scores[mode] for scores in by_mode) for mode in modes}
     print(_line("mean", means, None))
     for title, scores in (("weight of vectors", by_weight), ("k1 of words", by_saturation)):
         if scores:
@@ -182,17 +188,20 @@ def measure(options: argparse.Namespace, embedder: str) -> None:
             print("\n".join(choose(scores)), flush=True)
 
 
-def _index(app: Penstock, folder: Path) -> float:
+def _index(app: Penstock, folder: Path, *, graph: bool) -> float:
     began = time.process_time()
-    with app.worker_thread():
-        app.wait(app.index(folder, include_code=True).job_id)
+    if graph:
+        index_with_graph(app, folder)
+    else:
+        with app.worker_thread():
+            app.wait(app.index(folder, include_code=True).job_id)
     return time.process_time() - began
 
 
 def _line(name: str, scores: dict[str, float], seconds: float | None) -> str:
     low, high = BM25.get(name, (None, None))
     plain = f"{low:.3f}, {high:.3f}" if low and high else ""
-    shown = "".join(f"{scores[mode]:>10.4f}" for mode in MODES)
+    shown = "".join(f"{score:>10.4f}" for score in scores.values())
     return f"{name:12}{plain:>14}{shown}" + (f"{seconds:>16.1f}" if seconds is not None else "")
 
 
@@ -204,6 +213,7 @@ def main() -> int:
         "--embedder", action="append", choices=["static", "minilm"], help="static, unless given (repeatable)"
     )
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
+    parser.add_argument("--graph", action="store_true", help="extract entities, and search with them, too")
     parser.add_argument("--choose", action="store_true", help="compare values of the constants, too")
     options = parser.parse_args()
     try:

@@ -1,6 +1,6 @@
 """A durable ingestion queue and document pipeline.
 
-``Penstock`` is loaded at its first use, so that ``import penstock`` costs nothing.
+``Penstock`` and the clients are loaded at their first use, so that ``import penstock`` costs nothing.
 """
 
 # Nothing is imported here, not even __future__: `python -m penstock` runs this with the working directory
@@ -8,13 +8,17 @@
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.app import Penstock as Penstock
+    from penstock.client.async_client import AsyncClient as AsyncClient
+    from penstock.client.sync_client import Client as Client
     from penstock.errors import PenstockError as PenstockError
     from penstock.service.responses import Receipt as Receipt
 
-__all__ = ["Penstock", "Receipt", "PenstockError"]
+__all__ = ["Penstock", "Client", "AsyncClient", "Receipt", "PenstockError"]
 
 _HOMES = {
     "Penstock": "penstock.app",
+    "Client": "penstock.client.sync_client",
+    "AsyncClient": "penstock.client.async_client",
     "Receipt": "penstock.service.responses",
     "PenstockError": "penstock.errors",
 }

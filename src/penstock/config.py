@@ -267,6 +267,9 @@ class Settings:
     metrics_public: bool = setting_fields.METRICS_PUBLIC
     serial: bool = setting_fields.SERIAL
     body_limit_mb: int = setting_fields.BODY_LIMIT_MB
+    server: str | None = setting_fields.SERVER
+    api_key: str | None = setting_fields.API_KEY
+    api_key_file: str | None = setting_fields.API_KEY_FILE
     uploads_dir: str | None = setting_fields.UPLOADS_DIR
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
@@ -325,7 +328,7 @@ def combine(
         sources[setting.name], value = found.find(setting)
         if sources[setting.name] != DEFAULT:
             values[setting.name] = value
-    for name in ("ocr_tessdata_dir", "pages_dir", "uploads_dir"):
+    for name in ("ocr_tessdata_dir", "pages_dir", "uploads_dir", "api_key_file"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
     if "roots" in values:

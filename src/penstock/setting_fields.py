@@ -198,6 +198,11 @@ SERIAL = setting(
     types.SWITCH, False, "When true, jobs for paths run one at a time in each collection, in order."
 )
 METRICS_PUBLIC = setting(types.SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
+SERVER = setting(types.SERVER, None, "URL of a server through which commands work, instead of the stores.")
+API_KEY = setting(types.SECRET, None, "Key for the server that commands use.")
+API_KEY_FILE = setting(
+    types.FILE, None, "File with that key, which only its owner may read; instead of PENSTOCK_API_KEY."
+)
 UPLOADS_DIR = setting(
     types.DIRECTORY,
     None,

@@ -128,6 +128,12 @@ def _url(value: Any) -> str:
     return value
 
 
+def _server_url(value: Any) -> str:
+    if not _url(value).startswith(("http://", "https://")):
+        raise ValueError
+    return str(value)
+
+
 def _vector_store(value: Any) -> str:
     if value in ("default", "pgvector"):
         return str(value)
@@ -223,6 +229,7 @@ GRAPH_STORE = SettingType(
 )
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
 TEXT = SettingType("printable text", _text)
+SERVER = SettingType("a URL such as http://127.0.0.1:8765", _server_url)
 SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
 DIRECTORIES = SettingType("directories, joined by a colon", _directories)

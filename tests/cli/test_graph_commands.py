@@ -129,3 +129,16 @@ def test_a_picture_of_the_neighbours(run: Run, indexed: Path, tmp_path: Path):
     assert ElementTree.parse(target).getroot().tag.endswith("svg")
     refused = run("graph", "neighbours", "grind", "--svg", str(tmp_path / "no/where.svg"), code=1)
     assert "cannot write" in refused.stderr
+
+
+def test_a_search_follows_relations_and_tells_which(run: Run, ask, indexed: Path, tmp_path: Path):
+    shown = run("search", "--graph", "--explain", "who", "calls", "grind").stdout
+    assert "graph rank 1 (pkg.mill.Mill.run calls pkg.tools.grind)" in shown
+    hits = ask("search", "--graph", "who calls grind")["hits"]
+    assert [("pkg/mill.py", 1)] == [
+        (hit["path"].removeprefix(f"{indexed}/"), hit["graph_rank"]) for hit in hits if hit["graph_rank"]
+    ]
+
+    refused = run("search", "--graph", "--collection", "other", "who calls grind", code=4)
+    assert "no entities were extracted" in refused.stderr
+    assert "penstock index --graph" in refused.stderr

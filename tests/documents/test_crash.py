@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from penstock import Penstock, config
+from penstock import Penstock, clock, config
+from penstock.assembly import Assembly
+from penstock.catalog.values import Phase, TaskRequest
 from tests.documents.conftest import QUEUES, book
 from tests.documents.index_contents import IndexContents, read_index, settled
 from tests.documents.worker_commands import kill_tree
@@ -132,3 +135,24 @@ def test_an_index_killed_at_any_moment_is_finished_by_the_same_command(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_index_killed_a_hundred_times(tmp_path: Path, engine: str, folder: Path):
     disturbed(tmp_path, engine, folder, 100, random.Random())
+
+
+def test_a_task_of_a_silent_worker_is_done_after_its_lease(tmp_path: Path):
+    parts = (f"# Part {number}\n\n" + f"Subject {number} of the mill. " * 60 for number in range(300))
+    (tmp_path / "a.md").write_text("\n\n".join(parts))
+    settings = config.load(
+        {}, state_dir=tmp_path / "state", embedder="hashing", task_lease_s=5, heartbeat_s=1, upkeep_s=0.1
+    )
+    with Penstock(settings=settings) as app:
+        app.index(tmp_path / "a.md")
+        Assembly(settings).worker(lanes=["jobs"], until_idle=True, start_method="fork").run()
+        catalog = app.documents.catalog
+        request = TaskRequest(Phase.VECTOR, "silent", 10)
+        claimed = catalog.claim(request, now=clock.now() - timedelta(seconds=60))
+        assert 10 == len(claimed)
+        assert [] == catalog.expired(lease=timedelta(seconds=120))
+
+        Assembly(settings).worker(until_idle=True, start_method="fork").run()
+
+        assert [] == catalog.held("silent")
+        assert ["a.md"] == [Path(hit.path).name for hit in app.search("mill", mode="vector", limit=1)]

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
+from penstock.errors import InvalidRequest
 from penstock.service.search import Mode
-from tests.documents.conftest import IndexedFolder
+from tests.documents.conftest import IndexedFolder, book
 
 OTHER = "One wheel among very many words about the river, the gate and the house of the miller."
 
@@ -125,6 +126,56 @@ def test_a_quoted_phrase_is_required_in_every_mode(folder: IndexedFolder, mode: 
     hits = folder.app.search('"water wheel" mill', mode=mode)
 
     assert ["one.md"] == [Path(hit.path).name for hit in hits]
+
+
+HOSTILE = [
+    "mill " * 2_000,
+    "m" * 50_000,
+    "\0 mill \0",
+    "the of and is",
+    '"' * 10_000,
+    '"mill" ' * 5_000,
+    "(a+)+$ [mill] .* \\",
+    "NEAR(mill wheel) AND OR NOT col:mill",
+    "\U0001f3a1 mill \U0001f600",
+    "who calls " * 2_000,
+    "a.b::" * 5_000,
+    "aB" * 2_000,
+    "mill" + "\u0301" * 10_000,
+]
+
+
+@pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+def test_no_query_is_an_operator_or_too_much(docs: IndexedFolder):
+    docs.put("one.md", "The wheel of Ann Marlow's mill. That is of the and.")
+    with docs.manual_worker() as worker:
+        docs.app.index(docs.folder, graph=True)
+        worker.drain()
+
+    for query in HOSTILE:
+        for mode in ("hybrid", "keyword", "vector"):
+            found = docs.found(query, mode=mode, graph=True)
+            assert found in ([], ["one.md"])
+            if "mill" in query and mode == "keyword" and "\u0301" not in query:
+                assert found, query[:20]
+
+
+def test_a_query_as_long_as_a_book_is_refused(folder: IndexedFolder):
+    with pytest.raises(InvalidRequest, match="100,001 characters"):
+        folder.app.search("x" * 100_001)
+
+
+@pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+def test_every_chunk_of_a_document_is_returned_if_asked_for(docs: IndexedFolder):
+    docs.put("book.md", book(59))
+    docs.put("other.md", book(20).replace("subject", "matter"))
+    docs.index()
+    source = docs.app.documents.why(docs.folder / "book.md").source
+
+    hits = docs.app.search("sentence", mode="vector", limit=1_000, per_source=None, path="*/book.md")
+
+    assert source is not None
+    assert source.chunk_count == len({hit.chunk_id for hit in hits}) >= 59
 
 
 def test_a_vector_search_returns_as_many_chunks_as_there_are(folder: IndexedFolder):

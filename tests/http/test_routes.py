@@ -110,6 +110,16 @@ def test_a_document_is_found_shown_explained_and_searched(server: LiveServer, in
     assert ("indexed", mill) == (reason["verdict"], reason["source_id"])
 
 
+def test_a_search_says_what_it_corrected_and_needs_a_graph_to_follow(server: LiveServer, indexed: str):
+    found = server.ask("POST", "/search", {"query": "rivver", "mode": "keyword"}).body
+    exact = server.ask("POST", "/search", {"query": "rivver", "mode": "keyword", "exact": True}).body
+    refused = server.ask("POST", "/search", {"query": "who calls the river", "graph": True})
+
+    assert [{"word": "rivver", "searched": "river"}] == found["corrections"]
+    assert ([], []) == (exact["hits"], exact["corrections"])
+    assert (404, "ERR_NOT_IN_GRAPH") == (refused.status, refused.body["code"])
+
+
 def test_a_note_is_indexed(server: LiveServer):
     answer = server.ask(
         "POST", "/content", {"content": "Millstones are dressed in autumn.", "tag": "mill/stone"}
@@ -290,6 +300,7 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
         ("get", "/index/jobs"),
         ("get", "/index/jobs/{job_id}"),
         ("delete", "/index/jobs/{job_id}"),
+        ("get", "/index/jobs/{job_id}/outcome"),
         ("post", "/index/jobs/{job_id}/retry"),
         ("get", "/health"),
         ("get", "/health/status"),

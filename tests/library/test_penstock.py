@@ -262,7 +262,8 @@ def test_a_worker_imports_nothing_for_endpoints_and_graphs_that_it_may_not_have(
 
 
 def test_the_package_offers_what_it_lists():
-    assert {"Penstock", "Receipt", "PenstockError"} == set(penstock.__all__) <= set(dir(penstock))
+    listed = {"Penstock", "Client", "AsyncClient", "Receipt", "PenstockError"}
+    assert listed == set(penstock.__all__) <= set(dir(penstock))
     assert all(getattr(penstock, name) for name in penstock.__all__)
     with pytest.raises(AttributeError):
         penstock.Penstok  # noqa: B018 - the access is the test

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from penstock import clock, config
-from penstock.app import Penstock
+from penstock import config
 from penstock.assembly import Assembly
-from penstock.catalog.values import NewPage, Phase, TaskRequest
+from penstock.catalog.values import NewPage
+from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.errors import PathOutside, PenstockError, QueueFull
 from penstock.graph_stores.factory import open_graph_store
@@ -265,6 +265,16 @@ def guarded(settings: Settings, place: Path) -> object:
     return options.hosts, options.body_limit, options.rate._per_minute
 
 
+def through_server(settings: Settings, place: Path) -> object:
+    """Client of a command, with its key."""
+    (place / "key").write_text("ps_of_a_file")
+    (place / "key").chmod(0o600)
+    session = Session()
+    session.settings = settings
+    return session.client and (session.client, session.client._caller._key)
+
+
+_SERVER = {"server": "http://127.0.0.1:9"}
 _ENDPOINT = {"embedder": "endpoint", "embed_endpoint_url": "http://127.0.0.1:8/v1"}
 _MODEL = {"graph_endpoint_url": "http://127.0.0.1:8/v1"}
 # A value other than the default, the observed effect, and other settings needed for the observation.
@@ -351,6 +361,9 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "rate_limit": (5, guarded, {}),
     "body_limit_mb": (1, guarded, {}),
     "uploads_dir": ("{place}/received", uploaded, {}),
+    "server": ("http://127.0.0.1:9", through_server, {}),
+    "api_key": ("ps_miller", through_server, _SERVER),
+    "api_key_file": ("{place}/key", through_server, _SERVER),
 }
 
 
@@ -377,24 +390,3 @@ def test_a_setting_changes_what_is_done(name: str, tmp_path: Path):
         seen.append(repr(answer).replace(str(place), "PLACE"))
 
     assert seen[0] != seen[1]
-
-
-def test_a_task_of_a_silent_worker_is_done_after_its_lease(tmp_path: Path):
-    parts = (f"# Part {number}\n\n" + f"Subject {number} of the mill. " * 60 for number in range(300))
-    (tmp_path / "a.md").write_text("\n\n".join(parts))
-    settings = config.load(
-        {}, state_dir=tmp_path / "state", embedder="hashing", task_lease_s=5, heartbeat_s=1, upkeep_s=0.1
-    )
-    with Penstock(settings=settings) as app:
-        app.index(tmp_path / "a.md")
-        Assembly(settings).worker(lanes=["jobs"], until_idle=True, start_method="fork").run()
-        catalog = app.documents.catalog
-        request = TaskRequest(Phase.VECTOR, "silent", 10)
-        claimed = catalog.claim(request, now=clock.now() - timedelta(seconds=60))
-        assert 10 == len(claimed)
-        assert [] == catalog.expired(lease=timedelta(seconds=120))
-
-        Assembly(settings).worker(until_idle=True, start_method="fork").run()
-
-        assert [] == catalog.held("silent")
-        assert ["a.md"] == [Path(hit.path).name for hit in app.search("mill", mode="vector", limit=1)]

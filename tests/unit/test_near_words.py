@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.near_words import closest_word, edit_distance, is_correctable, neighbours
+from penstock.catalog.rules.near_words import (
+    closest_word,
+    edit_distance,
+    is_correctable,
+    is_likelier,
+    neighbours,
+)
 
 
 @pytest.mark.parametrize("word", ["gate", "Turbine", "ворота", "naïve"])
@@ -15,6 +21,22 @@ def test_words_of_letters_may_be_misspelt(word: str):
 @pytest.mark.parametrize("word", ["mil", "NATO", "x86a", "maxHeaderSize", "水車水車", "a_bcd", "w" * 33])
 def test_names_numbers_and_short_words_may_not(word: str):
     assert not is_correctable(word)
+
+
+@pytest.mark.parametrize(
+    ("word", "instead", "likelier"),
+    [
+        ("gaet", "gate", True),
+        ("Penstokce", "penstock", True),
+        ("tree", "free", False),
+        ("topography", "tomography", False),
+        ("turbnies", "turbines", True),
+    ],
+)
+def test_a_word_of_few_pieces_is_no_misspelling(word: str, instead: str, likelier: bool):
+    pieces = {"gaet": 2, "penstokce": 4, "penstock": 2, "topography": 2, "tomography": 2}
+    pieces |= {"turbnies": 3, "turbines": 3}
+    assert likelier is is_likelier(instead, word, lambda each: pieces.get(each, 1))
 
 
 def test_neighbours_are_one_edit_away():

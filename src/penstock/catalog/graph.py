@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.catalog.entities import Extraction
+from penstock.catalog.rules.graph_expansion import GraphRelation
 from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
+from penstock.catalog.views import Filters
 
 __all__ = [
     "Edge",
     "GraphCounts",
     "GraphReader",
+    "GraphReads",
     "GraphStore",
     "GraphTexts",
     "Mention",
@@ -70,6 +73,27 @@ class TextGraph(NamedTuple):
     version: int
     entities: list[StoredEntity]
     relations: list[StoredRelation]
+
+
+class GraphReads(Protocol):
+    """Reads of a catalog snapshot that use the graph. What they return may be of unpublished texts."""
+
+    def has_graph(self, filters: Filters) -> bool:
+        """Check whether entities were extracted from a published document that passes the filters."""
+
+    def entities_called(self, tenant_id: str, names: Sequence[str], *, most: int) -> list[StoredEntity]:
+        """Entities by their short names, in lower case; at most ``most`` for each."""
+
+    def entities_by_id(self, entity_ids: Sequence[int]) -> list[StoredEntity]: ...
+
+    def entities_in(self, content_ids: Sequence[int]) -> dict[int, list[int]]:
+        """Entities that these texts define or talk about, the most frequent first."""
+
+    def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
+        """Relations from and to each of these entities, at most ``most`` in each direction."""
+
+    def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
+        """Texts that define each entity or talk about it, the first ones."""
 
 
 class GraphReader(Protocol):

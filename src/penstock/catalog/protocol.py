@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from penstock.catalog.graph import GraphReads
 from penstock.catalog.parts import CatalogParts
 from penstock.catalog.values import (
     Adoption,
@@ -73,7 +74,7 @@ SWEPT = 256
 """Chunks swept in one transaction unless told otherwise: others wait meanwhile."""
 
 
-class CatalogSnapshot(WordReads, Protocol):
+class CatalogSnapshot(WordReads, GraphReads, Protocol):
     """One moment of the catalog. Not for several threads at once."""
 
     def known(

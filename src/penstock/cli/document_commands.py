@@ -29,7 +29,6 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
-    from penstock.service.failures import FailedPath
     from penstock.service.page_texts import ShownPage
 
 MISSING_NAMED = 10
@@ -71,7 +70,7 @@ def documents(context: click.Context) -> None:
 @click.pass_obj
 def list_documents(session: Session, /, limit: int, after: str, **narrowed: Any) -> None:
     """List documents in search, and files that cannot be read."""
-    found = session.assembly.documents.sources(after=after, limit=limit + 1, **narrowed)
+    found = session.readers.documents(after=after, limit=limit + 1, **narrowed)
     page = found[:limit]
     following = page[-1].source_id if len(found) > limit else None
     if session.as_json:
@@ -123,21 +122,19 @@ def show(
     session: Session, path_or_id: str, collection: str | None, tenant: str | None, page: int | None
 ) -> None:
     """Show one document and its generations, or the text of one page."""
+    services = session.readers
+    named = session.path_or_id(path_or_id)
     if page is not None:
-        _show_page(
-            session,
-            session.assembly.documents.page(path_or_id, page, collection=collection, tenant_id=tenant),
-        )
+        _show_page(session, services.page(named, page, collection=collection, tenant_id=tenant))
         return
-    source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
-    generations = session.assembly.documents.generations(source.source_id)
-    failed = _failed_inside(session, source)
+    view = services.document(named, collection=collection, tenant_id=tenant)
+    source, generations, failed = view.source, view.generations, view.failed_inside
     if session.as_json:
         emit_json({"document": source, "generations": generations, "failed_inside": failed})
         return
     from penstock.service.reasons import recognized_text
 
-    found = session.assembly.documents.recognized(source)
+    found = view.recognized
     inside = f"{how_many(len(failed), 'file')} inside it failed; see `penstock why`" if failed else None
     ocr = recognized_text(found) if found.pages else None
     emit(fields([*_facts(source), ("Inside", inside), ("OCR", ocr)]))
@@ -153,14 +150,6 @@ def show(
         for each in generations
     ]
     emit("\n" + table(["generation", "state", "pages", "chunks", "made", "note"], rows))
-
-
-def _failed_inside(session: Session, source: Source) -> list[FailedPath]:
-    """Failed files inside a document, such as attachments of a mail."""
-    place = source.place
-    where = {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
-    found = session.assembly.documents.failures(source.path, **where)
-    return [one for one in found if one.path != source.path]
 
 
 def _state(document: Document) -> str:
@@ -319,7 +308,8 @@ def _phases(document: Document) -> str:
 @click.pass_obj
 def why(session: Session, path: str, collection: str | None, tenant: str | None) -> None:
     """Explain why search does, or does not, find a path."""
-    reason = session.assembly.documents.why(path, collection=collection, tenant_id=tenant)
+    services = session.readers
+    reason = services.why(session.path(path), collection=collection, tenant_id=tenant)
     if session.as_json:
         emit_json(reason)
         return

@@ -22,7 +22,7 @@ EXIT_CODES: dict[int, str] = {
     4: "No job, document, entity, key or server has this id, path or name, or several ids begin with it.",
     5: "The status of the job, or the model of the catalog, does not allow this.",
     6: "The queue is full. Try again later.",
-    7: "The store cannot be reached, written or read, or is damaged.",
+    7: "The store, or the server, cannot be reached, written or read, or is damaged.",
     UNREADABLE: "The one file to index failed before, is unchanged since, and was not read again.",
     INTERRUPTED: "Interrupted from the keyboard.",
     PIPE_CLOSED: "The reader of the output has ended, as in `penstock jobs | head`.",
@@ -39,6 +39,8 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
     (errors.Conflict, 5),
     (errors.QueueFull, 6),
     (errors.StoreError, 7),
+    (errors.ServerUnreachable, 7),
+    (errors.InvalidAnswer, 7),
 )
 
 

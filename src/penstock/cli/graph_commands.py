@@ -49,7 +49,7 @@ def graph() -> None:
 @click.pass_obj
 def entity(session: Session, name: str, kind: str | None, tenant: str | None, limit: int) -> None:
     """Show the entities with a name, and where they are mentioned."""
-    found = session.assembly.graph.entity(name, kind=kind, tenant_id=tenant, mentions=limit)
+    found = session.readers.graph_entity(name, kind=kind, tenant_id=tenant, mentions=limit)
     if session.as_json:
         emit_json({"entities": [one.as_dict() for one in found]})
         return
@@ -99,7 +99,7 @@ def neighbours(
 
     The nearest come first. What documents only use, such as a module of the language, comes last.
     """
-    found = session.assembly.graph.neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
+    found = session.readers.graph_neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
     if svg is not None:
         _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
@@ -129,7 +129,7 @@ def neighbours(
 @click.pass_obj
 def path(session: Session, source: str, target: str, tenant: str | None) -> None:
     """Show a shortest way between two names. Exit code 1: there is none."""
-    found = session.assembly.graph.path(source, target, tenant_id=tenant)
+    found = session.readers.graph_path(source, target, tenant_id=tenant)
     if session.as_json:
         nodes, edges = found or ([], [])
         emit_json({"nodes": [one._asdict() for one in nodes], "edges": [one._asdict() for one in edges]})
@@ -150,7 +150,7 @@ def path(session: Session, source: str, target: str, tenant: str | None) -> None
 @click.pass_obj
 def stats(session: Session, tenant: str | None) -> None:
     """Count entities and relations by kind."""
-    counts = session.assembly.graph.counts(tenant)
+    counts = session.readers.graph_counts(tenant)
     if session.as_json:
         emit_json(counts._asdict())
         return

@@ -163,6 +163,8 @@ def _explained(hit: Hit, words: Sequence[str]) -> str:
         parts.append(f"keyword rank {hit.keyword_rank}")
     if hit.vector_rank is not None:
         parts.append(f"vector rank {hit.vector_rank}, similarity {hit.similarity:.2f}")
+    if hit.graph_rank is not None:
+        parts.append(f"graph rank {hit.graph_rank} ({strip_control(hit.relation)})")
     if words:
         named = f" ({', '.join(map(strip_control, hit.words))})" if hit.words else ""
         parts.append(f"{len(hit.words)} of {how_many(len(words), 'word')}{named}")

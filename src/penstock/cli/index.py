@@ -10,14 +10,16 @@ import click
 from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.index_summary import IndexRequest, JobOutcome
+from penstock.cli.index_summary import IndexOutcome, IndexRequest
 from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import emit, emit_json, wrapped
 from penstock.cli.session import QUEUE_DISABLED, Session
+from penstock.errors import LocalOnly
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.client.sync_client import Client
     from penstock.service.job_reports import JobReport
     from penstock.service.responses import Receipt
 
@@ -71,7 +73,11 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
 @click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
-@click.option("--allow-external", is_flag=True, help="No effect: paths outside a project are always allowed.")
+@click.option(
+    "--allow-external",
+    is_flag=True,
+    help="With --server: allow a path outside its roots, if its settings do.",
+)
 @click.option("--allow-empty", is_flag=True, help="Succeed when the folder has no file to index.")
 @click.option(
     "--wait/--no-wait", default=None, help="Wait until the job has ended, or return once it is queued."
@@ -110,6 +116,9 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
 def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
     _refuse_overlap(given["chunk_size"], given["chunk_overlap"])
+    if session.client is not None:
+        _index_by_server(session, session.client, path, given)
+        return
     if given["dry_run"]:
         _preview(session, path, options)
         return
@@ -136,12 +145,38 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
         return
     began = time.monotonic()
     title = f"Indexing {path}"
-    with shown_live(session.assembly, receipt.job_id, title, here=here, quiet=session.quiet):
+    with shown_live(session, receipt.job_id, title, here=here):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
             session.assembly.wait(receipt.job_id)
     _print_result(session, receipt, request, time.monotonic() - began)
+
+
+def _index_by_server(session: Session, client: Client, path: str, given: dict[str, Any]) -> None:
+    """Queue a path of the server, and wait for the job if asked to."""
+    from penstock import items
+
+    if given["dry_run"]:
+        raise LocalOnly("--dry-run does not work through a server")
+    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"]}
+    began, waits = time.monotonic(), bool(given["wait"])
+    receipt = client.index(session.path(path), **options, allow_external=given["allow_external"])
+    alive = client.ready().workers > 0
+    request = IndexRequest(_begun_before(session, receipt))
+    if not session.as_json and not session.quiet:
+        _print_queued(receipt, request, alive=alive, watches="there" if waits else None)
+    if not alive and not session.as_json:
+        session.hint("No worker is running. Start one with: penstock worker")
+    if not waits:
+        if session.as_json:
+            emit_json(receipt_as_json(receipt))
+        return
+    with shown_live(session, receipt.job_id, f"Indexing {path}", here=False):
+        client.wait(receipt.job_id)
+    decided = given["include_code"] is not None or given["project"]
+    code = None if decided else client.outcome(receipt.job_id).code_included_because
+    _print_result(session, receipt, request._replace(code=code), time.monotonic() - began)
 
 
 def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
@@ -150,7 +185,7 @@ def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
 
     if not receipt.dedupe_hit:
         return None
-    job = session.assembly.jobs.job(receipt.job_id)
+    job = session.services.job(receipt.job_id)
     return report_of(job) if job.started_at is not None or job.run > 1 else None
 
 
@@ -217,13 +252,12 @@ def _resume_message(request: IndexRequest) -> str:
 
 
 def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
-    job = session.assembly.jobs.job(receipt.job_id)
-    failures = index_failures.read(session, job)
-    recognized = session.assembly.documents.recognized(job)
-    outcome = JobOutcome(failures, index_failures.inside(session, job), recognized)
+    job, found = session.services.job(receipt.job_id), session.services.outcome(receipt.job_id)
+    failures = index_failures.divided(found.failures, job)
+    outcome = IndexOutcome(failures, found.inside, found.recognized)
     if session.as_json:
         answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, outcome)
-        answer["recognized"] = recognized
+        answer["recognized"] = found.recognized
         emit_json(answer | index_failures.as_json(failures))
     elif not session.quiet or job.status != "done":
         emit(index_summary.text(job, seconds, request, outcome))

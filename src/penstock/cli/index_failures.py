@@ -15,10 +15,8 @@ from penstock.cli.output import emit, printable, wrapped
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.cli.session import Session
     from penstock.job import Job
     from penstock.service.failures import FailedPath
-    from penstock.service.job_reports import InsideFiles
 
 NAMED = 3
 """Paths named for each reason and remedy, and remedies for each reason."""
@@ -69,25 +67,17 @@ def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str
     return [*parts, *([f"{failed:,} failed"] if failed else [])]
 
 
-def read(session: Session, job: Job) -> JobFailures:
-    """Read the failures at and below the path of a job."""
-    found = session.assembly.documents.failures(
-        _path(job), tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
-    )
+def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
+    """Failures at and below the path of a job: those of this job, and earlier ones."""
     now = [one for one in found if one.since is None or one.since >= job.created_at]
     return JobFailures(now, [one for one in found if one not in now and one.remembered])
 
 
-def inside(session: Session, job: Job) -> InsideFiles:
-    """Read the number of files inside others that a job indexed."""
-    from penstock.service.job_reports import inside_files
-
-    return inside_files(session.assembly.documents.catalog, job, _path(job))
-
-
 def print_section(job: Job, failures: JobFailures) -> None:
     """Print failures by reason, each with its remedy."""
-    root = _path(job)
+    from penstock.service.library_values import job_path
+
+    root = job_path(job)
     if failures.now:
         emit(f"\n{len(failures.now):,} failed:")
         print_reasons(root, failures.now)
@@ -168,8 +158,3 @@ def exit_code(job: Job, failures: JobFailures) -> int:
     """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
     repeated = job.item_type == "file" and bool(failures.before) and not failures.now
     return UNREADABLE if repeated else REFUSED
-
-
-def _path(job: Job) -> str:
-    payload = job.payload
-    return str(payload.get("folder_path") or payload.get("project_root") or payload.get("file_path") or "/")

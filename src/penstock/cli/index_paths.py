@@ -23,7 +23,7 @@ def index_each(
     summary's word for success.
     """
     wanted = list({os.path.realpath(path): path for path in paths}.values())
-    for path in wanted:
+    for path in wanted if session.client is None else ():
         # Raises for a path that is missing or cannot be indexed, before any job is queued.
         session.assembly.documents.submission(path, **options)
     codes: dict[str, int] = {}

@@ -53,7 +53,7 @@ class IndexRequest(NamedTuple):
     """The reason why code is included, where the request did not say."""
 
 
-class JobOutcome(NamedTuple):
+class IndexOutcome(NamedTuple):
     """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
 
     failures: JobFailures
@@ -61,7 +61,7 @@ class JobOutcome(NamedTuple):
     recognized: RecognizedPages
 
 
-def text(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> str:
+def text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
     if job.status == "cancelled":
         # How many of the files sent were still indexed is not counted.
         return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
@@ -94,7 +94,7 @@ def _nothing_read(job: Job) -> bool:
     return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
 
 
-def types_table(job: Job, outcome: JobOutcome) -> str:
+def types_table(job: Job, outcome: IndexOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
     from penstock.service.job_reports import counts_of
 
@@ -117,7 +117,7 @@ def types_table(job: Job, outcome: JobOutcome) -> str:
     return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
 
 
-def _by_type(job: Job, outcome: JobOutcome) -> list[TypeOutcome]:
+def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
     from penstock.service.job_reports import outcomes_by_type
 
     found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
@@ -129,7 +129,7 @@ def code_text(reason: str) -> str:
     return f"Code is included: {reason} (--no-code leaves it out)."
 
 
-def counted(job: Job, outcome: JobOutcome) -> str:
+def counted(job: Job, outcome: IndexOutcome) -> str:
     """Result of a job in one line, without the time."""
     from penstock.service.job_reports import counts_of, files_indexed, report_of
 
@@ -228,7 +228,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
     ]
 
 
-def as_json(job: Job, seconds: float, request: IndexRequest, outcome: JobOutcome) -> dict[str, Any]:
+def as_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
     from penstock.service.job_reports import counts_of, files_indexed, result_of
 

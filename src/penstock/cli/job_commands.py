@@ -45,8 +45,9 @@ def jobs(context: click.Context, /, job_id: str | None, watch: bool, children: b
         if job_id is None:
             queue_inspect.print_page(session, given, top_level=None if children else True)
         else:
-            context.invoke(queue_inspect.show, job_id=job_id)
-            watch = watch and not session.assembly.jobs.job(job_id).ended
+            view = session.readers.view(job_id)
+            queue_inspect.print_job(session, view)
+            watch = watch and not view.details.job.ended
         if not watch:
             return
         time.sleep(WATCH_S)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
@@ -17,9 +17,9 @@ from penstock.cli.page_progress import PageCount, PageProgress
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.assembly import Assembly
+    from penstock.cli.session import Session
     from penstock.job import Job
-    from penstock.service.jobs import Jobs
+    from penstock.service.job_filters import JobFilter
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0
@@ -54,6 +54,14 @@ class JobSample:
     """Pages of the documents in work that are read by tasks."""
 
 
+class JobReader(Protocol):
+    """Jobs of the queue, or of a server."""
+
+    def job(self, id_or_prefix: str, /) -> Job: ...
+
+    def jobs(self, **filters: Unpack[JobFilter]) -> list[Job]: ...
+
+
 class JobProgress:
     """Samples a job. ``jobs`` needs a separate connection, because the display runs in another thread.
 
@@ -63,7 +71,7 @@ class JobProgress:
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: JobReader,
         job_id: str,
         clock: Callable[[], float] = time.monotonic,
         *,
@@ -181,18 +189,19 @@ class Pace:
 
 
 @contextmanager
-def shown_live(
-    assembly: Assembly, job_id: str, title: str, *, here: bool, quiet: bool = False
-) -> Iterator[None]:
+def shown_live(session: Session, job_id: str, title: str, *, here: bool) -> Iterator[None]:
     """Show a live line about a job on standard error while the block runs.
 
-    Only on a terminal, and not if ``quiet``. ``here``: the block runs the job itself.
+    Only on a terminal, and not if the session is quiet. ``here``: the block runs the job itself.
     """
-    if quiet or not sys.stderr.isatty():
+    if session.quiet or not sys.stderr.isatty():
         yield
         return
-    pages = PageProgress(assembly.open_catalog)
-    follower = JobProgress(assembly.further_jobs(), job_id, here=here, page_progress=pages)
+    if session.client is not None:
+        follower = JobProgress(session.client, job_id)
+    else:
+        pages = PageProgress(session.assembly.open_catalog)
+        follower = JobProgress(session.assembly.further_jobs(), job_id, here=here, page_progress=pages)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()

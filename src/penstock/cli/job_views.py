@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.job import Job, WorkerReport
-    from penstock.queue.protocol import Queue
     from penstock.service.job_reports import JobReport
-    from penstock.service.responses import Details, Receipt, Stats
+    from penstock.service.library_values import JobView
+    from penstock.service.responses import Receipt, Stats
 
 _TARGETS = (
     "file_path folder_path project_root document_id new_path library_name function_name tenant_id_to_delete "
@@ -50,25 +50,24 @@ def target(job: Job) -> str:
     return " ".join(found.split()) if len(found) <= 200 else " ".join(found[:200].split()) + "…"
 
 
-def job_as_json(job: Job, queue: Queue) -> dict[str, Any]:
+def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, Any]:
     """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
     import msgspec
 
-    from penstock.service.job_reports import report_of, result_of
+    from penstock.service.job_reports import result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:
         text = columns.pop(name)
         columns[name.removesuffix("_json")] = msgspec.json.decode(text) if text else None
-    report = report_of(job, queue)
     if report is not None:
         columns |= {
             "progress": _progress_as_json(columns["progress"] or {}, report),
-            "result": result_of(job, queue),
+            "result": result_of(job, report),
             "total_chunks": report.chunks_created,
         }
     times = {
-        "running_time_ms": _milliseconds(job.started_at, None if job.ended else queue.now()),
+        "running_time_ms": _milliseconds(job.started_at, None if job.ended else now),
         "execution_time_ms": _milliseconds(job.started_at, job.finished_at),
     }
     return {"job_id": columns.pop("queue_id")} | columns | {"status": spoken(job.status)} | times
@@ -112,8 +111,9 @@ def failed_text(report: JobReport) -> list[str]:
     return [f"{failed:,} failed{where}"] if failed else []
 
 
-def details_as_json(details: Details, queue: Queue) -> dict[str, Any]:
-    return job_as_json(details.job, queue) | {
+def view_as_json(view: JobView) -> dict[str, Any]:
+    details = view.details
+    return job_as_json(details.job, view.report, view.now) | {
         "reason": details.reason,
         "queue_position": details.queue_position,
         "queue_length": details.queue_length,

@@ -57,22 +57,34 @@ def _close(session: Session) -> None:
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--state", metavar="DIR", help="State directory; overrides PENSTOCK_STATE.")
 @click.option("--url", metavar="URL", help="URL of the queue; overrides PENSTOCK_URL.")
+@click.option("--server", metavar="URL", help="Work through this server; overrides PENSTOCK_SERVER.")
+@click.option("--no-server", is_flag=True, help="Use the stores, although a server is running or named.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.option("-q", "--quiet", is_flag=True, help=QUIET_HELP)
 @click.version_option(None, "-V", "--version", package_name="penstock", message="penstock %(version)s")
 @click.pass_context
-def cli(context: click.Context, state: str | None, url: str | None, as_json: bool, quiet: bool) -> None:
+def cli(
+    context: click.Context,
+    /,
+    state: str | None,
+    url: str | None,
+    server: str | None,
+    no_server: bool,
+    **shown: bool,
+) -> None:
     """Index files, folders and notes, search them, and run background jobs.
 
     Without --url and --state the queue is an SQLite file in the state directory; `penstock config show`
-    prints its path. Global options may also follow the command.
+    prints its path. With --server they are those of a server; a running server of the same state answers
+    questions also without it. Global options may also follow the command.
 
     Exit codes: 0 done, 1 refused or failed, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full,
     7 store, 8 unreadable as before, 130 interrupted, 141 output closed; see docs/reference/exit-codes.md.
     """
     session = Session()
-    session.overrides.update(url=url, state_dir=state)
-    session.as_json, session.quiet = as_json, quiet
+    session.overrides.update(url=url, state_dir=state, server=server)
+    session.as_json, session.quiet, session.no_server = shown["as_json"], shown["quiet"], no_server
+    session.command = context.invoked_subcommand
     context.obj = session
     context.call_on_close(lambda: _close(session))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +12,15 @@ from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, space_left, table
-from penstock.cli.session import OPTIONS, QUEUE_DISABLED, Session
-from penstock.errors import InvalidRequest, PayloadTooLarge
+from penstock.cli.session import OPTIONS, QUEUE_DISABLED, WITH_VALUES, Session
+from penstock.errors import InvalidRequest, LocalOnly, PayloadTooLarge
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.catalog.views import Source
+    from penstock.client.sync_client import Client
     from penstock.job import Job
     from penstock.service.notes import NoteView
     from penstock.service.responses import Receipt
@@ -37,7 +40,7 @@ class NoteGroup(CommandGroup):
         """Insert ``add`` before a text or an option of ``add``. Global options may come first."""
         first = 0
         while first < len(args) and args[first].partition("=")[0] in (*OPTIONS, "-q"):
-            takes_value = args[first] in ("--state", "--url")
+            takes_value = args[first] in WITH_VALUES
             first += 2 if takes_value else 1
         word = args[first] if first < len(args) else None
         if word is not None and word not in self.commands and word not in ctx.help_option_names:
@@ -76,6 +79,9 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
     _refuse_contradictions(given)
     if text == "-":
         text = _standard_input(session.settings.max_payload_bytes)
+    if session.client is not None:
+        _add_by_server(session, session.client, text, given)
+        return
     alive = session.assembly.worker_alive()
     disabled = session.waits_for_enabling(worker_alive=alive)
     if not alive and not disabled and not given["delete"]:
@@ -99,6 +105,24 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
     _print_result(session, receipt, job, _note_id(session, job, text))
     if disabled and not session.as_json:
         session.hint(QUEUE_DISABLED)
+    if job.ended and job.status != "done":
+        raise SystemExit(REFUSED)
+
+
+def _add_by_server(session: Session, client: Client, text: str, given: dict[str, Any]) -> None:
+    from penstock.items import note_path
+
+    if given["update"] is not None or given["delete"]:
+        raise LocalOnly("--update and --delete do not work through a server")
+    receipt = client.note(text, tag=given["tag"], collection=given["collection"], tenant_id=given["tenant"])
+    with suppress(TimeoutError):
+        client.wait(receipt.job_id, timeout=WAIT_S)
+    job = client.job(receipt.job_id)
+    found: list[Source] = []
+    if job.status == "done":
+        where = {"tenant_id": job.tenant_id, "collection": job.collection, "branch": job.branch}
+        found = client.documents(path=note_path(text), limit=1, **where)
+    _print_result(session, receipt, job, found[0].source_id if found else None)
     if job.ended and job.status != "done":
         raise SystemExit(REFUSED)
 

@@ -11,13 +11,13 @@ from penstock.cli import index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.command_group import RenamedOption
 from penstock.cli.job_views import (
-    details_as_json,
     job_as_json,
     progress_text,
     spoken,
     stats_as_json,
     status_and_held,
     target,
+    view_as_json,
 )
 from penstock.cli.output import age, emit, emit_json, fields, space_left, span, table
 from penstock.cli.session import Command, Session
@@ -26,8 +26,10 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.job import Job, WorkerReport
-    from penstock.queue.protocol import Queue
-    from penstock.service.responses import Details, Stats
+    from penstock.service.job_filters import JobFilter
+    from penstock.service.job_reports import JobReport
+    from penstock.service.library_values import JobView
+    from penstock.service.responses import Stats
 
 
 def filter_options(command: Command) -> Command:
@@ -76,21 +78,23 @@ def list_jobs(session: Session, /, **given: Any) -> None:
 def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | None = None) -> None:
     """Print the jobs that the filters select, and where the next page starts."""
     limit = given["limit"]
-    found = session.assembly.jobs.jobs(
-        status=all_words(given["status"]) or None,
-        tenant_id=given["tenant"],
-        collection=given["collection"],
-        item_type=given["item_type"],
-        after=given["after"],
-        limit=limit + 1,
-        top_level=top_level,
-    )
-    page = found[:limit]
-    following = page[-1].queue_id if len(found) > limit else None
+    filters: JobFilter = {
+        "status": all_words(given["status"]) or None,
+        "tenant_id": given["tenant"],
+        "collection": given["collection"],
+        "item_type": given["item_type"],
+        "after": given["after"],
+        "limit": limit + 1,
+        "top_level": top_level,
+    }
     if session.as_json:
-        queue = session.assembly.jobs.queue
-        emit_json({"jobs": [job_as_json(job, queue) for job in page], "next": following})
+        listing = session.readers.listing(**filters)
+        found = [job_as_json(job, listing.reports.get(job.queue_id), listing.now) for job in listing.jobs]
+        emit_json({"jobs": found[:limit], "next": found[limit - 1]["job_id"] if found[limit:] else None})
         return
+    jobs = session.readers.jobs(**filters)
+    page = jobs[:limit]
+    following = page[-1].queue_id if len(jobs) > limit else None
     emit(_listed(page, session.settings) if page else "No jobs match.")
     if following:
         session.hint(f"More jobs follow: add --after {following}")
@@ -130,17 +134,21 @@ def show(session: Session, job_id: str) -> None:
 
     ID is a job id or a unique prefix of one.
     """
-    details = session.assembly.jobs.details(job_id)
+    print_job(session, session.readers.view(job_id))
+
+
+def print_job(session: Session, view: JobView) -> None:
+    """Print everything known of a job."""
     if session.as_json:
-        emit_json(details_as_json(details, session.assembly.jobs.queue))
+        emit_json(view_as_json(view))
         return
-    emit(fields(_facts(details, session.assembly.jobs.queue)))
-    history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in details.history]
+    emit(fields(_facts(view)))
+    history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in view.details.history]
     emit("\n" + table(["when", "what", "worker", "note"], history))
 
 
-def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
-    job = details.job
+def _facts(view: JobView) -> Iterator[tuple[str, object]]:
+    details, job = view.details, view.details.job
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
     yield "Reason", details.reason
@@ -161,16 +169,13 @@ def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
     if job.children_open or job.children_failed:
         children = f"{job.children_open:,} open, {job.children_failed:,} failed"
         yield "Children" if job.item_type != "file" else "Inside", children
-    yield from _progress_and_result(job, queue)
+    yield from _progress_and_result(job, view.report)
     yield "Follow-up", "submitted again while it ran; one more run follows" if job.followup_json else None
     yield "Metadata", _own_metadata(job)
     yield "Payload", _shortened(job.payload_json)
 
 
-def _progress_and_result(job: Job, queue: Queue) -> Iterator[tuple[str, object]]:
-    from penstock.service.job_reports import report_of
-
-    report = report_of(job, queue)
+def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[str, object]]:
     if report is None or job.item_type not in ("folder", "project"):
         yield "Progress", job.progress_json if job.progress else None
         yield "Result", job.result_json
@@ -199,7 +204,7 @@ def _shortened(text: str, longest: int = 400) -> str:
 @click.pass_obj
 def stats(session: Session) -> None:
     """Show job counts by status, pauses and workers."""
-    found = session.assembly.jobs.stats()
+    found = session.readers.stats()
     if session.as_json:
         emit_json(stats_as_json(found))
         return

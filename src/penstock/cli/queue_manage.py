@@ -30,7 +30,7 @@ def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
     assert session is not None
 
     def one(job_id: str) -> tuple[dict[str, Any], str]:
-        answer = session.assembly.jobs.cancel(job_id)
+        answer = session.services.cancel(job_id)
         record = {"job_id": answer.job_id, "status": answer.status, "message": answer.message}
         return record, f"{answer.job_id}: {answer.message}"
 
@@ -72,7 +72,7 @@ def retry(
     if ids:
 
         def one(job_id: str) -> tuple[dict[str, Any], str]:
-            job = session.assembly.documents.retry(job_id)
+            job = session.services.retry(job_id)
             return {
                 "job_id": job.queue_id,
                 "status": spoken(job.status),
@@ -170,9 +170,7 @@ def _scope_options(command: Command) -> Command:
 @click.pass_obj
 def pause(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
     """Pause the jobs of a tenant or collection. Running jobs continue."""
-    scope = session.assembly.jobs.pause(
-        tenant_id=_tenant(tenant, collection, everything), collection=collection
-    )
+    scope = session.services.pause(tenant_id=_tenant(tenant, collection, everything), collection=collection)
     if session.as_json:
         emit_json({"paused": {"tenant_id": scope.tenant_id, "collection": scope.collection}})
     else:
@@ -185,7 +183,7 @@ def pause(session: Session, tenant: str | None, collection: str | None, everythi
 def resume(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
     """Resume paused jobs. Give the same options as for the pause."""
     tenant = _tenant(tenant, collection, everything)
-    released = session.assembly.jobs.resume(tenant_id=tenant, collection=collection)
+    released = session.services.resume(tenant_id=tenant, collection=collection)
     if session.as_json:
         emit_json({"released": released})
     else:

@@ -82,7 +82,7 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        with shown_live(session.assembly, receipt.job_id, "Rebuilding", here=True, quiet=session.quiet):
+        with shown_live(session, receipt.job_id, "Rebuilding", here=True):
             session.run_here(receipt.job_id, processes=2)
 
 

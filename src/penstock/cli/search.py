@@ -37,6 +37,9 @@ _MODE = click.option(
     help="Search by words, by meaning, or both.",
 )
 _EXACT = click.option("--exact", is_flag=True, help="Do not correct misspelt words.")
+_GRAPH = click.option(
+    "--graph", is_flag=True, help="Follow relations, too: of entities in the query and in its best hits."
+)
 _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 
 
@@ -46,6 +49,7 @@ _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 @_MODE
 @filter_options("Search")
 @_EXACT
+@_GRAPH
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
 @click.option("--explain", is_flag=True, help="Show the score of each hit, and where it comes from.")
 @click.pass_obj
@@ -56,8 +60,9 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     penstock search how does the mill take in water
     penstock search '"penstock gate"' --type md --json
     penstock search turbines --author curie --created-after 1900
+    penstock search --graph who calls open_gate
     """
-    answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
+    answer = session.readers.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
         facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
@@ -82,6 +87,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
 @_MODE
 @filter_options("Search")
 @_EXACT
+@_GRAPH
 @click.pass_obj
 def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     """Print the best passages for a language model's prompt.
@@ -91,7 +97,7 @@ def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     \b
     penstock context how does the mill take in water --max-tokens 1000
     """
-    found = session.assembly.search.context(" ".join(query), **given)
+    found = session.readers.context(" ".join(query), **given)
     if session.as_json:
         emit_json({name: getattr(found, name) for name in found.__struct_fields__})
         return
@@ -119,11 +125,12 @@ def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
     penstock similar docs/mill.md
     penstock similar docs/mill.md:12 --limit 3
     """
-    from penstock.service.search import SearchResult
+    from penstock.service.hits import SearchResult
 
     at_line = None if Path(place).exists() else _AT_LINE.fullmatch(place)
     path, line = (at_line[1], int(at_line[2])) if at_line else (place, None)
-    hits = session.assembly.similar.similar(path, line, limit=limit, **where)
+    services = session.readers
+    hits = services.similar(session.path_or_id(path), line, limit=limit, **where)
     if session.as_json:
         emit_json({"hits": hits})
         return

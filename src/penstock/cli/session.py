@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,17 +12,26 @@ import click
 
 from penstock.cli.command_group import CommandContext
 from penstock.cli.output import emit
+from penstock.cli.services import LocalServices, discovered, make_client, server_path
+from penstock.errors import LocalOnly
 from penstock.process_start import log_to_stderr
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.cli.services import Services
+    from penstock.client.sync_client import Client
     from penstock.config import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-OPTIONS = ("--state", "--url", "--json", "--quiet")
+OPTIONS = ("--state", "--url", "--server", "--no-server", "--json", "--quiet")
+WITH_VALUES = ("--state", "--url", "--server")
 JSON_HELP = "Print JSON instead of text."
 QUIET_HELP = "Print only results and errors."
+OF_THIS_MACHINE = frozenset(
+    "worker serve start stop mcp keys redis gateway ingest models config doctor completion".split()
+)
+"""Commands that ignore PENSTOCK_SERVER: they are about this machine."""
 
 GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
@@ -39,19 +49,68 @@ class Session:
     def __init__(self) -> None:
         self.as_json = False
         self.quiet = False
+        self._discovered: Client | None = None
         self.overrides: dict[str, Any] = {}
         """Settings named on the command line, before the command or after it."""
+        self.no_server = False
+        self.command: str | None = None
 
-    @property
+    @functools.cached_property
     def settings(self) -> Settings:
-        return self.assembly.settings
+        from penstock import config
+
+        return config.load(**self.overrides)
 
     @functools.cached_property
     def assembly(self) -> Assembly:
-        from penstock import config
+        """The stores of this machine; refused where the command is to work through a server."""
         from penstock.assembly import Assembly
 
-        return Assembly(config.load(**self.overrides), door="cli")
+        if self.server is not None:
+            raise LocalOnly("this command does not work through a server")
+        return Assembly(self.settings, door="cli")
+
+    @functools.cached_property
+    def server(self) -> str | None:
+        """The URL of the server that the user chose; None: the stores of this machine."""
+        if self.overrides.get("server") is not None:
+            if self.no_server or self.overrides.get("url") or self.overrides.get("state_dir"):
+                raise click.UsageError("Give --server, or else --url, --state or --no-server.")
+            return self.settings.server
+        here = self.no_server or self.overrides.get("url") or self.overrides.get("state_dir")
+        # A store named on the command line counts more than a server in the environment.
+        return None if here or self.command in OF_THIS_MACHINE else self.settings.server
+
+    @functools.cached_property
+    def client(self) -> Client | None:
+        """The client of the server that the user chose."""
+        return None if self.server is None else make_client(self.settings, self.server)
+
+    @functools.cached_property
+    def services(self) -> Services:
+        """The services of the server that the user chose, or of this machine."""
+        return self.client or LocalServices(self.assembly)
+
+    @functools.cached_property
+    def readers(self) -> Services:
+        """Services for a command that only reads: a running server of the same state answers it as well.
+
+        The server has the model and the vectors in memory, which a command would have to load.
+        """
+        if self.client is None and not self.no_server and (found := discovered(self.settings)) is not None:
+            self._discovered = found
+            return found
+        return self.services
+
+    def path_or_id(self, text: str) -> str:
+        """The path or id of a document, as the services have to get it."""
+        return self.path(text) if "/" in text or os.path.lexists(text) else text
+
+    def path(self, path: str) -> str:
+        """A path typed by the user, as the services have to get it."""
+        if self.server is not None:
+            return server_path(self.server, path)
+        return path if self._discovered is None else server_path("http://localhost", path)
 
     def waits_for_enabling(self, *, worker_alive: bool) -> bool:
         """Tell whether a new job waits: no worker is running, and this command may not run jobs itself."""
@@ -78,6 +137,9 @@ class Session:
             emit(text)
 
     def close(self) -> None:
+        for client in (self.__dict__.get("client"), self._discovered):
+            if client is not None:
+                client.close()
         if "assembly" in self.__dict__:
             self.assembly.close()
 
@@ -89,7 +151,7 @@ def _set(context: click.Context, option: click.Parameter, value: Any) -> None:
     session = context.find_object(Session)
     if session is None or not value:
         return
-    if option.name in ("as_json", "quiet"):
+    if option.name in ("as_json", "quiet", "no_server"):
         setattr(session, option.name, True)
     else:
         session.overrides[str(option.name)] = value
@@ -104,6 +166,8 @@ def add_global_options(command: click.Command) -> None:
     made = {
         "--state": click.Option(["--state", "state_dir"], metavar="DIR", hidden=True),
         "--url": click.Option(["--url"], metavar="URL", hidden=True),
+        "--server": click.Option(["--server"], metavar="URL", hidden=True),
+        "--no-server": click.Option(["--no-server"], is_flag=True, hidden=True),
         "--json": click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP),
         "--quiet": click.Option(["-q", "--quiet"], is_flag=True, help=QUIET_HELP),
     }

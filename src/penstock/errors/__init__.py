@@ -8,7 +8,7 @@ PenstockError
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
@@ -28,6 +28,8 @@ PenstockError
 ├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
 │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
+├── ServerUnreachable · InvalidAnswer     a client gets no usable answer
+│   ├── ServerUntrusted · ServerTimeout
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
@@ -41,9 +43,11 @@ from __future__ import annotations
 
 from penstock.errors.access import (
     HostRefused,
+    InvalidAnswer,
     KeyExists,
     KeylessServer,
     KeyRequired,
+    LocalOnly,
     NotAllowed,
     NotConfirmed,
     OriginRefused,
@@ -56,6 +60,9 @@ from penstock.errors.access import (
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    ServerTimeout,
+    ServerUnreachable,
+    ServerUntrusted,
     TooManyListeners,
     UnknownKey,
 )
@@ -241,4 +248,9 @@ __all__ = [
     "ServerNotRunning",
     "ServerFailed",
     "KeylessServer",
+    "ServerUnreachable",
+    "ServerUntrusted",
+    "ServerTimeout",
+    "InvalidAnswer",
+    "LocalOnly",
 ]

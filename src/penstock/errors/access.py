@@ -126,6 +126,41 @@ class ServerFailed(WorkerFailed):
     default_remedy = "Use another --host or --port, or read the log above."
 
 
+class ServerUnreachable(PenstockError):
+    """The server cannot be reached, or broke the connection."""
+
+    code = "ERR_SERVER_UNREACHABLE"
+    default_remedy = "Check the URL, and that the server runs: `penstock serve` prints its URL."
+
+
+class ServerUntrusted(ServerUnreachable):
+    """The certificate of the server is not valid for its name, or nobody known has signed it."""
+
+    code = "ERR_SERVER_UNTRUSTED"
+    default_remedy = "Use the name in the certificate; an authority of your own is trusted by SSL_CERT_FILE."
+
+
+class ServerTimeout(ServerUnreachable):
+    """The server did not answer in time. It may still carry out the request."""
+
+    code = "ERR_SERVER_TIMEOUT"
+    default_remedy = "Check the load of the server, or give the client more time."
+
+
+class InvalidAnswer(PenstockError):
+    """The answer is not one of a Penstock server."""
+
+    code = "ERR_INVALID_ANSWER"
+    default_remedy = "Check the URL: a proxy, another program, or another version of Penstock answered."
+
+
+class LocalOnly(InvalidRequest):
+    """The command works on the stores of its own machine, not through a server."""
+
+    code = "ERR_LOCAL_ONLY"
+    default_remedy = "Run the command on the machine of the server, without --server and PENSTOCK_SERVER."
+
+
 class KeylessServer(ConfigError):
     """A server that other machines can reach needs a key."""
 

@@ -10,6 +10,8 @@ from starlette.responses import Response
 from penstock.http.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/{name}"
+VALUES = "application/vnd.penstock.value+json"
+"""Media type of the library's own values, for clients of the same version."""
 _encoder = msgspec.json.Encoder()
 _described: dict[str, type[msgspec.Struct]] = {Problem.__name__: Problem}
 
@@ -19,6 +21,11 @@ def respond(value: object, status: int = 200) -> Response:
     return Response(_encoder.encode(value), status, media_type="application/json")
 
 
+def respond_values(value: object, status: int = 200) -> Response:
+    """The library's own value as JSON, for a client that asked for it."""
+    return Response(_encoder.encode(value), status, media_type=VALUES)
+
+
 def described(
     kind: type[msgspec.Struct],
     status: int = 200,
@@ -26,13 +33,20 @@ def described(
     refused: tuple[int, ...] = (),
     example: object = None,
     also: dict[int, str] | None = None,
+    value: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: the answer, and the statuses with which it refuses."""
+    """The ``responses`` of a route: the answer, and the statuses with which it refuses.
+
+    ``value``: clients may have the library's own value instead.
+    """
     _described[kind.__name__] = kind
     content: dict[str, Any] = {"schema": {"$ref": REF.format(name=kind.__name__)}}
     if example is not None:
         content["example"] = example
-    answer = {"description": _summary(kind), "content": {"application/json": content}}
+    answer: dict[str, Any] = {"description": _summary(kind), "content": {"application/json": content}}
+    if value:
+        # Not described further: the fields are those of the library, and change with it.
+        answer["content"][VALUES] = {"schema": {}}
     found: dict[int | str, dict[str, Any]] = {status: answer}
     for other, meaning in (also or {}).items():
         found[other] = {**answer, "description": meaning}

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidRequest
-from penstock.http.answers import described, respond
+from penstock.http.answers import described, respond, respond_values
+from penstock.http.index_routes import accepted
 from penstock.http.job_queries import RangeQuery
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
@@ -22,13 +23,14 @@ from penstock.service.document_records import (
     reason_record,
 )
 from penstock.service.job_records import SubmitRecord
+from penstock.service.library_values import document_view
 
 router = APIRouter(tags=["documents"])
 
 SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 
 
-@router.get("/documents", responses=described(DocumentPage), summary="List documents")
+@router.get("/documents", responses=described(DocumentPage, value=True), summary="List documents")
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
@@ -40,17 +42,24 @@ def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Resp
         ready = records.ready(phases[query.ready_for], tenant, collection=query.collection, limit=query.limit)
         return respond(ready)
     given = query.model_dump(exclude={"tenant_id", "ready_for"})
+    if sender.wants_values:
+        after = given.pop("cursor")
+        return respond_values(sender.shared.documents.sources(tenant_id=tenant, after=after, **given))
     return respond(records.page(tenant_id=tenant, **given))
 
 
 @router.get(
-    "/documents/{source_id}", responses=described(DocumentDetail, refused=(404,)), summary="Show a document"
+    "/documents/{source_id}",
+    responses=described(DocumentDetail, refused=(404,), value=True),
+    summary="Show a document",
 )
 @reads
 def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Query()]) -> Response:
     """Show a document with its versions, the progress of each phase, and its pages."""
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
+    if sender.wants_values:
+        return respond_values(document_view(sender.shared.documents, own))
     return respond(records.detail(own, from_page=query.from_page, limit=query.limit))
 
 
@@ -70,7 +79,7 @@ def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query
 @router.delete(
     "/documents/{source_id}",
     status_code=202,
-    responses=described(SubmitRecord, 202, refused=(404,)),
+    responses=described(SubmitRecord, 202, refused=(404,), value=True),
     summary="Remove a document",
 )
 @writes
@@ -87,10 +96,10 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
     shared.audit.record(
         sender.principal.name, "remove document", source_id=own.source_id, tenant_id=place.tenant_id
     )
-    return respond(shared.job_records.receipt(receipt), 202)
+    return accepted(sender, receipt)
 
 
-@router.get("/why", responses=described(ReasonRecord), summary="Explain a path")
+@router.get("/why", responses=described(ReasonRecord, value=True), summary="Explain a path")
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
@@ -104,4 +113,4 @@ def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     if found.verdict == "unknown":
         # The reason tells whether there is such a file: only where the sender may index it.
         shared.policy.allowed(query.path, allow_external=True)
-    return respond(reason_record(found))
+    return respond_values(found) if sender.wants_values else respond(reason_record(found))

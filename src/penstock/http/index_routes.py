@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
+from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service.functions import FunctionRecords
 from penstock.service.job_records import SubmitRecord
+from penstock.service.responses import Receipt
 
 router = APIRouter(tags=["index"])
 
@@ -26,7 +27,7 @@ QUEUED = {
     "run": 1,
     "run_at": None,
 }
-ACCEPTED = described(SubmitRecord, 202, refused=(404,), example=QUEUED)
+ACCEPTED = described(SubmitRecord, 202, refused=(404,), example=QUEUED, value=True)
 Force = Annotated[bool, Query(description="Run a duplicate, and index unchanged files again.")]
 AllowExternal = Annotated[
     bool, Query(description="Allow a path outside the roots; counts only if the server's settings allow it.")
@@ -60,12 +61,17 @@ def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_exter
     path = shared.policy.allowed(body.folder_path, allow_external=allow_external)
     given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
     receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
-    return respond(shared.job_records.receipt(receipt), 202)
+    return accepted(sender, receipt)
 
 
-@router.post(
-    "/content", status_code=202, responses=described(SubmitRecord, 202, example=QUEUED), summary="Add a note"
-)
+def accepted(sender: Sender, receipt: Receipt) -> Response:
+    """The answer to a submission."""
+    if sender.wants_values:
+        return respond_values(receipt, 202)
+    return respond(sender.shared.job_records.receipt(receipt), 202)
+
+
+@router.post("/content", status_code=202, responses=ACCEPTED, summary="Add a note")
 @writes
 def content(sender: Writer, body: ContentBody) -> Response:
     """Queue a note. Equal texts are one note."""
@@ -76,7 +82,7 @@ def content(sender: Writer, body: ContentBody) -> Response:
         collection=body.collection,
         branch=body.branch,
     )
-    return respond(sender.shared.job_records.receipt(receipt), 202)
+    return accepted(sender, receipt)
 
 
 @router.get("/functions", responses=described(FunctionRecords), summary="List functions", tags=["functions"])
@@ -89,7 +95,7 @@ def functions(sender: Reader) -> Response:
 @router.post(
     "/functions/{name}",
     status_code=202,
-    responses=described(SubmitRecord, 202, refused=(404,), example=QUEUED),
+    responses=ACCEPTED,
     summary="Call a function",
     tags=["functions"],
 )
@@ -109,4 +115,4 @@ def call(
         timeout=body.timeout_s,
         **given,
     )
-    return respond(sender.shared.job_records.receipt(receipt), 202)
+    return accepted(sender, receipt)

@@ -55,7 +55,10 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem document. ``code`` is stable, ``remedy`` the next step; ``errors`` names refused fields."""
+    """A problem document. ``code`` is stable, ``remedy`` the next step; ``errors`` names refused fields.
+
+    ``pending`` is the number of jobs in a full queue, ``twin`` a live job that stands in the way.
+    """
 
     type: str
     title: str
@@ -64,6 +67,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     remedy: str
     errors: list[FieldError] = []
+    pending: int | msgspec.UnsetType = msgspec.UNSET
+    twin: str | msgspec.UnsetType = msgspec.UNSET
     matched: int | msgspec.UnsetType = msgspec.UNSET
     """Number of jobs that match now, where another one was expected."""
 
@@ -89,6 +94,8 @@ def problem_response(
         code=error.code,
         remedy=error.remedy,
         errors=list(fields),
+        pending=getattr(error, "pending", msgspec.UNSET),
+        twin=getattr(error, "twin", msgspec.UNSET),
         matched=getattr(error, "matched", msgspec.UNSET),
     )
     return Response(

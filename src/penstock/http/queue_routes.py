@@ -8,13 +8,14 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
+from penstock.http.answers import described, respond, respond_values
 from penstock.http.job_queries import FailuresQuery, HistoryQuery, parse_duration
 from penstock.http.request_bodies import PauseBody
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.job import Scope
 from penstock.service.bulk_actions import FailurePage
+from penstock.service.library_values import own_stats
 from penstock.service.server_status import QueueConnection, QueueStats
 from penstock.service.throughput import History
 
@@ -29,10 +30,12 @@ class Resumed(msgspec.Struct, frozen=True):
     released: int
 
 
-@router.get("/stats", responses=described(QueueStats), summary="Count jobs and tasks")
+@router.get("/stats", responses=described(QueueStats, value=True), summary="Count jobs and tasks")
 @reads
 def stats(sender: Reader) -> Response:
     """Count jobs by status and type, and tasks by type and status. Bound keys see their tenants only."""
+    if sender.wants_values:
+        return respond_values(own_stats(sender.shared.jobs, sender.principal))
     return respond(sender.shared.status.stats(sender.principal))
 
 

@@ -133,6 +133,7 @@ class FilteredBody(PlaceBody):
     query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     exact: bool = Field(False, description="Do not correct misspelt words.")
+    graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
     path: Text | None = Field(None, description="Only paths that match this glob.")
     file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
     tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
@@ -259,6 +260,11 @@ class DocumentsQuery(QueryFields):
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     file_type: Name | None = None
     tag: Name | None = None
+    author: Name | None = None
+    title: Name | None = None
+    language: Name | None = None
+    created_after: Name | None = None
+    created_before: Name | None = None
     ready_for: Name | None = Field(
         None, description="Only documents for which this phase can begin; of filters only the place counts."
     )

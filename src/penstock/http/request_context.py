@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from penstock import server_assembly
+from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
+from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.bulk_actions import BulkActions
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
+from penstock.service.library_values import find_job
 from penstock.service.live_changes import LiveChanges
 from penstock.service.metrics import Metrics
 from penstock.service.path_policy import PathPolicy
@@ -65,9 +68,17 @@ class Shared:
 class Sender:
     """The sender of a request, with the services for it."""
 
-    def __init__(self, principal: Principal, shared: Shared) -> None:
+    def __init__(self, principal: Principal, shared: Shared, *, wants_values: bool = False) -> None:
+        """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""
         self.principal = principal
         self.shared = shared
+        self.wants_values = wants_values
+
+    def job(self, job_id: str) -> Job:
+        """The job with this id, if it exists for the sender. As in the library, clients may shorten it."""
+        if self.wants_values:
+            return find_job(self.shared.jobs, job_id, self.principal.tenants)
+        return self.shared.job_records.own(job_id, self.principal.tenants)
 
     def tenant(self, given: str | None) -> str:
         """The tenant of the request; see ``Principal.tenant``."""
@@ -78,7 +89,8 @@ def _sender(scope: KeyScope) -> object:
     async def find(request: Request) -> Sender:
         principal: Principal = request.scope["penstock.principal"]
         principal.require(scope)
-        return Sender(principal, request.app.state.shared)
+        accepted = request.headers.get("accept", "")
+        return Sender(principal, request.app.state.shared, wants_values=VALUES in accepted)
 
     return Depends(find)
 

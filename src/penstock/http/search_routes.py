@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.errors import UnknownDocument
-from penstock.http.answers import described, respond
+from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import (
     ContextBody,
     EntityQuery,
@@ -41,7 +41,7 @@ class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[Hit]
 
 
-@router.post("/search", responses=described(SearchResult), summary="Search")
+@router.post("/search", responses=described(SearchResult, refused=(404,)), summary="Search")
 @reads
 def search(sender: Reader, body: SearchBody) -> Response:
     """Find the best chunks for a query, best first. `corrections` names misspelt words."""
@@ -52,7 +52,11 @@ def search(sender: Reader, body: SearchBody) -> Response:
     return respond(found)
 
 
-@router.post("/context", responses=described(PromptContext), summary="Pack passages for a prompt")
+@router.post(
+    "/context",
+    responses=described(PromptContext, refused=(404,)),
+    summary="Pack passages for a prompt",
+)
 @reads
 def context(sender: Reader, body: ContextBody) -> Response:
     """Pack the best passages into a number of tokens, numbered, for the prompt of a language model."""
@@ -76,17 +80,23 @@ def similar(sender: Reader, body: SimilarBody) -> Response:
     return respond(SimilarHits(hits=shared.assembly.similar.similar(named, tenant_id=tenant, **given)))
 
 
-@router.get("/graph/entity", responses=described(EntityRecords, refused=(404,)), summary="Show entities")
+@router.get(
+    "/graph/entity", responses=described(EntityRecords, refused=(404,), value=True), summary="Show entities"
+)
 @reads
 def entity(sender: Reader, query: Annotated[EntityQuery, Query()]) -> Response:
     """Show the entities with a name, and where they are mentioned."""
     found = sender.shared.assembly.graph.entity(
         query.name, kind=query.kind, tenant_id=sender.tenant(query.tenant_id), mentions=query.limit
     )
-    return respond(entity_records(found))
+    return respond_values(found) if sender.wants_values else respond(entity_records(found))
 
 
-@router.get("/graph/neighbours", responses=described(GraphRecord, refused=(404,)), summary="Show neighbours")
+@router.get(
+    "/graph/neighbours",
+    responses=described(GraphRecord, refused=(404,), value=True),
+    summary="Show neighbours",
+)
 @reads
 def neighbours(sender: Reader, query: Annotated[NeighboursQuery, Query()]) -> Response:
     """Show the entities around those with a name, nearest first, and the relations between them."""
@@ -94,23 +104,29 @@ def neighbours(sender: Reader, query: Annotated[NeighboursQuery, Query()]) -> Re
     found = sender.shared.assembly.graph.neighbours(
         query.name, tenant_id=sender.tenant(query.tenant_id), **given
     )
+    if sender.wants_values:
+        return respond_values(found)
     return respond(graph_record(found.nodes, found.edges))
 
 
-@router.get("/graph/path", responses=described(GraphRecord, refused=(404,)), summary="Show a way")
+@router.get("/graph/path", responses=described(GraphRecord, refused=(404,), value=True), summary="Show a way")
 @reads
 def path(sender: Reader, query: Annotated[WayQuery, Query()]) -> Response:
     """Show a shortest way between two names; without one, the lists are empty."""
     found = sender.shared.assembly.graph.path(
         query.source, query.target, tenant_id=sender.tenant(query.tenant_id)
     )
+    if sender.wants_values:
+        return respond_values(found)
     nodes, edges = found or ([], [])
     return respond(graph_record(((node, None) for node in nodes), edges))
 
 
-@router.get("/graph/stats", responses=described(GraphCountRecord), summary="Count entities and relations")
+@router.get(
+    "/graph/stats", responses=described(GraphCountRecord, value=True), summary="Count entities and relations"
+)
 @reads
 def stats(sender: Reader, query: Annotated[GraphQuery, Query()]) -> Response:
     """Count entities and relations by kind."""
     counts = sender.shared.assembly.graph.counts(sender.tenant(query.tenant_id))
-    return respond(GraphCountRecord(**counts._asdict()))
+    return respond_values(counts) if sender.wants_values else respond(GraphCountRecord(**counts._asdict()))

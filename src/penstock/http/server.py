@@ -22,7 +22,7 @@ from penstock.http.guard import GuardOptions
 from penstock.http.request_context import Shared
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
-from penstock.service.runtime_file import RunningServer, RuntimeFile
+from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -118,7 +118,13 @@ class HttpServer:
 
     def _publish(self, *, with_worker: bool) -> None:
         """Write the address for clients and for ``penstock stop``."""
-        found = RunningServer(url=self.url, pid=os.getpid(), started_at=clock.now(), worker=with_worker)
+        found = RunningServer(
+            url=self.url,
+            pid=os.getpid(),
+            started_at=clock.now(),
+            worker=with_worker,
+            settings=settings_digest(self._assembly.settings),
+        )
         self._runtime.write(found)
 
     def _serve(self, server: uvicorn.Server) -> None:

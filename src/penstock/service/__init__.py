@@ -11,6 +11,7 @@
 ``neighbour_order``: the order of entities around another
 ``document_filters``: filters of searches and lists
 ``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
+``graph_hits``: chunks that relations lead to
 ``corrections``: misspelt words of a query
 ``passages``, ``similar``: passages for a prompt, and chunks like a given one
 ``store_search``: a vector store outside the catalog, searched

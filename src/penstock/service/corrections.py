@@ -7,14 +7,23 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from penstock.catalog.protocol import CatalogSnapshot
-from penstock.catalog.rules.near_words import closest_word, is_correctable, neighbours
+from penstock.catalog.rules.near_words import (
+    WORD_PIECES,
+    closest_word,
+    is_correctable,
+    is_likelier,
+    neighbours,
+)
 from penstock.catalog.rules.query_terms import words_outside_quotes
 from penstock.catalog.views import Filters
+from penstock.errors import InvalidSetting
 
 MOST_CORRECTIONS = 3
 """Misspelt words looked up in one query: a text in another language has many unknown words."""
 MOST_TEXTS = 200
 """Texts looked at for each word. A word in more of them is frequent enough to be meant."""
+FIRST_TEXTS = 8
+"""Texts looked at first: mostly one is enough to know that there is such a word."""
 SHOWN_TEXTS = 5
 """Texts read to find the form of a word that they have."""
 
@@ -40,10 +49,20 @@ def corrections(
     ]
     if not doubtful:
         return []
-    whole_tenant = Filters(tenant_id=filters.tenant_id)
-    known = snapshot.holding(doubtful, whole_tenant, most=MOST_TEXTS)
-    missing = [word for word in doubtful if word not in known or known[word] == ([], False)]
+    missing = _missing(snapshot, _missing(snapshot, doubtful, filters, FIRST_TEXTS), filters, MOST_TEXTS)
     return list(_corrected(snapshot, filters, missing[:MOST_CORRECTIONS]))
+
+
+def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
+    """Words that none of the tenant's texts has. Those of very many texts of others count as known."""
+    if not words:
+        return []
+    known = snapshot.holding(words, Filters(tenant_id=filters.tenant_id), most=most)
+    return [
+        word
+        for word in words
+        if word not in known or (not known[word].content_ids and not (known[word].cut and most == MOST_TEXTS))
+    ]
 
 
 def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[str]) -> Iterator[Correction]:
@@ -55,4 +74,16 @@ def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[st
         # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
         best = min(texts, key=lambda near: (-len(texts[near]), near))
         views = snapshot.hydrate(texts[best][:SHOWN_TEXTS])
-        yield Correction(word=word, searched=closest_word(word, (view.text for view in views if view), best))
+        searched = closest_word(word, (view.text for view in views if view), best)
+        if is_likelier(searched, word, _count_pieces):
+            yield Correction(word=word, searched=searched)
+
+
+def _count_pieces(word: str) -> int:
+    """Pieces of a word; without the vocabulary the same for each, so that every word may be misspelt."""
+    from penstock.pipeline.embed.token_count import count_tokens
+
+    try:
+        return count_tokens(word)
+    except InvalidSetting:
+        return WORD_PIECES + 1

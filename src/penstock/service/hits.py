@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
-from penstock.catalog.rules.query_terms import query_words
+from penstock.catalog.rules.query_terms import HUMP, query_words
 from penstock.catalog.values import StoredProperties
 from penstock.catalog.views import ChunkView
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
+from penstock.service.corrections import Correction
 
 SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 _WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 """A word in a name such as ``maxHeaderSize`` or ``max_header_size`` is a word as well."""
+_RUN = re.compile(r"[^\W_]+")
 _CUT_WORD = re.compile(r"\A\S+\s")
 
 
@@ -42,6 +45,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     ``weak``: it shares few words with the query and is far from it in meaning. ``words``: the words of the
     query that it holds. ``similarity``: the cosine, None if the chunk is not among the nearest or vectors
     were not searched. ``keyword_rank`` and ``vector_rank``: its places in the two rankings, from 1.
+    ``graph_rank``: its place among those that the graph leads to, and ``relation``: the way there, such as
+    ``mill.run calls mill.open_gate``; None and empty without the graph.
     ``rerank_score``: the score by which a re-ranker ordered the hits, None without one.
     ``also_in``: other places of the same text. ``page_unit``: what ``page`` counts: page, slide, sheet or
     chapter. ``position_unit``: what ``first_line`` and ``last_line`` count: line, paragraph or cell.
@@ -77,7 +82,22 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float | None
     keyword_rank: int | None
     vector_rank: int | None
+    graph_rank: int | None = None
+    relation: str = ""
     rerank_score: float | None = None
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits, best first, with notes about vectors that could not be searched.
+
+    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
+    words that occur nowhere, and what was searched for instead.
+    """
+
+    hits: list[Hit]
+    notes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
 
 class RankedText(NamedTuple):
@@ -97,6 +117,7 @@ class Match(NamedTuple):
     similarity: float | None
     keyword_rank: int | None
     vector_rank: int | None
+    graph_rank: int | None = None
 
 
 def collapse(found: Iterable[tuple[float, ChunkView]]) -> list[RankedText]:
@@ -123,7 +144,7 @@ def spread(candidates: Sequence[RankedText], per_source: int | None) -> list[Ran
     return chosen
 
 
-def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
+def build_hit(candidate: RankedText, match: Match, snippet: str, relation: str = "") -> Hit:
     view = candidate.view
     file_type = _file_type(view)
     return Hit(
@@ -156,6 +177,8 @@ def build_hit(candidate: RankedText, match: Match, snippet: str) -> Hit:
         similarity=None if match.similarity is None else round(match.similarity, 4),
         keyword_rank=match.keyword_rank,
         vector_rank=match.vector_rank,
+        graph_rank=match.graph_rank,
+        relation=relation,
         rerank_score=None if candidate.rerank_score is None else round(candidate.rerank_score, 6),
     )
 
@@ -183,25 +206,63 @@ def _page(view: ChunkView) -> int | None:
     return view.page_number if view.page_count > 1 else None
 
 
+class _QueryMarks(NamedTuple):
+    """Words of a query that are marked in a snippet: plain ones, and a pattern of phrases and others."""
+
+    plain: frozenset[str]
+    others: re.Pattern[str] | None
+
+    def first(self, text: str) -> int | None:
+        """The place of the first word in a text."""
+        other = self.others.search(text) if self.others else None
+        start = next((start for start, _ in self._plain_spans(text)), None)
+        return min((at for at in (start, other and other.start()) if at is not None), default=None)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Places of the words in a text, in order."""
+        found = [*self._plain_spans(text)]
+        if self.others:
+            found = sorted([*found, *(match.span() for match in self.others.finditer(text))])
+        return [span for before, span in pairwise([(0, 0), *found]) if span[0] >= before[1]]
+
+    def _plain_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        for run in _RUN.finditer(text) if self.plain else ():
+            word, at = run[0], run.start()
+            if word.lower() in self.plain:
+                yield run.span()
+            elif not word[1:].islower():
+                for part in HUMP.split(word):
+                    if part.lower() in self.plain:
+                        yield at, at + len(part)
+                    at += len(part)
+
+
 @lru_cache(4)
-def _words_of(query: str) -> re.Pattern[str] | None:
-    """A pattern of the query's first words; a pasted page would make matching slow."""
-    words = [word for word in query_words(query) if 2 < len(word) <= SNIPPET and word.isascii()]
-    others = [word for word in query_words(query) if len(word) <= SNIPPET and not word.isascii()]
-    patterns = [rf"{_WORD_START}(?:{'|'.join(map(re.escape, words))}){_WORD_END}"] if words else []
+def _marks_of(query: str) -> _QueryMarks:
+    """The query's first words. Plain ones are looked up: to compile a pattern for each query takes longer."""
+    words = [word for word in query_words(query) if len(word) <= SNIPPET]
+    plain = {word for word in words if word.isascii() and word.isalnum() and len(word) > 2}
+    ascii_others = [word for word in words if word.isascii() and not word.isalnum() and len(word) > 2]
+    patterns = (
+        [rf"{_WORD_START}(?:{'|'.join(map(re.escape, ascii_others))}){_WORD_END}"] if ascii_others else []
+    )
     # Scripts without spaces have no word boundaries.
-    patterns += map(re.escape, others)
-    return re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
+    patterns += [re.escape(word) for word in words if not word.isascii()]
+    return _QueryMarks(frozenset(plain), re.compile("|".join(patterns), re.IGNORECASE) if patterns else None)
 
 
 def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:
     """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
-    pattern = _words_of(query)
-    first = pattern.search(text) if pattern else None
-    start = max(0, first.start() - SNIPPET // 3) if first else 0
+    wanted = _marks_of(query)
+    first = wanted.first(text) or 0
+    start = max(0, first - SNIPPET // 3)
     window = text[start : start + SNIPPET]
-    if start and first:
+    if start:
         # From the next word on, unless there is none before the word found.
-        window = _CUT_WORD.sub("", window[: first.start() - start]) + window[first.start() - start :]
+        window = _CUT_WORD.sub("", window[: first - start]) + window[first - start :]
     shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + SNIPPET < len(text) else "")
-    return pattern.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", shown) if pattern else shown
+    pieces, at = [], 0
+    for begin, end in wanted.spans(shown):
+        pieces += [shown[at:begin], marks[0], shown[begin:end], marks[1]]
+        at = end
+    return "".join([*pieces, shown[at:]])

@@ -155,14 +155,8 @@ class JobRecords:
             )
         limit = filters.get("limit", 50)
         filters["limit"] = limit
-        wanted = offset + limit + 1
-        found = [self._first(wanted, {**filters, "tenant_id": tenant}) for tenant in tenants]
-        by_priority, newest_first = filters.get("by_priority", False), filters.get("newest_first", True)
-        # Two stable sorts: by id, then by priority.
-        merged = sorted(chain.from_iterable(found), key=lambda job: job.queue_id, reverse=newest_first)
-        if by_priority:
-            merged.sort(key=lambda job: -job.priority)
-        page = merged[offset:wanted]
+        by_priority = filters.get("by_priority", False)
+        page = self._merged(tenants, offset, offset + limit + 1, filters)
         return JobPage(
             jobs=[self.record(job) for job in page[:limit]],
             total=self.count(tenants, filters, cap=MOST_COUNTED),
@@ -170,6 +164,21 @@ class JobRecords:
             offset=offset,
             next=cursor_after(page[limit - 1], by_priority=by_priority) if len(page) > limit else None,
         )
+
+    def rows(
+        self, tenants: Sequence[str | None], *, offset: int = 0, **filters: Unpack[JobFilter]
+    ) -> list[Job]:
+        """The jobs of a page, as the queue has them."""
+        return self._merged(tenants, offset, offset + filters.get("limit", 50), filters)
+
+    def _merged(self, tenants: Sequence[str | None], first: int, last: int, filters: JobFilter) -> list[Job]:
+        found = [self._first(last, {**filters, "tenant_id": tenant}) for tenant in tenants]
+        newest_first = filters.get("newest_first", True)
+        # Two stable sorts: by id, then by priority.
+        merged = sorted(chain.from_iterable(found), key=lambda job: job.queue_id, reverse=newest_first)
+        if filters.get("by_priority", False):
+            merged.sort(key=lambda job: -job.priority)
+        return merged[first:last]
 
     def record(self, job: Job) -> JobRecord:
         """The record of a job in a list or an event, from its own row alone."""

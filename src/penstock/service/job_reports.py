@@ -122,9 +122,11 @@ def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
     return _FailedInside(files, child_jobs)
 
 
-def result_of(job: Job, queue: Queue | None = None) -> Any:
-    """The result of a job; of an ended folder job with what its child jobs did."""
-    report = report_of(job, queue) if job.ended and job.item_type in _WALKED else None
+def result_of(job: Job, report: JobReport | None = None) -> Any:
+    """The result of a job; of an ended folder job with what its child jobs did, by a report on it."""
+    if not job.ended or job.item_type not in _WALKED:
+        return job.result
+    report = report or report_of(job)
     if report is None:
         return job.result
     # A job that was cancelled during its walk has counts, but no result.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from penstock.catalog.views import KeywordHit
 from penstock.pipeline.vectors.protocol import NearVector
+from penstock.service.graph_hits import NO_RANKING, GraphRanking
 from penstock.service.hits import Match
 from penstock.service.relevance import Similarity, is_weak
 
@@ -33,12 +34,13 @@ class SpaceRanking(NamedTuple):
 
 
 class Rankings(NamedTuple):
-    """Both rankings of a search, ``depth`` deep. ``notes``: spaces that could not be searched."""
+    """Rankings of a search, ``depth`` deep. ``notes``: spaces that could not be searched."""
 
     depth: int
     keyword: list[KeywordHit]
     spaces: list[SpaceRanking]
     notes: list[str]
+    graph: GraphRanking = NO_RANKING
 
     @property
     def cut(self) -> bool:
@@ -46,7 +48,7 @@ class Rankings(NamedTuple):
         return len(self.keyword) >= self.depth or any(len(space.near) >= self.depth for space in self.spaces)
 
     def fused(self, weights: Mapping[str, float] = VECTOR_WEIGHTS) -> list[tuple[int, float]]:
-        """Merge both rankings; see ``fused``. ``weights``: of the vectors, by embedder."""
+        """Merge all rankings; see ``fused``. ``weights``: of the vectors, by embedder."""
         keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
         spaces = [
             Scores(
@@ -56,7 +58,7 @@ class Rankings(NamedTuple):
             )
             for space in self.spaces
         ]
-        return fused(keyword, spaces)
+        return fused(keyword, spaces, self.graph)
 
     def _outside_keyword(self) -> float:
         """The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut."""
@@ -70,17 +72,28 @@ class Rankings(NamedTuple):
             for space in self.spaces
             for place, hit in enumerate(space.near, 1)
         }
+        graph_ranks = self.graph.ranks()
         # A chunk outside all rankings may be in a space that could not be searched.
         most = [] if self.notes else [Similarity(space.embedder, space.most()) for space in self.spaces]
 
+        def weak(content_id: int) -> bool:
+            similarities = [near[content_id][1]] if content_id in near else most
+            return is_weak(len(words.get(content_id, ())), asked, similarities)
+
+        # A chunk that was asked for by a relation is as good as the entity that the relation leads from.
+        related = self.graph.asked and (self.graph.best is None or not weak(self.graph.best))
+
         def match(content_id: int) -> Match:
-            found = words.get(content_id, ())
-            keyword_rank = places.get(content_id)
-            if content_id not in near:
-                return Match(is_weak(len(found), asked, most), found, None, keyword_rank, None)
-            vector_rank, similarity = near[content_id]
-            weak = is_weak(len(found), asked, [similarity])
-            return Match(weak, found, similarity.cosine, keyword_rank, vector_rank)
+            vector_rank, similarity = near.get(content_id, (None, None))
+            graph_rank = graph_ranks.get(content_id)
+            return Match(
+                weak(content_id) and not (related and graph_rank is not None),
+                words.get(content_id, ()),
+                similarity.cosine if similarity else None,
+                places.get(content_id),
+                vector_rank,
+                graph_rank,
+            )
 
         return match
 
@@ -92,26 +105,47 @@ class Scores(NamedTuple):
     outside: float
     weight: float = 1.0
 
-    def scaled(self) -> Callable[[int], float]:
-        """Return a function from a chunk to its share of the best score, times the weight."""
+    def scaled(self) -> tuple[dict[int, float], float]:
+        """Shares of the best score, times the weight: of each chunk, and of a chunk outside."""
         best = max(self.by_chunk.values(), default=0.0)
         if best <= 0:
-            return lambda _: 0.0
-        by_chunk, outside, factor = self.by_chunk, self.outside, self.weight / best
-        return lambda chunk: max(by_chunk.get(chunk, outside), 0.0) * factor
+            return {}, 0.0
+        factor = self.weight / best
+        shares = {chunk: max(score, 0.0) * factor for chunk, score in self.by_chunk.items()}
+        return shares, max(self.outside, 0.0) * factor
 
 
-def fused(keyword: Scores, spaces: Sequence[Scores]) -> list[tuple[int, float]]:
+def fused(
+    keyword: Scores, spaces: Sequence[Scores], graph: GraphRanking = NO_RANKING
+) -> list[tuple[int, float]]:
     """Merge rankings by the sum of their scores, each as a share of its best; ties by id.
 
     Scores say more than ranks: a chunk far ahead of the next stays ahead. A chunk has a vector in one space,
-    so the best of its scaled cosines counts. The result is between 0 and 1.
+    so the best of its scaled cosines counts. Scores of the graph are shares already. The result is between 0
+    and 1.
     """
-    by_words, by_vectors = keyword.scaled(), [space.scaled() for space in spaces]
+    by_words, no_words = keyword.scaled()
     whole = (keyword.weight if keyword.by_chunk else 0.0) + max((one.weight for one in spaces), default=0.0)
-    chunks = dict.fromkeys(chunk for scores in (keyword, *spaces) for chunk in scores.by_chunk)
-    scores = {
-        chunk: (by_words(chunk) + max((cosine(chunk) for cosine in by_vectors), default=0.0)) / whole
+    by_graph = {chunk: graph.weight * match.score for chunk, match in graph.matches.items()}
+    whole += graph.weight if by_graph else 0.0
+    chunks = dict.fromkeys(chunk for scores in (keyword, *spaces) for chunk in scores.by_chunk) | by_graph
+    by_vector, no_vector = _best_shares(spaces)
+    scores = [
+        (
+            chunk,
+            (by_words.get(chunk, no_words) + by_vector.get(chunk, no_vector) + by_graph.get(chunk, 0.0))
+            / whole,
+        )
         for chunk in chunks
-    }
-    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return sorted(scores, key=lambda item: (-item[1], item[0]))
+
+
+def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:
+    """The best share of each chunk in any space, and that of a chunk outside of all."""
+    scaled = [space.scaled() for space in spaces]
+    outside = max((share for _, share in scaled), default=0.0)
+    if len(scaled) == 1:
+        return scaled[0]
+    chunks = dict.fromkeys(chunk for shares, _ in scaled for chunk in shares)
+    return {chunk: max(shares.get(chunk, least) for shares, least in scaled) for chunk in chunks}, outside

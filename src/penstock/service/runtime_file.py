@@ -6,6 +6,7 @@ The server holds a lock on the file, so a file left by a killed server is not ta
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import signal
 import threading
@@ -16,18 +17,32 @@ from pathlib import Path
 import msgspec
 
 from penstock import clock
+from penstock.config import Settings, portable_values
 from penstock.errors import ServerNotRunning, ServerRunning, StoreDenied
 
 FILE = "server.json"
+OF_CLIENTS = ("server", "api_key", "api_key_file")
+"""Settings of commands that use a server, which mean nothing to the server."""
 
 
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A server: the URL for clients on this host, the process, and its start."""
+    """A server: the URL for clients on this host, the process, and its start.
+
+    ``settings``: see ``settings_digest``.
+    """
 
     url: str
     pid: int
     started_at: datetime
     worker: bool
+    settings: str = ""
+
+
+def settings_digest(settings: Settings) -> str:
+    """A digest of all settings that decide what a server answers; equal for the same ones."""
+    values = portable_values(settings)
+    given = sorted((name, repr(value)) for name, value in values.items() if name not in OF_CLIENTS)
+    return hashlib.sha256(repr(given).encode()).hexdigest()
 
 
 class RuntimeFile:

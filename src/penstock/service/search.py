@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Literal, NamedTuple, Protocol, TypeAlias, Unpack, get_args
-
-import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases, with_words
@@ -13,10 +11,12 @@ from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
+from penstock.pipeline.vectors.protocol import NearestVectors
 from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
+from penstock.service.graph_hits import rank_by_graph, relation_texts, require_graph
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.hits import SearchResult as SearchResult
 from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
@@ -24,11 +24,15 @@ from penstock.vocabulary import how_many
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
 MAX_LIMIT = 1_000
+MAX_QUERY = 100_000
+"""Maximum number of characters of a query. A longer one would be embedded for seconds."""
 DEPTH = 100
 """Minimum number of hits taken from each ranking before fusion."""
 MAX_DEPTH = 6_400
 WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
+READ_AHEAD = 2
+"""Chunks read for each text that is wanted: some are copies, or of a document with enough hits."""
 RERANKED = 50
 """Hits that are given to a re-ranker."""
 MAX_SNIPPET = 1_000
@@ -43,7 +47,7 @@ MOST_TENANTS = 1_000
 class SearchRequest(DocumentFilters, total=False):
     """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document.
 
-    ``exact``: misspelt words are not corrected.
+    ``exact``: misspelt words are not corrected. ``graph``: chunks that relations lead to are found as well.
     """
 
     mode: Mode
@@ -51,19 +55,7 @@ class SearchRequest(DocumentFilters, total=False):
     per_source: int | None
     marks: tuple[str, str]
     exact: bool
-
-
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hits, best first, with notes about vectors that could not be searched.
-
-    ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
-    words that occur nowhere, and what was searched for instead.
-    """
-
-    hits: list[Hit]
-    notes: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    corrections: tuple[Correction, ...] = ()
+    graph: bool
 
 
 class _Question(NamedTuple):
@@ -71,6 +63,7 @@ class _Question(NamedTuple):
     filters: Filters
     mode: Mode
     limit: int
+    graph: bool
 
 
 class Reranker(Protocol):
@@ -110,7 +103,8 @@ class Search:
                 print(hit.path, hit.first_line, hit.snippet)
 
         Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
-        A misspelt word that no document has is corrected, unless ``exact``.
+        A misspelt word that no document has is corrected, unless ``exact``. With ``graph``, "who calls
+        open_gate" also finds what the graph knows of; raises ``NotInGraph`` if no entities were extracted.
         """
         return self.ask(query, **options).hits
 
@@ -123,32 +117,38 @@ class Search:
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
         exact: bool = False,
+        graph: bool = False,
         **narrowed: Unpack[DocumentFilters],
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
-        asked = _Question(query, catalog_filters(self._settings.tenant_id, **narrowed), mode, limit)
+        filters = catalog_filters(self._settings.tenant_id, **narrowed)
+        asked = _Question(query, filters, mode, limit, graph)
         fixed: list[Correction] = []
         with self._catalog.snapshot() as snapshot:
+            if graph:
+                require_graph(snapshot, filters)
             rankings, chosen, found = self._find(snapshot, asked, per_source)
             if not exact:
                 known = {word for words in found.values() for word in words}
-                fixed = corrections(snapshot, query, asked.filters, known)
+                fixed = corrections(snapshot, query, filters, known)
             if fixed:
                 query = with_words(query, {each.word: each.searched for each in fixed})
                 rankings, chosen, found = self._find(snapshot, asked._replace(query=query), per_source)
             chosen, failed = self._reranked(query, chosen)
             chosen = chosen[:limit]
-            snippets = snapshot.snippets(query, list(found), marks)
+            snippets = self._snippets(snapshot, query, chosen, marks)
+            related = relation_texts(snapshot, rankings.graph, [each.view.content_id for each in chosen])
         words = list(query_words(query))
         match = rankings.matches(found, len(words))
         hits = []
         for candidate in chosen:
             view = candidate.view
             snippet = snippets.get(view.content_id, "")
-            if not 0 < len(snippet) <= MAX_SNIPPET or keyword_text(view.text) != view.text:
+            if not 0 < len(snippet) <= MAX_SNIPPET:
                 snippet = make_snippet(view.text, query, marks)
-            hits.append(build_hit(candidate, match(view.content_id), snippet))
+            relation = related.get(view.content_id, "")
+            hits.append(build_hit(candidate, match(view.content_id), snippet, relation))
         return SearchResult(
             hits=hits,
             notes=(*rankings.notes, *failed),
@@ -163,6 +163,7 @@ class Search:
         max_tokens: int = 2_000,
         mode: Mode = "hybrid",
         exact: bool = False,
+        graph: bool = False,
         **narrowed: Unpack[DocumentFilters],
     ) -> PromptContext:
         """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
@@ -176,7 +177,9 @@ class Search:
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
         limit = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
-        answer = self.ask(query, mode=mode, limit=limit, per_source=None, exact=exact, **narrowed)
+        answer = self.ask(
+            query, mode=mode, limit=limit, per_source=None, exact=exact, graph=graph, **narrowed
+        )
         good = [hit for hit in answer.hits if not hit.weak]
         passages = pack(good, max_tokens, count_tokens)
         notes = answer.notes
@@ -185,6 +188,13 @@ class Search:
         if good and not passages:
             notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
         return context_of(passages, max_tokens, count_tokens, notes=notes, corrections=answer.corrections)
+
+    def _snippets(
+        self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
+    ) -> dict[int, str]:
+        """Snippets by the store. It would show the words that are added to a text for its index."""
+        plain = [each.view for each in chosen if keyword_text(each.view.text) == each.view.text]
+        return snapshot.snippets(query, [view.content_id for view in plain], marks)
 
     def _find(
         self, snapshot: CatalogSnapshot, asked: _Question, per_source: int | None
@@ -204,16 +214,7 @@ class Search:
         views: dict[int, ChunkView | None] = {}
         while True:
             rankings = self._rank(snapshot, asked, depth)
-            ranked = rankings.fused()
-            new = [content_id for content_id, _ in ranked if content_id not in views]
-            views.update(zip(new, snapshot.hydrate(new), strict=True))
-            found = [
-                (score, view)
-                for content_id, score in ranked
-                # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
-                if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
-            ]
-            chosen = spread(collapse(found), per_source)[:wanted]
+            chosen = _texts(snapshot, asked, per_source, wanted, rankings.fused(), views)
             if len(chosen) == wanted or not rankings.cut or depth >= MAX_DEPTH:
                 return rankings, chosen
             depth = min(depth * WIDER, MAX_DEPTH)
@@ -233,6 +234,15 @@ class Search:
         return ordered + chosen[RERANKED:], []
 
     def _rank(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
+        rankings = self._rank_texts(snapshot, asked, depth)
+        if not asked.graph:
+            return rankings
+        graph = rank_by_graph(snapshot, asked.query, asked.filters, rankings.fused())
+        having = _having_phrases(snapshot, asked.query, list(graph.matches))
+        matches = {number: match for number, match in graph.matches.items() if number in having}
+        return rankings._replace(graph=graph._replace(matches=matches))
+
+    def _rank_texts(self, snapshot: CatalogSnapshot, asked: _Question, depth: int) -> Rankings:
         keyword: list[KeywordHit] = []
         if asked.mode != "vector":
             # Snippets are made of the few chunks that are chosen.
@@ -268,7 +278,9 @@ class Search:
             near = self._vectors.nearest(
                 snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
             )
-            rankings.append(SpaceRanking(embedder.name, _with_phrases(snapshot, query, near), depth))
+            having = _having_phrases(snapshot, query, [hit.content_id for hit in near])
+            near = [hit for hit in near if hit.content_id in having]
+            rankings.append(SpaceRanking(embedder.name, near, depth))
             notice = self._vectors.notice()
             notes += [notice] if notice and notice not in notes else []
         return rankings, notes
@@ -290,18 +302,53 @@ class Search:
         return self._embedders[space]
 
 
-def _with_phrases(snapshot: CatalogSnapshot, query: str, near: list[NearVector]) -> list[NearVector]:
-    """Leave out chunks without a quoted phrase of the query."""
+def _texts(
+    snapshot: CatalogSnapshot,
+    asked: _Question,
+    per_source: int | None,
+    wanted: int,
+    ranked: Sequence[tuple[int, float]],
+    views: dict[int, ChunkView | None],
+) -> list[RankedText]:
+    """The first texts of a ranking. Only as many chunks are read as needed, and kept in ``views``.
+
+    Copies of a text have the same score, so all chunks with the score of the last text are read as well.
+    """
+    read = min(len(ranked), READ_AHEAD * wanted)
+    while True:
+        while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
+            read += 1
+        new = [content_id for content_id, _ in ranked[:read] if content_id not in views]
+        views.update(zip(new, snapshot.hydrate(new), strict=True))
+        found = [
+            (score, view)
+            for content_id, score in ranked[:read]
+            # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
+            if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
+        ]
+        chosen = spread(collapse(found), per_source)[:wanted]
+        if len(chosen) == wanted or read == len(ranked):
+            return chosen
+        read = min(len(ranked), 4 * read)
+
+
+def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int]) -> Set[int]:
+    """Ids of the chunks that have every quoted phrase of the query."""
     required = {phrase.lower() for phrase in quoted_phrases(query)}
     if not required:
-        return near
-    words = snapshot.words_in(query, [hit.content_id for hit in near])
-    return [hit for hit in near if required <= set(words.get(hit.content_id, ()))]
+        return set(content_ids)
+    words = snapshot.words_in(query, content_ids)
+    return {number for number in content_ids if required <= set(words.get(number, ()))}
 
 
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
     if not isinstance(query, str) or not query.strip():
         raise InvalidRequest("the query is empty", remedy="Give at least one word.")
+    if len(query) > MAX_QUERY:
+        raise InvalidRequest(
+            f"the query has {len(query):,} characters, more than {MAX_QUERY:,}",
+            remedy="Search for a part of the text; `penstock similar` compares whole documents.",
+        )
     if mode not in get_args(Mode):
         raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:

@@ -13,6 +13,7 @@
 ``query_terms``   search terms of a query
 ``graph_values``  nodes and edges of the graph
 ``graph_walk``    neighbourhoods and shortest paths
+``graph_expansion`` relations that a search follows, and the chunks they lead to
 ``near_words``    words that may be meant by a misspelt one
 ``near_names``    names like one that is not there
 """

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from penstock.catalog.rules.query_terms import HUMP
 
 LEAST_LETTERS = 4
 """Shorter words have too many neighbours to know which was meant."""
 MOST_LETTERS = 32
+WORD_PIECES = 2
+"""Pieces of most words that people use."""
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "αβγδεζηθικλμνξοπρστυφχψω",
@@ -32,6 +34,16 @@ def is_correctable(word: str) -> bool:
         and len(HUMP.split(word)) == 1
         and any(letter in alphabet for alphabet in _ALPHABETS for letter in word.lower())
     )
+
+
+def is_likelier(instead: str, word: str, count_pieces: Callable[[str], int]) -> bool:
+    """Decide whether a word is a misspelling of another one, and not a word that the documents lack.
+
+    ``count_pieces``: pieces of a word in the vocabulary of a language model. Words that people use are of one
+    or two, and a wrong letter breaks them into more: see decision 0049.
+    """
+    pieces, fewer = count_pieces(word.lower()), count_pieces(instead)
+    return fewer < pieces or (fewer == pieces > WORD_PIECES)
 
 
 def neighbours(word: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.normal_form import normalized
@@ -122,6 +123,7 @@ class _Asked(NamedTuple):
     required: bool
 
 
+@lru_cache(16)
 def _asked(query: str) -> _Asked:
     """Split a query. Where quoted phrases are not required, their words count beside them."""
     plain: list[str] = []

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 
 from penstock.catalog import path_glob
+from penstock.catalog.graph import StoredEntity
 from penstock.catalog.rules import properties
+from penstock.catalog.rules.graph_expansion import GraphRelation
+from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
 from penstock.catalog.sql.read_records import CHUNK_VIEW
 from penstock.catalog.sql.row_types import column
@@ -26,6 +29,8 @@ from penstock.catalog.views import (
 )
 
 VECTORS_AT_ONCE = 4_096
+MENTIONS_AT_ONCE = 5_000
+"""Mentions of an entity looked at for those that are more than the end of a relation."""
 OVERFETCH = 8
 """How many times more ranks are looked at when too many of the first were of others or not published."""
 
@@ -71,7 +76,8 @@ class SearchReads:
         words = self._match(query)
         if not words or limit < 1:
             return []
-        looked_at = 2 * limit + 20
+        # With a filter many of the first ranks are of others, and to rank again costs as much as before.
+        looked_at = (limit + limit // 4 + 20) * (OVERFETCH if self._narrowed(filters) else 1)
         while True:
             ranked = self._rows.all("ranked", words, looked_at)
             seen = self.visible(filters, column(ranked))
@@ -119,8 +125,12 @@ class SearchReads:
             for word, ids in found.items()
         }
 
+    def _narrowed(self, filters: Filters) -> bool:
+        """Check whether anything but the tenant is filtered by."""
+        return any(value is not None for value in self._filters(filters)[1:])
+
     def matching(self, filters: Filters) -> list[int] | None:
-        if not any(value is not None for value in self._filters(filters)[1:]):
+        if not self._narrowed(filters):
             return None
         return column(self._rows.all("matching", *self._filters(filters)))
 
@@ -170,6 +180,35 @@ class SearchReads:
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         return dict(self._rows.all("locate", source_id, listed(chunk_ids)))
+
+    # The graph.
+
+    def has_graph(self, filters: Filters) -> bool:
+        return self._rows.one(f"any_extracted_{EXTRACTING}", *self._filters(filters)) is not None
+
+    def entities_called(self, tenant_id: str, names: Sequence[str], *, most: int) -> list[StoredEntity]:
+        found = self._rows.all("entities_called", tenant_id, listed(names), most)
+        return [StoredEntity(number, kind, "", short, name) for number, name, kind, short in found]
+
+    def entities_by_id(self, entity_ids: Sequence[int]) -> list[StoredEntity]:
+        return [StoredEntity(*row) for row in self._rows.all("stored_entities", listed(entity_ids))]
+
+    def entities_in(self, content_ids: Sequence[int]) -> dict[int, list[int]]:
+        found: dict[int, list[tuple[int, int]]] = {}
+        for content_id, entity_id, occurrences in self._rows.all("text_mentions", listed(content_ids)):
+            if occurrences:
+                found.setdefault(content_id, []).append((-occurrences, entity_id))
+        return {
+            content_id: [entity_id for _, entity_id in sorted(rows)] for content_id, rows in found.items()
+        }
+
+    def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
+        found = self._rows.all("relations_at", listed(entity_ids), most)
+        return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
+
+    def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
+        found = self._rows.all("chunks_of", listed(entity_ids), most, MENTIONS_AT_ONCE)
+        return {number: msgspec.json.decode(ids, type=list[int]) for number, ids in found}
 
 
 def _folded(filters: Filters) -> tuple[str | None, ...]:

@@ -63,9 +63,18 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
     """
     if not len(keys):
         return np.zeros(0, bool)
-    starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
+    return of_runs(keys, run_starts(keys), sources)
+
+
+def run_starts(keys: Numbers) -> Numbers:
+    """First rows of the runs of equal keys."""
+    return np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
+
+
+def of_runs(keys: Numbers, starts: Numbers, sources: Collection[int]) -> Mask:
     wanted = np.fromiter(sources, np.int64, len(sources))
-    return np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
+    mask: Mask = np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
+    return mask
 
 
 def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
@@ -73,10 +82,14 @@ def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
 
     Scores of exactly zero are dropped: a vector of zeros is near nothing.
     """
-    chosen = scores != 0
-    if np.count_nonzero(chosen) > limit:
-        # Keep all that equal the last score: the ids decide among them.
-        chosen &= scores >= np.partition(scores[chosen], -limit)[-limit]
+    # Keep all that equal the last score: the ids decide among them.
+    last = np.partition(scores, -limit)[-limit] if len(scores) > limit else np.float32(-np.inf)
+    if last > 0:
+        chosen = np.flatnonzero(scores >= last)
+    else:
+        chosen = np.flatnonzero(scores)
+        if len(chosen) > limit:
+            chosen = chosen[scores[chosen] >= np.partition(scores[chosen], -limit)[-limit]]
     ids, scores = ids[chosen], scores[chosen]
     order = np.lexsort((ids, -scores))[:limit]
     return ids[order], scores[order]

@@ -7,6 +7,7 @@ index over the rows (``ann_index``) is valid for every later file of the lineage
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from penstock.catalog.views import SourceMark
 from penstock.pipeline.vectors.footer import FooterFile, read_footer, write_footer
-from penstock.pipeline.vectors.memory_rows import Floats, Mask, Numbers, VectorRows, of_sources
+from penstock.pipeline.vectors.memory_rows import Floats, Mask, Numbers, VectorRows, of_runs, run_starts
 
 VERSION = 1
 HOLE = -1
@@ -91,7 +92,11 @@ class MappedRows:
         return self.ids[rows], np.concatenate(scores) if scores else np.empty(0, np.float32)
 
     def of_sources(self, sources: Collection[int]) -> Mask:
-        return of_sources(self.keys, sources)
+        return of_runs(self.keys, self._run_starts, sources)
+
+    @cached_property
+    def _run_starts(self) -> Numbers:
+        return run_starts(self.keys)
 
     def pieces(self, alive: Mask | None, *, holes: bool) -> Iterable[VectorRows]:
         """Batches of the rows to write again. Deleted rows become holes or are dropped."""

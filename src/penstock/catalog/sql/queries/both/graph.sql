@@ -183,3 +183,6 @@ GROUP BY kind ORDER BY 2 DESC, kind
 
 -- name: extracted_chunks per later phase
 SELECT coalesce(sum(d.{phase}_chunks), 0) FROM documents d JOIN sources s ON s.published_id = d.{id} WHERE s.tenant_id = $1
+
+-- name: any_extracted per later phase
+SELECT 1 FROM sources s JOIN documents d ON d.{id} = s.published_id WHERE {filtered} AND d.{phase}_chunks > 0 LIMIT 1

@@ -248,3 +248,30 @@ SELECT w.number - 1, k.content_id
 FROM (SELECT content_id, words FROM catalog_keyword WHERE content_id = ANY(numbers($2)) OFFSET 0) AS k
 JOIN (SELECT number, to_tsquery('catalog_english', term) AS query
       FROM json_array_elements_text($1::json) WITH ORDINALITY AS j(term, number) OFFSET 0) AS w ON k.words @@ w.query
+
+-- For each name, entity or text: the first rows only. A name such as __init__ has as many as there are classes.
+-- name: entities_called
+SELECT e.id, e.name, e.kind, e.short_key
+FROM json_array_elements_text($2::json) AS j(name)
+CROSS JOIN LATERAL (SELECT id, name, kind, short_key FROM catalog_entity
+                    WHERE tenant_id = $1 AND short_key = j.name ORDER BY id LIMIT $3) AS e
+
+-- name: relations_at
+SELECT j.id::bigint, r.found::text
+FROM json_array_elements_text($1::json) AS j(id)
+CROSS JOIN LATERAL (SELECT json_agg(json_build_array(content_id, source_id, target_id, kind)) AS found FROM (
+    (SELECT content_id, source_id, target_id, kind FROM catalog_relation
+     WHERE source_id = j.id::bigint ORDER BY content_id, target_id, kind COLLATE "C" LIMIT $2)
+    UNION ALL
+    (SELECT content_id, source_id, target_id, kind FROM catalog_relation
+     WHERE target_id = j.id::bigint ORDER BY content_id, source_id, kind COLLATE "C" LIMIT $2)) AS t) AS r
+WHERE r.found IS NOT NULL
+
+-- name: chunks_of
+SELECT j.id::bigint, r.found::text
+FROM json_array_elements_text($1::json) AS j(id)
+CROSS JOIN LATERAL (SELECT json_agg(content_id) AS found FROM (
+    SELECT content_id FROM (SELECT content_id, occurrences FROM catalog_mention
+                            WHERE entity_id = j.id::bigint ORDER BY content_id LIMIT $3) AS m
+    WHERE occurrences > 0 LIMIT $2) AS t) AS r
+WHERE r.found IS NOT NULL

@@ -212,3 +212,26 @@ WHERE ids <> '[]'
 -- name: words_in
 SELECT w.key, k.rowid FROM json_each($1) w CROSS JOIN json_each($2) j
 CROSS JOIN catalog_keyword k ON k.catalog_keyword MATCH w.value AND k.rowid = j.value
+
+-- For each name, entity or text: the first rows only. A name such as __init__ has as many as there are classes.
+-- name: entities_called
+SELECT e.id, e.name, e.kind, e.short_key
+FROM json_each($2) j CROSS JOIN catalog_entity e
+    ON e.id IN (SELECT x.id FROM catalog_entity x INDEXED BY idx_catalog_entity_short
+                WHERE x.tenant_id = $1 AND x.short_key = j.value ORDER BY x.id LIMIT $3)
+
+-- name: relations_at
+SELECT j.value, (SELECT json_group_array(json_array(content_id, source_id, target_id, kind)) FROM (
+    SELECT * FROM (SELECT content_id, source_id, target_id, kind FROM catalog_relation
+                   WHERE source_id = j.value ORDER BY content_id, target_id, kind LIMIT $2)
+    UNION ALL
+    SELECT * FROM (SELECT content_id, source_id, target_id, kind FROM catalog_relation
+                   WHERE target_id = j.value ORDER BY content_id, source_id, kind LIMIT $2)))
+FROM json_each($1) j
+
+-- name: chunks_of
+SELECT j.value, (SELECT json_group_array(content_id) FROM (
+    SELECT content_id FROM (SELECT content_id, occurrences FROM catalog_mention WHERE entity_id = j.value
+                            ORDER BY content_id LIMIT $3)
+    WHERE occurrences > 0 LIMIT $2))
+FROM json_each($1) j
