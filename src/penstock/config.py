@@ -265,6 +265,7 @@ class Settings:
     hosts: tuple[str, ...] = setting_fields.HOSTS
     rate_limit: int | None = setting_fields.RATE_LIMIT
     metrics_public: bool = setting_fields.METRICS_PUBLIC
+    serial: bool = setting_fields.SERIAL
     body_limit_mb: int = setting_fields.BODY_LIMIT_MB
     server: str | None = setting_fields.SERVER
     api_key: str | None = setting_fields.API_KEY

@@ -121,6 +121,14 @@ def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) 
     return "doc:" + _digest("\n".join((tenant_id, branch, collection, payload.lock_target)))
 
 
+PATH_TYPES = frozenset(("file", "folder", "project", "library"))
+
+
+def serial_lock(tenant_id: str, collection: str) -> str:
+    """The lock of jobs for paths that run one at a time in a collection, in order."""
+    return "serial:" + _digest(f"{tenant_id}\n{collection}")
+
+
 def _identity(payload: Payload) -> str:
     options = payload.changed_options()
     if not options:

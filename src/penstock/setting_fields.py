@@ -194,6 +194,9 @@ HOSTS = setting(
 RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
+SERIAL = setting(
+    types.SWITCH, False, "When true, jobs for paths run one at a time in each collection, in order."
+)
 METRICS_PUBLIC = setting(types.SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
 SERVER = setting(types.SERVER, None, "URL of a server through which commands work, instead of the stores.")
 API_KEY = setting(types.SECRET, None, "Key for the server that commands use.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from contextlib import closing
 from typing import Any
@@ -38,6 +39,7 @@ from penstock.process_start import log_to_stderr
 )
 @PROCESSES
 @click.option("--no-worker", is_flag=True, help="Serve requests only; jobs wait for another worker.")
+@click.option("--serial", is_flag=True, help="Run jobs for paths one at a time in each collection, in order.")
 @click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
 @GRACE
 @click.option(
@@ -56,7 +58,14 @@ from penstock.process_start import log_to_stderr
 )
 @click.pass_obj
 def serve(
-    session: Session, /, app: str | None, no_worker: bool, no_auth: bool, processes: int, **given: Any
+    session: Session,
+    /,
+    app: str | None,
+    no_worker: bool,
+    no_auth: bool,
+    serial: bool,
+    processes: int,
+    **given: Any,
 ) -> None:
     """Serve requests over HTTP, and run their jobs, until a stop signal.
 
@@ -70,7 +79,8 @@ def serve(
     log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     from penstock.assembly import Assembly
 
-    with closing(Assembly.of_app(session.settings, app)) as assembly:
+    settings = dataclasses.replace(session.settings, serial=True) if serial else session.settings
+    with closing(Assembly.of_app(settings, app)) as assembly:
         server = assembly.server(processes=0 if no_worker else processes, auth=not no_auth, app=app, **given)
 
         def announce() -> None:

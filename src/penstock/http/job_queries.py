@@ -78,7 +78,7 @@ class BulkBody(RequestBody):
         strict=True,
         frozen=True,
         json_schema_extra={
-            "examples": [{"filter": {"status": ["failed"], "error": "ERR_STORE_UNAVAILABLE"}, "expect": 12}]
+            "examples": [{"filter": {"status": ["failed"], "error": "ERR_WORKER_LOST"}, "expect": 12}]
         },
     )
 

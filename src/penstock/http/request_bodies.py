@@ -73,6 +73,10 @@ class IndexFields(PlaceBody):
     run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
+    serial: bool | None = Field(
+        None,
+        description="Run alone among the serial jobs of its collection, in order.",
+    )
 
 
 class IndexBody(IndexFields):

@@ -109,11 +109,11 @@ class Documents:
         for name in ("tenant_id", "collection", "branch", "priority", "run_at", "delay", "timeout_s"):
             if options.get(name) is not None:
                 submission[name] = options[name]
+        submission["serial"] = options.get("serial")
         metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
         if metadata:
             submission["metadata"] = metadata
-        if options.get("force"):
-            submission["force"] = True
+        submission["force"] = bool(options.get("force"))
         return submission
 
     def note(

@@ -46,6 +46,7 @@ class IndexOptions(TypedDict, total=False):
     run_at: datetime | str | None
     delay: float | None
     timeout_s: int | None
+    serial: bool | None
 
 
 class Preview(msgspec.Struct, kw_only=True):

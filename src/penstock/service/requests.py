@@ -46,6 +46,7 @@ class Submission(SubmissionFields, total=False):
     metadata: Mapping[str, Any] | None
     max_retries: int | None
     timeout_s: int | None
+    serial: bool | None
     job_id: str | None
 
 
@@ -113,12 +114,18 @@ class _Builder:
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
             run_at=due_at(given.get("run_at"), given.get("delay"), now),
-            lock_key=items.lock_key(
-                payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
-            ),
+            lock_key=self._lock(payload, item_type),
             max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
             timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
             submitted_by=self._door,
+        )
+
+    def _lock(self, payload: Payload, item_type: str) -> str | None:
+        """The lock of a serial job is its collection: a parent holds it until its children have ended."""
+        if item_type in items.PATH_TYPES and _or(self._given.get("serial"), self._settings.serial):
+            return items.serial_lock(self._tenant_id, self._collection)
+        return items.lock_key(
+            payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
         )
 
     def _dedupes(self, payload: Payload) -> bool:
