@@ -73,8 +73,6 @@ GROUPS = {
     "redis_contract.error_report": "rules",
     "redis_contract.producer_types": "rules",
     "watch": "watch",
-    "dashboard": "dashboard",
-    "legacy": "legacy",
     "process_start": "process",
     "assembly": "assembly",
     "graph_assembly": "assembly",
@@ -90,7 +88,7 @@ GROUPS = {
 }
 VALUES = {"rules", "errors", "config", "clock"}
 BELOW_SERVICE = VALUES | {"protocols", "pipeline", "handlers"}
-DOORS = {"http", "cli", "mcp", "redis_contract", "watch", "dashboard", "legacy"}
+DOORS = {"http", "cli", "mcp", "redis_contract", "watch"}
 ALLOWED = {
     "rules": {"errors"},
     "errors": set(),
