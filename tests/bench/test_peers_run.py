@@ -29,6 +29,7 @@ def run(directory: Path, *arguments: str) -> tuple[list[Figures], str]:
     return msgspec.json.decode(report.read_bytes(), type=Report).figures, ran.stdout
 
 
+@pytest.mark.long
 def test_a_quick_run_measures_who_is_there_and_lists_who_is_not(tmp_path):
     figures, said = run(tmp_path, "--store=sqlite", "--only=drain", "--only=pickup")
 

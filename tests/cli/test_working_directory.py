@@ -107,7 +107,7 @@ def loaded_by_python(code: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.fixture(params=others_later(STARTS, ["command", "module"]))
+@pytest.fixture(params=others_later(STARTS, ["command"]))
 def start(request: pytest.FixtureRequest) -> list[str]:
     return STARTS[request.param]
 

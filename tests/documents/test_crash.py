@@ -23,7 +23,7 @@ from tests.documents.index_contents import IndexContents, read_index, settled
 from tests.documents.worker_commands import kill_tree
 from tests.pipeline.mail_samples import mail, message
 from tests.pipeline.sample_documents import pdf
-from tests.servers.stores import given_back, others_later
+from tests.servers.stores import given_back
 from tests.worker.worker_processes import ROOT
 
 ENGINES = ("sqlite", "postgres", "jsonl")
@@ -124,7 +124,8 @@ def disturbed(tmp_path: Path, engine: str, folder: Path, kills: int, chance: ran
         run.close()
 
 
-@pytest.mark.parametrize("engine", others_later(ENGINES, ["sqlite"]))
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_index_killed_at_any_moment_is_finished_by_the_same_command(
     tmp_path: Path, engine: str, folder: Path
 ):

@@ -87,7 +87,12 @@ def watched(docs: IndexedFolder, change: Callable[[Library, int], None], turns: 
         return search_reader.stopped()
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+SOME_CHANGES = [
+    pytest.param(change, marks=[pytest.mark.long] * (change not in (edited, deleted))) for change in CHANGES
+]
+
+
+@pytest.mark.parametrize("change", SOME_CHANGES, ids=lambda change: change.__name__)
 def test_no_reader_sees_a_document_missing_doubled_or_mixed(
     docs: IndexedFolder, change: Callable[[Library, int], None]
 ):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from tests.servers.stores import ON_SERVERS, given_back, store_url
+from tests.servers.stores import ON_SERVERS, given_back, others_later, store_url
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("engine", ["by default", *ON_SERVERS])
+@pytest.mark.parametrize("engine", others_later(["by default", *ON_SERVERS], ["by default"]))
 def test_the_planner_finds_the_answer_with_a_real_worker(engine: str, tmp_path: Path):
     url = [store_url(engine, tmp_path)] if engine in ON_SERVERS else []
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}

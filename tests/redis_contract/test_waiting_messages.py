@@ -159,6 +159,7 @@ def test_a_message_for_a_rag_that_never_was_does_not_wait(town: Town):
     assert file.with_name("a.txt.error.json").exists()
 
 
+@pytest.mark.long
 def test_a_restarted_gateway_of_its_own_process_loses_and_doubles_nothing(town: Town):
     ours, theirs = settings_of(town, "policies_rag"), settings_of(town, "faq_rag")
     with town.app.worker_thread():

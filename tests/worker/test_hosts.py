@@ -16,7 +16,7 @@ import pytest
 from penstock.errors import DuplicateId, StoreUnavailable
 from penstock.job import Job, Status
 from tests.servers import postgres, redis
-from tests.servers.stores import ON_SERVERS
+from tests.servers.stores import ON_SERVERS, others_later
 from tests.worker.test_chaos import endings_counted
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
@@ -196,7 +196,7 @@ def own_server(engine: str, place: Path) -> Iterator[Outages]:
             yield Outages(broker.url, broker.kill, broker.start)
 
 
-@pytest.fixture(params=ON_SERVERS)
+@pytest.fixture(params=others_later(ON_SERVERS))
 def outages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outages]:
     with own_server(request.param, tmp_path) as server:
         yield server
