@@ -21,7 +21,8 @@ RESERVED = frozenset(
     "tree_sitter_typescript wordllama olefile python_calamine psycopg psycopg_binary typing_extensions "
     "usearch simsimd numkong redis hiredis async_timeout tqdm yaml "
     "fastapi starlette pydantic pydantic_core annotated_doc annotated_types typing_inspection anyio uvicorn "
-    "h11 watchfiles orjson psutil opentelemetry".split()
+    "h11 httptools idna cryptography mcp mcp_types httpx2 httpcore2 sse_starlette python_multipart "
+    "watchfiles orjson psutil opentelemetry".split()
 )
 """Top-level modules imported by Penstock; an application's directory cannot replace them."""
 
