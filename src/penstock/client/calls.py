@@ -44,7 +44,6 @@ if TYPE_CHECKING:
         """Options of ``Client.index``: those of the library, and ``allow_external``."""
 
         allow_external: bool
-        serial: bool
 
 
 T = TypeVar("T")
