@@ -262,7 +262,13 @@ def allowed_paths(settings: Settings, _: Path) -> object:
 def guarded(settings: Settings, place: Path) -> object:
     """Limits of a server."""
     options = GuardOptions.of(settings, Keys(place), "127.0.0.1", requires_keys=True)
-    return options.hosts, options.body_limit, options.rate._per_minute
+    return options.hosts, options.body_limit, options.rate._per_minute, options.metrics_public
+
+
+def lock_of_a_folder(settings: Settings, _place: Path) -> object:
+    with opened(settings) as assembly:
+        asked = assembly.jobs.submit(item_type="folder", op="scan", payload={"folder_path": "/srv"})
+        return assembly.jobs.job(asked.job_id).lock_key
 
 
 def through_server(settings: Settings, place: Path) -> object:
@@ -359,6 +365,8 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "allow_external": (True, allowed_paths, {}),
     "hosts": ("mill.example", guarded, {}),
     "rate_limit": (5, guarded, {}),
+    "metrics_public": (True, guarded, {}),
+    "serial": (True, lock_of_a_folder, {}),
     "body_limit_mb": (1, guarded, {}),
     "uploads_dir": ("{place}/received", uploaded, {}),
     "server": ("http://127.0.0.1:9", through_server, {}),

@@ -149,7 +149,12 @@ def test_defaults_are_those_of_the_design():
         "allow_external": False,
         "hosts": (),
         "rate_limit": 6_000,
+        "metrics_public": False,
+        "serial": False,
         "body_limit_mb": 8,
+        "server": None,
+        "api_key": None,
+        "api_key_file": None,
         "uploads_dir": None,
     }
 

@@ -85,6 +85,11 @@ TURNED = {
     "allow_external": ("true", True),
     "hosts": ("Mill.example, gate", ("mill.example", "gate")),
     "rate_limit": ("60", 60),
+    "metrics_public": ("true", True),
+    "serial": ("true", True),
     "body_limit_mb": ("1", 1),
+    "server": ("http://127.0.0.1:8765", "http://127.0.0.1:8765"),
+    "api_key": ("ps_miller", "ps_miller"),
+    "api_key_file": ("/srv/key", "/srv/key"),
     "uploads_dir": ("/srv/uploads", "/srv/uploads"),
 }
