@@ -7,12 +7,14 @@ text of a chunk: generations of a source that share the text share them, and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.catalog.entities import Extraction
 from penstock.catalog.rules.graph_expansion import GraphRelation
 from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
-from penstock.catalog.views import Filters
+
+if TYPE_CHECKING:
+    from penstock.catalog.views import Filters
 
 __all__ = [
     "Edge",

@@ -17,6 +17,7 @@ from penstock.queue.protocol import CASCADE_BATCH
 from penstock.service.job_filters import JobFilter, job_query
 from penstock.service.job_records import JobRecords
 from penstock.service.jobs import Jobs
+from penstock.vocabulary import how_many
 
 Act: TypeAlias = Literal["retry", "cancel"]
 BUDGET_S = 10.0
@@ -96,7 +97,7 @@ class BulkActions:
         if dry_run:
             return BulkResult(matched=matched, changed=0, skipped=[], more=False)
         if expect != matched:
-            raise CountChanged(f"{matched:,} jobs match now, and {expect:,} were expected", matched=matched)
+            raise CountChanged(f"{how_many(matched, 'job')} found now, {expect:,} expected", matched=matched)
         progress = _BulkProgress(matched, clock.elapsed_s() + BUDGET_S)
         for tenant in tenants:
             self._run_for(act, job_query({**narrowed, "tenant_id": tenant}), progress)
