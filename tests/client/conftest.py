@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import AsyncClient, Client, Penstock, config
+from penstock.catalog.rules.phases import LATER_PHASES
 from penstock.job import Job
-from tests.http.live_server import LiveServer
+from tests.http.live_server import LiveServer, until
 
 KINDS = ("Client", "AsyncClient")
 
@@ -137,4 +138,12 @@ def indexed(server: LiveServer) -> Iterator[Indexed]:
     settings = config.load(server.environment(), state_dir=server.state)
     with Penstock(settings=settings) as app:
         receipt = app.index(folder, graph=True, priority=9)
-        yield Indexed(server, app, app.wait(receipt.job_id, timeout=120), folder)
+        job = app.wait(receipt.job_id, timeout=120)
+        # Entities are extracted after the documents are in search, and the job has ended.
+        until(lambda: _open_extractions(app), lambda number: number == 0)
+        yield Indexed(server, app, job, folder)
+
+
+def _open_extractions(app: Penstock) -> int:
+    with app.documents.catalog.snapshot() as snapshot:
+        return sum(snapshot.open_tasks(phase) for phase in LATER_PHASES)
