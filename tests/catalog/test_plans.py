@@ -30,6 +30,8 @@ READ_IN_FULL = {
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
     *("outside_stores", "any_vector_copied", "any_graph_copied"),  # two rows, or the first one
+    # The first and the last rows, in the order of an index.
+    *("last_vector_text", "last_graph_text", "outer_vectors", "outer_graph_texts"),
     # The whole graph of a tenant.
     *(
         "graph_nodes_graphrag",

@@ -128,8 +128,7 @@ class Documents:
     ) -> Receipt:
         """Add a note, replace the note with the id ``update``, or remove the note with this text or id.
 
-        ``tag`` is one tag or several. A replaced note keeps its tags, unless there is a ``tag`` or
-        ``drop_tags``.
+        ``tag``: one or several. A replaced note keeps its tags, unless given a ``tag`` or ``drop_tags``.
         """
         place, tags = self.place(**where), [tag] if isinstance(tag, str) else list(tag or ())
         if delete:
@@ -355,13 +354,14 @@ class Documents:
     def overview(self, tenant_id: str | None = None) -> Overview:
         if tenant_id is not None:
             items.validate_name("tenant_id", tenant_id)
+        stores = self.outside_stores()  # inside the snapshot, threads could wait for each other's connection
         with self.catalog.snapshot() as snapshot:
             return Overview(
                 tenants=snapshot.tenants(tenant_id),
                 tasks=_task_counts(snapshot),
                 model=snapshot.fingerprints().get(Phase.VECTOR),
                 spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
-                stores=self.outside_stores(),
+                stores=stores,
             )
 
     def outside_stores(self) -> list[StoreProgress]:

@@ -19,9 +19,9 @@ ORDER BY v.content_id
 -- name: last_vector_text
 SELECT max(content_id) FROM catalog_vector
 
+-- The name by a lookup: as a join, its plan could read both ends of the index again for each space.
 -- name: outer_vectors
-SELECT x.name, v.content_id
+SELECT (SELECT x.name FROM catalog_space x WHERE x.id = v.space_id), v.content_id
 FROM (SELECT * FROM (SELECT content_id, space_id FROM catalog_vector ORDER BY content_id LIMIT $1) a
       UNION
       SELECT * FROM (SELECT content_id, space_id FROM catalog_vector ORDER BY content_id DESC LIMIT $1) b) v
-JOIN catalog_space x ON x.id = v.space_id
