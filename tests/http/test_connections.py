@@ -73,3 +73,13 @@ def test_a_second_request_of_a_connection_has_its_own_time(address: tuple[str, i
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
         connection.sendall(b"GET / HTTP/1.1\r\nHos")
         assert b"HTTP/1.1 408 " in rest(connection)
+
+
+def test_bytes_that_are_no_request_are_refused_with_a_problem_document(address: tuple[str, int]):
+    with socket.create_connection(address, 30) as connection:
+        connection.sendall(b"GET /\x16 HTTP/1.1\r\nHost: a\r\n\r\n")
+        found = rest(connection)
+
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in found
+    assert b"ERR_INVALID_REQUEST" in found

@@ -151,6 +151,7 @@ def test_work_before_the_first_look_and_a_lost_worker_do_not_spoil_totals(tmp_pa
     again = Throughput(queue, lambda: waiting, tmp_path)
     assert 7 == again.totals()["jobs_done"]
     jobs = again.history(timedelta(minutes=2), timedelta(minutes=1)).lanes[0]
+    assert 120 == again.history(timedelta(minutes=2), timedelta(days=30_000)).step_s
     assert (7, 12) == (sum(done or 0 for done in jobs.done), [one for one in jobs.waiting if one][-1])
     (tmp_path / "history.json").write_text("{")
     assert {} == Throughput(queue, lambda: waiting, tmp_path).totals()

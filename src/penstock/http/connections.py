@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from penstock.errors import PenstockError, RequestHeadTooLarge, RequestTooSlow
+from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow
 from penstock.http.problems import problem_response
 
 HEAD_S = 20.0
@@ -46,6 +46,10 @@ class TimedConnection(HttpToolsProtocol):
             self._refuse(
                 RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes"), 431
             )
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no HTTP request, as a problem document like every refusal."""
+        self._refuse(InvalidRequest(msg, remedy="Send a request of HTTP/1.1."), 400)
 
     def on_headers_complete(self) -> None:
         self._in_head = False

@@ -114,10 +114,11 @@ class Throughput:
         return ended / (last_at - first_at), round(last_at - first_at)
 
     def history(self, window: timedelta, step: timedelta, now: datetime | None = None) -> History:
-        """The lanes over a window that ends now, by steps of whole minutes."""
-        minutes = max(int(step.total_seconds()) // MINUTE_S, 1)
+        """The lanes over a window that ends now, by steps of whole minutes, at most the window."""
+        kept = min(window, KEPT)
+        minutes = max(int(min(step, kept).total_seconds()) // MINUTE_S, 1)
         last = int((now or clock.now()).timestamp()) // MINUTE_S
-        steps = max(int(min(window, KEPT).total_seconds()) // (minutes * MINUTE_S), 1)
+        steps = max(int(kept.total_seconds()) // (minutes * MINUTE_S), 1)
         first = last + 1 - steps * minutes
         with self._lock:
             found = {minute: dict(lanes) for minute, lanes in self._stored.minutes.items() if minute >= first}
