@@ -155,7 +155,8 @@ def test_keys_move_between_pages_and_rows(tab: Tab, server: LiveServer, library:
     tab.press("Enter")
     tab.sees("History")
     tab.press("Escape")
-    tab.wait("location.hash === '#/jobs'")
+    # The address changes before the page does, and a new page closes the dialogs of the one before.
+    tab.wait("location.hash === '#/jobs' && document.querySelector('.table.jobs tr[data-id]')")
     tab.press("?")
     tab.sees("Switch keys off", "dialog")
 
