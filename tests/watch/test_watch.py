@@ -156,3 +156,21 @@ def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path):
     assert 0 != process.wait(WAIT_S)
     assert "is not a folder" in watched.log()
     watched.app.close()
+
+
+def test_a_folder_that_is_away_for_a_while_is_compared_when_it_is_back(tmp_path: Path):
+    watched = Watched(tmp_path)
+    (watched.root / "first.md").write_text("The first note.\n")
+    process = watched.start("--rescan", "1s")
+    try:
+        watched.until_equal()
+        watched.root.rename(tmp_path / "away")
+        watched.until(lambda: "compared as a whole later" in watched.log())
+        (tmp_path / "away" / "second.md").write_text("Written meanwhile.\n")
+        (tmp_path / "away").rename(watched.root)
+        watched.until_equal()
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(WAIT_S)
+        watched.app.close()

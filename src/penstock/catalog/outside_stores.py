@@ -101,7 +101,7 @@ class OutsideStores(Protocol):
         """Give the right back, with nothing copied."""
 
     def fill_progress(self, store: OutsideStore) -> FillProgress | None:
-        """How far the store in use is filled; None: there is none."""
+        """Read the progress of filling the store in use; None if no store is in use."""
 
     def pending_removals(
         self, store: OutsideStore, limit: int, *, now: datetime | None = None

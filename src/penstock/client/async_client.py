@@ -226,7 +226,7 @@ class AsyncClient:
         return await self._call(calls.graph_neighbours(name, options))
 
     async def graph_path(self, source: str, target: str, *, tenant_id: str | None = None) -> Way | None:
-        """Find the nodes and edges of a shortest way between two names; None: there is none."""
+        """Find the nodes and edges of a shortest way between two names; None without a way."""
         return await self._call(calls.graph_path(source, target, tenant_id))
 
     async def graph_counts(self, tenant_id: str | None = None) -> GraphCounts:

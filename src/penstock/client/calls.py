@@ -287,7 +287,7 @@ def search(query: str, options: SearchRequest) -> ApiCall[SearchResult]:
 
 
 def _with_none(fields: dict[str, Any]) -> dict[str, Any]:
-    """Send ``per_source`` also where it is None: any number of hits, which is not the default."""
+    """Encode ``per_source`` None as null: any number of hits. Left out, the default would count."""
     any_number = "per_source" in fields and fields["per_source"] is None
     return fields | {"per_source": msgspec.Raw(b"null")} if any_number else fields
 

@@ -222,7 +222,7 @@ class Client:
         return self._call(calls.graph_neighbours(name, options))
 
     def graph_path(self, source: str, target: str, *, tenant_id: str | None = None) -> Way | None:
-        """Find the nodes and edges of a shortest way between two names; None: there is none."""
+        """Find the nodes and edges of a shortest way between two names; None without a way."""
         return self._call(calls.graph_path(source, target, tenant_id))
 
     def graph_counts(self, tenant_id: str | None = None) -> GraphCounts:

@@ -134,7 +134,7 @@ class ServerUnreachable(PenstockError):
 
 
 class ServerUntrusted(ServerUnreachable):
-    """The certificate of the server is not valid for its name, or nobody known has signed it."""
+    """The certificate of the server is not valid for its name, or has no trusted signer."""
 
     code = "ERR_SERVER_UNTRUSTED"
     default_remedy = "Use the name in the certificate; an authority of your own is trusted by SSL_CERT_FILE."

@@ -48,7 +48,7 @@ class GraphCopy(Protocol):
 
     @property
     def address(self) -> str:
-        """Its URL without password."""
+        """The URL of the store, without password."""
         ...
 
     def prepare(self) -> None:

@@ -104,10 +104,6 @@ class Toolbox:
         self._require("read")
         return self._jobs.detail(self._jobs.own(job_id, self._principal.tenants))
 
-    def ended(self, job_id: str) -> bool:
-        """Check whether a job has ended; reads one row."""
-        return self._jobs.own(job_id, self._principal.tenants).ended
-
     def cancel_job(self, job_id: str) -> str:
         """Cancel a job, or ask its worker to stop."""
         self._require("write")

@@ -1,4 +1,4 @@
-"""Changed paths that wait until nobody writes them any more. Pure."""
+"""Changed paths, held back until their writers have finished. Pure."""
 
 from __future__ import annotations
 

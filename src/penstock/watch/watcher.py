@@ -24,6 +24,8 @@ TICK_MS = 250
 """Time between two looks at paths that are being written."""
 POLL_MS = 5_000
 """Time between two looks at all files, where the system cannot tell of changes."""
+RETRY_S = 5.0
+"""Time to the next try after a full queue, or while the store or the folder is missing."""
 LOCK_S = 60.0
 """Time to wait for the end of a git command, by its lock file."""
 
@@ -43,6 +45,7 @@ class WatchedRoot:
         self._pending = PendingChanges()
         self._scan = True
         self._scanned_at = clock.elapsed_s()
+        self._retry_at = 0.0
 
     def changed(self, paths: Sequence[str]) -> None:
         """Keep the changed paths below this root until they are written."""
@@ -61,17 +64,17 @@ class WatchedRoot:
         """Submit jobs for what is written; returns their number."""
         now = clock.elapsed_s()
         self._scan = self._scan or self._pending.overflow or now - self._scanned_at >= rescan_s
-        if self._is_switching():
+        if now < self._retry_at or self._is_switching():
             return 0
         written = self._pending.take(now)
-        submissions = [self.plan.whole()] if self._scan else self.plan.submissions(written)
         try:
+            submissions = [self.plan.whole()] if self._scan else self.plan.submissions(written)
             for submission in submissions:
                 self._jobs.submit(**submission)
-        except (QueueFull, StoreError) as error:
-            # Nothing is lost: once there is room, everything is compared.
+        except (QueueFull, StoreError, PathNotFound) as error:
+            # Nothing is lost: once the queue, the store or the folder is there, everything is compared.
             log.warning("%s: %s; the folder is compared as a whole later", self.plan.root, error.message)
-            self._scan = True
+            self._scan, self._retry_at = True, now + RETRY_S
             return 0
         if self._scan:
             self._scan, self._pending.overflow, self._scanned_at = False, False, now

@@ -38,7 +38,7 @@ def neighbourhood(
 
 
 def shortest_path(sources: Sequence[int], targets: Sequence[int], edges_of: EdgesOf) -> list[Edge] | None:
-    """Find a shortest path between two groups of entities, in either direction; None: there is none."""
+    """Find a shortest path between two groups of entities, in either direction; None without a path."""
     wanted = set(targets)
     if wanted & set(sources):
         return []
