@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, config
 
 WAIT_S = 120.0
 
@@ -174,3 +174,14 @@ def test_a_folder_that_is_away_for_a_while_is_compared_when_it_is_back(tmp_path:
         process.send_signal(signal.SIGTERM)
         process.wait(WAIT_S)
         watched.app.close()
+
+
+def test_the_limit_of_a_file_is_that_of_the_setting(tmp_path: Path):
+    watched = Watched(tmp_path)
+    (watched.root / "large.pdf").write_bytes(b"%PDF-1.4\n" + b" " * (2 << 20))
+    one_mb = config.load({"PENSTOCK_MAX_FILE_MB": "1"}, state_dir=tmp_path / "other")
+
+    for settings, skipped in ((one_mb, {"too_large": 1}), (watched.app.settings, {})):
+        with Penstock(settings=settings) as app:
+            assert skipped == app.documents.preview(watched.root).skipped
+    watched.app.close()

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.walk.protocol import WalkRules
 from penstock.pipeline.walk.repository import find_repository
 from penstock.pipeline.walk.single_path import SinglePathRules
+from penstock.service.folder_requests import walk_rules
 from penstock.service.requests import Submission
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
     from penstock.catalog.views import KnownSource, Source
+    from penstock.config import Settings
     from penstock.service.documents import Documents
 
 MOST_FILES = 100
@@ -33,11 +34,11 @@ _FILE_OPTIONS = ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "archive
 class ChangePlan:
     """Plans for one root. ``options`` are those of ``Documents.index``."""
 
-    def __init__(self, documents: Documents, root: str, state_dir: str, options: dict[str, Any]) -> None:
+    def __init__(self, documents: Documents, root: str, settings: Settings, options: dict[str, Any]) -> None:
         self.root = os.path.realpath(root)
         self._documents = documents
         self._options = options
-        self._state_dir = state_dir
+        self._settings = settings
         where = {name: options.get(name) for name in ("tenant_id", "collection", "branch")}
         self._place = documents.place(**where)
 
@@ -63,7 +64,7 @@ class ChangePlan:
         self, snapshot: CatalogSnapshot, paths: Sequence[str]
     ) -> tuple[list[str], list[tuple[str, os.stat_result]], bool]:
         """Known paths that are gone, and paths that a walk would visit. True: only a walk can tell more."""
-        rules = SinglePathRules(self.root, self._rules())
+        rules = SinglePathRules(self.root, walk_rules(self.whole(), self._settings))
         gone: list[str] = []
         there: list[tuple[str, os.stat_result]] = []
         unclear = False
@@ -144,17 +145,6 @@ class ChangePlan:
             "collection": place.collection,
             "branch": place.branch,
         }
-
-    def _rules(self) -> WalkRules:
-        payload = self.whole()["payload"]
-        return WalkRules(
-            include=tuple(payload.get("patterns", ())),
-            exclude=tuple(payload.get("ignore_patterns", ())),
-            include_code=payload.get("include_code", "project_root" in payload),
-            archives=payload.get("archives", False),
-            max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
-            state_dirs=(self._state_dir,),
-        )
 
 
 def _lstat(path: str) -> os.stat_result | None:

@@ -180,7 +180,7 @@ class Documents:
             collection=options.get("collection"),
             branch=options.get("branch"),
         )
-        return preview_of(self.catalog, place, submission, str(self._settings.state_dir))
+        return preview_of(self.catalog, place, submission, self._settings)
 
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job; a job that left a partial document is submitted again.

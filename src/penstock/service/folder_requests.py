@@ -13,6 +13,7 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import Source
+from penstock.config import Settings
 from penstock.payloads import Operation
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason
@@ -84,7 +85,21 @@ def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, A
     return payload
 
 
-def preview_of(catalog: Catalog, place: Place, submission: Submission, state_dir: str) -> Preview:
+def walk_rules(submission: Submission, settings: Settings) -> WalkRules:
+    """The rules by which the job of a submission walks its folder."""
+    payload = submission["payload"]
+    return WalkRules(
+        include=tuple(payload.get("patterns", ())),
+        exclude=tuple(payload.get("ignore_patterns", ())),
+        include_code=payload.get("include_code", submission["item_type"] == "project"),
+        archives=payload.get("archives", False),
+        max_bytes=settings.max_file_mb << 20,
+        max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
+        state_dirs=(str(settings.state_dir),),
+    )
+
+
+def preview_of(catalog: Catalog, place: Place, submission: Submission, settings: Settings) -> Preview:
     """Count the files that a submission would compare, by size and time alone."""
     payload = submission["payload"]
     root = payload.get("folder_path") or payload.get("project_root")
@@ -96,15 +111,7 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, state_dir
     else:
         from penstock.pipeline.walk.walker import walk
 
-        rules = WalkRules(
-            include=tuple(payload.get("patterns", ())),
-            exclude=tuple(payload.get("ignore_patterns", ())),
-            include_code=preview.include_code,
-            archives=payload.get("archives", False),
-            max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
-            state_dirs=(state_dir,),
-        )
-        reports = walk(root, rules)
+        reports = walk(root, walk_rules(submission, settings))
     with catalog.snapshot() as snapshot:
         for report in reports:
             if isinstance(report, Skipped):

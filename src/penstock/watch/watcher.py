@@ -114,7 +114,7 @@ def run_watcher(
 def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> WatchedRoot:
     git_dir = git_dir_of(path)
     jobs = Jobs(assembly.queue, assembly.settings, door="watcher" if git_dir is None else "active_project")
-    plan = ChangePlan(Documents(assembly.catalog, jobs, assembly.settings), path, state_dir, options)
+    plan = ChangePlan(Documents(assembly.catalog, jobs, assembly.settings), path, assembly.settings, options)
     return WatchedRoot(plan, jobs, git_dir, state_dir)
 
 
