@@ -18,7 +18,7 @@ from penstock.clock import format_time
 from penstock.job import NewJob
 from penstock.queue.sql.statements import CLAIM_COLUMNS, JOB_COLUMNS
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import encoded
+from penstock.queue.sqlite.values import encoded
 
 _INDEX = "CREATE INDEX floor_claim ON unified_queue (priority DESC, created_at) WHERE status = 'pending'"
 _INSERT = (

@@ -32,7 +32,7 @@ from penstock.catalog.views import Filters
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.cache import VectorCache
-from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
+from penstock.pipeline.vectors.cache_directory import open_cache_directory
 from penstock.service.search import Search
 
 WAYS = ("memory", "file", "usearch")
@@ -114,9 +114,9 @@ def ask(place: Path, way: str) -> dict[str, Any]:
             "first_ms": took[0],
             "warm_ms": _middle(took[1:]),
             "part_ms": _middle(parts),
-            "own_mb": _memory("RssAnon"),
-            "shared_mb": _memory("RssFile"),
-            "found": _found(app, shelf, others) if way == "usearch" else 1.0,
+            "own_mb": memory_mb("RssAnon"),
+            "shared_mb": memory_mb("RssFile"),
+            "found": found_share(app, others) if way == "usearch" else 1.0,
         }
 
 
@@ -130,14 +130,15 @@ def _middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def _memory(name: str) -> int:
+def memory_mb(name: str) -> int:
+    """Memory of this process: ``RssAnon`` is its own, ``RssFile`` is shared through files."""
     said = re.search(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
     return int(said[1]) // 1024 if said else 0
 
 
-def _found(app: Penstock, shelf: CacheDirectory, asked: list[str]) -> float:
+def found_share(app: Penstock, asked: list[str]) -> float:
     """How many of the ten nearest are found, of a hundred asked for, as a search does."""
-    exact, near, shares = VectorCache(), VectorCache(shelf), []
+    exact, near, shares = VectorCache(), VectorCache(open_cache_directory(app.settings)), []
     with app.documents.catalog.snapshot() as snapshot:
         (space,) = snapshot.spaces("default")
         assert snapshot.matching(Filters(tenant_id="default")) is None

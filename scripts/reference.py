@@ -56,6 +56,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.worker.document_notifier",
         "penstock.handlers.container_paths",
         "penstock.handlers.file_request",
+        "penstock.handlers.library_files",
         "penstock.handlers.phases",
         "penstock.pipeline.graph.llm",
         "penstock.redis_contract.error_report",

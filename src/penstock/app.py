@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit
+    from penstock.service.limits import LimitRecord, Limits
     from penstock.service.passages import PromptContext
+    from penstock.service.schedules import Schedules
     from penstock.service.verification import Verifier
 
 
@@ -128,6 +130,35 @@ class Penstock(FunctionJobs):
             yield
         finally:
             worker.stop()
+
+    @property
+    def schedules(self) -> Schedules:
+        """Jobs by the clock: calls of functions, and re-indexing; see ``Schedules``.
+
+        app.schedules.add_call("0 3 * * *", "report", zone="Europe/Berlin", replace=True)
+        """
+        from penstock.service.schedules import Schedules
+
+        return Schedules(self, lambda: self.documents)
+
+    @property
+    def limits(self) -> Limits:
+        """Limits by key: how many jobs run at once, and start in a period; see ``Limits``."""
+        from penstock.service.limits import Limits
+
+        return Limits(self.queue)
+
+    def limit(self, key: str, *, concurrent: int | None = None, rate: str | None = None) -> LimitRecord:
+        """Set the limit of a key, on all hosts; the same limit again changes nothing.
+
+            app.limit("embeddings", rate="60/min", concurrent=4)
+
+            @app.function(limit="embeddings")
+            def embed(payload): ...
+
+        A rate is spread evenly: 60/min is one start a second. Retries count, too.
+        """
+        return self.limits.set(key, concurrent=concurrent, rate=rate)
 
     # Documents.
 

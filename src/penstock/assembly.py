@@ -17,12 +17,14 @@ from penstock.extras import refuse_missing
 from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
+    from penstock.backup.backups import Backups
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.handlers.registry import Registry
     from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.http.server import HttpServer
     from penstock.items import Source
+    from penstock.legacy.kinds import Imports
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.service.similar import Similar
     from penstock.service.verification import Verifier
     from penstock.vector_stores.protocol import VectorStore
+    from penstock.watch.watcher import WatcherThread
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -179,14 +182,10 @@ class Assembly:
             open_space,
             endpoint=pipeline_assembly.embed_endpoint(self.settings),
             models_dir=self.settings.models_dir,
+            fastembed=pipeline_assembly.fastembed_options(self.settings),
         )
-        return Search(
-            self.catalog,
-            self.settings,
-            open_here,
-            self._nearest_vectors,
-            pipeline_assembly.reranker(self.settings),
-        )
+        reranker = pipeline_assembly.reranker(self.settings)
+        return Search(self.catalog, self.settings, open_here, self._nearest_vectors, reranker)
 
     @_MadeOnce
     def similar(self) -> Similar:
@@ -217,14 +216,8 @@ class Assembly:
 
         vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
         graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
-        return Verifier(
-            self.catalog,
-            self.jobs,
-            self.vector_files,
-            pipeline_assembly.extract_limits(self.settings),
-            vectors,
-            graph,
-        )
+        limits = pipeline_assembly.extract_limits(self.settings)
+        return Verifier(self.catalog, self.jobs, self.vector_files, limits, vectors, graph)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
@@ -233,12 +226,25 @@ class Assembly:
 
         return Rebuilder(self.catalog, self.jobs, pipeline_assembly.make_pipeline(self.settings))
 
-    def diagnosis(self) -> Diagnosis:
-        """Check the installation; see ``penstock doctor``."""
-        from penstock.service.diagnosis import diagnose
+    @_MadeOnce
+    def imports(self) -> Imports:
+        """Imports of other queues into this one."""
+        from penstock.legacy.kinds import Imports
 
-        stores = lambda: self.vector_store, lambda: graph_assembly.open_store(self.settings)
-        return diagnose(self.settings, self.open_queue, self.open_catalog, *stores)
+        return Imports(lambda: self.queue, lambda: self.catalog.imports, self.settings)
+
+    @_MadeOnce
+    def backups(self) -> Backups:
+        """Backups of the stores, and restores into them."""
+        from penstock.backup.backups import Backups
+
+        return Backups(self.settings)
+
+    def diagnosis(self, *, fix: bool = False) -> Diagnosis:
+        """Check the installation, and repair what is safe with ``fix``; see ``penstock doctor``."""
+        from penstock.worker.launch import diagnose
+
+        return diagnose(self, lambda: graph_assembly.open_store(self.settings), fix=fix)
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
@@ -269,7 +275,10 @@ class Assembly:
         ``with_worker``: jobs run in a worker of this process where no other serves the queue.
         """
         refuse_missing("mcp", "the MCP server")
-        from penstock.mcp.server import run_stdio
+        from penstock.process_start import without_collections
+
+        with without_collections():
+            from penstock.mcp.server import run_stdio
         from penstock.worker.launch import on_demand_worker
 
         with closing(on_demand_worker(self, enabled=with_worker)) as worker:
@@ -283,6 +292,13 @@ class Assembly:
 
         with closing(on_demand_worker(self, enabled=with_worker)) as worker:
             run_watcher(self, paths, submitted=worker.ensure, **options)
+
+    def watcher_thread(self, paths: Sequence[str]) -> WatcherThread:
+        """Make a watcher for a server, ready to start."""
+        refuse_missing("watch", "the watcher")
+        from penstock.watch.watcher import WatcherThread
+
+        return WatcherThread(lambda: Assembly(self.settings, door="watcher"), self.settings, paths)
 
     def worker_alive(self) -> bool:
         """Tell whether a worker serves the queue now, on this host or another."""
@@ -300,6 +316,7 @@ class Assembly:
         """
         from penstock.handlers.page_files import PageFiles
         from penstock.handlers.phases import Phases
+        from penstock.handlers.source_files import SourceFiles
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
@@ -307,8 +324,8 @@ class Assembly:
         self._register_documents(registry, catalog, pipeline, open_queue)
         outside = vector_assembly.attach_vectors(self.settings, catalog)
         copies = graph_assembly.open_graph_copies(self.settings, catalog)
-        page_files = PageFiles(self.settings.pages_dir)
-        return DocumentTools(catalog, Phases(catalog, pipeline, page_files, outside, copies))
+        phases = Phases(catalog, pipeline, PageFiles(self.settings.pages_dir), outside, copies)
+        return DocumentTools(catalog, phases, SourceFiles.of(self.settings))
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
@@ -372,16 +389,8 @@ class Assembly:
         """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
-        for name in (
-            "page_images",
-            "graph",
-            "verifier",
-            "gateway",
-            "producer",
-            "vector_store",
-            "queue",
-            "catalog",
-        ):
+        parts = "page_images graph verifier gateway producer vector_store queue catalog"
+        for name in parts.split():
             if self.__dict__.get(name) is not None:
                 self.__dict__[name].close()
 

@@ -27,6 +27,7 @@ from penstock.store_url import StoreUrl
 
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
+DEFAULT_TENANT = "default"
 _QUEUE = (1, 10_000_000)
 _DAYS = types.whole(0, 36_500)
 
@@ -62,7 +63,7 @@ class Settings:
         "URL of the catalog: documents and their tasks.",
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
-    tenant_id: str = _setting(types.name("tenant_id"), "default", "Default tenant of jobs.")
+    tenant_id: str = _setting(types.name("tenant_id"), DEFAULT_TENANT, "Default tenant of jobs.")
     collection: str = _setting(
         types.name("collection"), "default", "Default collection of jobs.", project="any"
     )
@@ -78,9 +79,7 @@ class Settings:
     max_function_queue: int | None = _setting(
         types.whole_or_none(*_QUEUE), None, "Maximum number of pending function jobs; more are refused."
     )
-    max_payload_bytes: int = _setting(
-        types.whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."
-    )
+    max_payload_bytes: int = setting_fields.MAX_PAYLOAD_BYTES
     max_retries: int = _setting(
         types.whole(0, 1000),
         3,
@@ -156,10 +155,10 @@ class Settings:
     failed_retention_days: int = _setting(
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them forever."
     )
-    embedder: str = _setting(
-        types.lower_word("static", "minilm", "endpoint", "hashing"), "static", "Embedding model."
-    )
+    embedder: str = setting_fields.EMBEDDER
     models_dir: Path = setting_fields.MODELS_DIR
+    fastembed_model: str = setting_fields.FASTEMBED_MODEL
+    fastembed_pooling: str = setting_fields.FASTEMBED_POOLING
     embed_endpoint_url: str | None = setting_fields.EMBED_ENDPOINT_URL
     embed_endpoint_model: str = setting_fields.EMBED_ENDPOINT_MODEL
     embed_endpoint_key: str | None = setting_fields.EMBED_ENDPOINT_KEY
@@ -236,36 +235,29 @@ class Settings:
         60.0,
         "Maximum wait for a lock of another process, or for the response of a server.",
     )
-    postgres_pool_size: int = _setting(
-        types.whole(1, 1000),
-        4,
-        "Maximum number of PostgreSQL connections of a process, besides the listening one.",
-    )
-    postgres_pooler: bool = _setting(
-        types.SWITCH,
-        False,
-        "True behind a pooler in transaction mode: no prepared statements, no LISTEN.",
-    )
-    postgres_timeout_s: float = _setting(
-        types.seconds(0, 3600),
-        60.0,
-        "Timeout of one PostgreSQL statement, and of the wait for a connection; 0 is no limit.",
-    )
+    postgres_pool_size: int = setting_fields.POSTGRES_POOL_SIZE
+    postgres_pooler: bool = setting_fields.POSTGRES_POOLER
+    postgres_timeout_s: float = setting_fields.POSTGRES_TIMEOUT_S
     contract_url: str | None = _setting(
         types.URL, None, "Redis server of the Redis contract; by default the one in its configuration file."
     )
     rag_config: str | None = _setting(types.FILE, None, "YAML file with the RAGs of the Redis contract.")
-    rag_away_s: float = _setting(
-        types.seconds(0, _YEAR_S),
-        86_400.0,
-        "Time that messages wait for a RAG no gateway serves; then they are refused.",
-    )
+    rag_away_s: float = setting_fields.RAG_AWAY_S
     roots: tuple[str, ...] = setting_fields.ROOTS
     allow_external: bool = setting_fields.ALLOW_EXTERNAL
+    allow_web: bool = setting_fields.ALLOW_WEB
+    web_private: bool = setting_fields.WEB_PRIVATE
+    web_delay_s: float = setting_fields.WEB_DELAY_S
+    web_timeout_s: float = setting_fields.WEB_TIMEOUT_S
+    webhook_key: str | None = setting_fields.WEBHOOK_KEY
+    webhook_key_file: str | None = setting_fields.WEBHOOK_KEY_FILE
+    webhook_private: bool = setting_fields.WEBHOOK_PRIVATE
     hosts: tuple[str, ...] = setting_fields.HOSTS
     rate_limit: int | None = setting_fields.RATE_LIMIT
     metrics_public: bool = setting_fields.METRICS_PUBLIC
+    log_format: str = setting_fields.LOG_FORMAT
     serial: bool = setting_fields.SERIAL
+    time_zone: str = setting_fields.TIME_ZONE
     body_limit_mb: int = setting_fields.BODY_LIMIT_MB
     server: str | None = setting_fields.SERVER
     api_key: str | None = setting_fields.API_KEY
@@ -328,7 +320,7 @@ def combine(
         sources[setting.name], value = found.find(setting)
         if sources[setting.name] != DEFAULT:
             values[setting.name] = value
-    for name in ("ocr_tessdata_dir", "pages_dir", "uploads_dir", "api_key_file"):
+    for name in ("ocr_tessdata_dir", "pages_dir", "uploads_dir", "api_key_file", "webhook_key_file"):
         if values.get(name) is not None:
             values[name] = str(absolute(values[name], environ))
     if "roots" in values:

@@ -26,10 +26,14 @@ class Extra(NamedTuple):
 
 EXTRAS = (
     Extra("chroma", "chromadb", 371, "vectors in Chroma"),
+    Extra("fastembed", "fastembed", 114, "the embedder fastembed; models are downloaded by name"),
     Extra("grammars", "tree_sitter_ruby", 61, "code of more languages, cut between functions and classes"),
+    Extra("langchain", "langchain_core", 65, "a retriever and a loader for LangChain"),
+    Extra("llama-index", "llama_index", 144, "a retriever and an ingestion step for LlamaIndex"),
     Extra("mcp", "mcp", 40, "the MCP server for agents, `penstock mcp`"),
     Extra("minilm", "onnxruntime", 69, "the embedder MiniLM; its model takes 34 MB more"),
     Extra("neo4j", "neo4j", 8, "a copy of the graph in Neo4j"),
+    Extra("otel", "opentelemetry", 1, "traces by OpenTelemetry, where the application sets a provider"),
     Extra("postgres", "psycopg", 21, "queue and catalog in PostgreSQL"),
     Extra("qdrant", "qdrant_client", 92, "vectors in Qdrant"),
     Extra("rapidocr", "rapidocr", 271, "OCR of poor pictures"),

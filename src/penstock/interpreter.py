@@ -22,7 +22,7 @@ RESERVED = frozenset(
     "usearch simsimd numkong redis hiredis async_timeout tqdm yaml "
     "fastapi starlette pydantic pydantic_core annotated_doc annotated_types typing_inspection anyio uvicorn "
     "h11 httptools idna cryptography mcp mcp_types httpx2 httpcore2 sse_starlette python_multipart "
-    "watchfiles orjson psutil opentelemetry".split()
+    "watchfiles orjson psutil opentelemetry sniffio xxhash".split()
 )
 """Top-level modules imported by Penstock; an application's directory cannot replace them."""
 

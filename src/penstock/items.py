@@ -15,7 +15,6 @@ from penstock.errors import (
     InvalidName,
     InvalidPriority,
     InvalidText,
-    NoHandler,
     UnknownItemType,
     UnknownOperation,
     UnsupportedOperation,
@@ -38,8 +37,6 @@ MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Operations of each item type; every other pair is refused."""
 
 ITEM_TYPES: tuple[str, ...] = tuple(MATRIX)
-APPLICATIONS_ONLY: frozenset[str] = frozenset({"library"})
-"""Item types without a built-in handler: an application has to register one."""
 OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
 
 
@@ -62,17 +59,6 @@ def validate_pair(item_type: str, op: str) -> None:
         raise UnsupportedOperation(
             f"item type {item_type!r} has no operation {op!r}; it has {', '.join(MATRIX[item_type])}"
         )
-
-
-def no_handler(item_type: str, op: str) -> NoHandler:
-    """The error for a job without any handler."""
-    known = "; ".join(
-        f"{name} ({', '.join(ops)})" for name, ops in MATRIX.items() if name not in APPLICATIONS_ONLY
-    )
-    return NoHandler(
-        f"Penstock has no handler for {item_type} jobs, and this application registered none; it has {known}",
-        remedy=f'Register one with @app.handler("{item_type}", "{op}") and submit with that application.',
-    )
 
 
 def _unknown(noun: str, given: object, known: Iterable[str]) -> str:
@@ -114,14 +100,26 @@ def function_key(collection: str, key: str) -> str:
 def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) -> str | None:
     """The lock of a job: its document, or its function's entity; None without either."""
     if isinstance(payload, FunctionPayload):
-        return None if payload.entity_type is None else f"entity:{payload.entity_type}:{payload.entity_id}"
+        return _entity_lock(tenant_id, payload.entity_type, payload.entity_id)
     if payload.lock_target is None:
         return None
     # Names hold no line feed, so different documents never give the same text.
     return "doc:" + _digest("\n".join((tenant_id, branch, collection, payload.lock_target)))
 
 
+def _entity_lock(tenant_id: str, entity_type: str | None, entity_id: str | None) -> str | None:
+    """The lock of an entity, as the specification writes it for the default tenant. Others have their own."""
+    if entity_type is None:
+        return None
+    if tenant_id == DEFAULT_TENANT:
+        return f"entity:{entity_type}:{entity_id}"
+    return "entity:" + _digest("\n".join((tenant_id, entity_type, str(entity_id))))
+
+
 PATH_TYPES = frozenset(("file", "folder", "project", "library"))
+
+
+DEFAULT_TENANT = "default"
 
 
 def serial_lock(tenant_id: str, collection: str) -> str:
@@ -261,6 +259,29 @@ class DeliveredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 def delivered_file_of(metadata: Mapping[str, Any]) -> DeliveredFile | None:
     found = metadata.get(ARRIVAL)
     return None if found is None else msgspec.convert(found, DeliveredFile)
+
+
+ORIGIN = "origin"
+"""Key in a job's metadata of the place where the content of a library's file or a web page is read."""
+
+
+class ContentOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The content of a document that is not a file of its path: a web page, or a file of a library."""
+
+    read_from: str
+    """File with the content on this machine; it may lie inside an archive."""
+    name: str
+    """Name that decides the type."""
+    url: str = ""
+    """Address of a web page. It is fetched again where the file is missing."""
+    source: str = ""
+    """Folder, archive or start page that the document was found in."""
+
+
+def origin_of(metadata: Mapping[str, Any]) -> ContentOrigin | None:
+    """The origin in a job's metadata."""
+    found = metadata.get(ORIGIN)
+    return None if found is None else msgspec.convert(found, ContentOrigin)
 
 
 def tag_fields(tags: Sequence[str]) -> dict[str, Any]:

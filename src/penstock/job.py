@@ -45,6 +45,10 @@ class Held(enum.StrEnum):
     TIME = "time"
     LOCK = "lock"
     PAUSE = "pause"
+    AFTER = "after"
+    """Jobs that it waits for have not ended; see ``dependencies``."""
+    LIMIT = "limit"
+    """The limit of its key allows no start now; see ``limits``."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,18 +58,6 @@ class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     what: str
     note: str | None = None
     worker_id: str | None = None
-
-
-class FollowUp(msgspec.Struct, frozen=True):
-    """A request submitted while the job ran, for its next run."""
-
-    op: str
-    payload_json: str
-    metadata: str
-    priority: int
-    max_retries: int
-    timeout_s: int
-    run_at: datetime | None = None
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +79,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int = 3
     timeout_s: int = 7200
     submitted_by: str = "library"
+    after: tuple[str, ...] = ()
+    """Jobs that have to end first."""
+    run_after_failure: bool = False
+    """Run also after one of these failed or was cancelled; else end as cancelled."""
+    limit_key: str | None = None
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +120,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     parent_run: int | None = None
     root_id: str | None = None
     waiting_for: str | None = None
+    awaited: bool = False
+    """Another job waits, or waited, for the end of this one."""
+    limit_key: str | None = None
+    limit_at: datetime | None = None
+    """Start that the limit of the key allowed; see ``limits``."""
     cancel_requested: bool = False
     lost_count: int = 0
     children_open: int = 0
@@ -134,6 +136,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error_reason: str | None = None
     """Id of the reason of a failed job; see ``failure_reasons``."""
     last_error_at: datetime | None = None
+    after_json: str | None = None
+    """Jobs that this one waits or waited for; see ``dependencies``."""
     payload_json: str
     metadata: str = "{}"
     followup_json: str | None = None
@@ -333,6 +337,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     held: Held | None = None
     worker_id: str | None = None
     lock_key: str | None = None
+    limit_key: str | None = None
     idempotency_key: str | None = None
     parent_id: str | None = None
     root_id: str | None = None

@@ -33,6 +33,8 @@ FAILURE_CODES: Mapping[str, str] = {
     "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
     "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
     "ERR_STALE": "A task showed no progress and was reset by cleanup_stale_tasks; no retry is spent.",
+    "ERR_FAILED_BEFORE": "The job failed in the queue that it was imported from.",
+    "ERR_DEPENDENCY_FAILED": "A job that this one waited for failed or was cancelled. Retry both.",
     "ERR_CHILDREN_FAILED": "Some child jobs failed; the message counts and names them.",
 }
 """Values of ``error_code`` without an exception class."""

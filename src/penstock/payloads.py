@@ -1,4 +1,4 @@
-"""Payload models of the item types, and the encoding of payloads for storage.
+"""Payload models of the item types, and the paths that are not on a disk.
 
 Unknown fields are accepted and stored; only known ones are checked. ``OPTIONS``: fields that change a result.
 """
@@ -6,24 +6,26 @@ Unknown fields are accepted and stored; only known ones are checked. ``OPTIONS``
 from __future__ import annotations
 
 import functools
-import math
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from penstock.errors import InvalidPayload, InvalidRequest, InvalidText, PayloadTooLarge, RelativePath
+from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 Operation: TypeAlias = Literal["index", "add"]
+_LIBRARY_NAME = r"^[A-Za-z0-9@][A-Za-z0-9._+@-]{0,99}\Z"
+_LIBRARY_VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+!-]{0,63}\Z"
+LibraryName: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_NAME)]
+LibraryVersion: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_VERSION)]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +129,7 @@ class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_absolute(self, "file_path")
+        _require_absolute(self, "file_path", off_disk=True)
 
     @property
     def identifier(self) -> str:
@@ -150,14 +152,22 @@ class Walked(Reading, frozen=True, kw_only=True):
     include_code: bool = False
 
 
-class FolderPayload(Walked, frozen=True, kw_only=True):
-    """A directory, expanded into one job per file."""
+class Crawled(Walked, frozen=True, kw_only=True):
+    """Limits of a crawl, which begins at a web page: further hosts, and the number of pages."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Walked.OPTIONS, "hosts", "max_pages")
+    hosts: Annotated[tuple[ShortText, ...], Meta(max_length=100)] = ()
+    max_pages: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+
+
+class FolderPayload(Crawled, frozen=True, kw_only=True):
+    """A directory or a web page, expanded into one job per file or page."""
 
     folder_path: str
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_absolute(self, "folder_path")
+        _require_absolute(self, "folder_path", off_disk=True)
 
     @property
     def identifier(self) -> str:
@@ -181,16 +191,31 @@ class ProjectPayload(Walked, frozen=True, kw_only=True):
         return normal_path(self.project_root)
 
 
-class LibraryPayload(Chunked, frozen=True, kw_only=True):
-    """The documentation of one version of a library."""
+class LibraryPayload(Crawled, frozen=True, kw_only=True):
+    """The documentation of one version of a library: from a folder or file, a URL, or as it is installed."""
 
-    library_name: Text
-    library_version: Text
+    library_name: LibraryName
+    library_version: LibraryVersion
     source_url: Text | None = None
+    source_path: Text | None = None
+    include_code: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _refuse_password("source_url", self.source_url or "")
+        if self.source_path is not None:
+            _require_absolute(self, "source_path")
+            if self.source_url is not None:
+                raise InvalidPayload("fields 'source_url' and 'source_path': expected one of them at most")
 
     @property
     def identifier(self) -> str:
         return f"{self.library_name}:{self.library_version}"
+
+    @property
+    def root(self) -> str:
+        """Path of the documents of this version."""
+        return library_path(self.library_name, self.library_version)
 
 
 class DeleteTenantPayload(Payload, frozen=True, kw_only=True):
@@ -270,15 +295,59 @@ MODELS: Mapping[str, type[Payload]] = MappingProxyType(
 )
 
 
+LIBRARIES = "library://"
+"""Beginning of the paths of libraries, ``library://NAME/VERSION/…``."""
+OFF_DISK = (LIBRARIES, "http://", "https://")
+
+
+def is_off_disk(path: str) -> bool:
+    """Check whether a path is one of a library or a web page, and not of a file."""
+    return path.startswith(OFF_DISK)
+
+
+def normal_library_name(name: str) -> str:
+    """The name in lower case, with ``-`` for ``_`` and ``.``: package indexes take these for the same."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse_requirement(text: str) -> tuple[str, str | None]:
+    """Name and version of ``NAME`` or ``NAME==VERSION``; raises ``InvalidPayload`` for anything else."""
+    name, sign, version = text.strip().partition("==")
+    name, version = name.strip(), version.strip()
+    if not re.fullmatch(_LIBRARY_NAME, name) or (sign and not re.fullmatch(_LIBRARY_VERSION, version)):
+        raise InvalidPayload(
+            f"{text[:80]!r} is not the name of a library", remedy="Write NAME or NAME==VERSION."
+        )
+    return name, version or None
+
+
+def library_path(name: str, version: str = "") -> str:
+    """Path of the documents of a library, or of one of its versions."""
+    return f"{LIBRARIES}{normal_library_name(name)}" + (f"/{version}" if version else "")
+
+
 def normal_path(path: str) -> str:
-    """The path without doubled or trailing slashes, ``.`` and ``..``; the file system is not read."""
+    """The path without doubled or trailing slashes, ``.`` and ``..``; the file system is not read.
+
+    Paths of libraries and web pages stay as they are.
+    """
+    if is_off_disk(path):
+        return path
     # POSIX allows a special meaning for exactly two leading slashes; no supported system uses it.
     return posixpath.normpath("/" + path.lstrip("/")) if path.startswith("/") else posixpath.normpath(path)
 
 
-def _require_absolute(payload: Payload, field: str) -> None:
-    if not (path := getattr(payload, field)).startswith("/"):
+def _require_absolute(payload: Payload, field: str, *, off_disk: bool = False) -> None:
+    path = getattr(payload, field)
+    if not path.startswith("/") and not (off_disk and is_off_disk(path)):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
+    _refuse_password(field, path)
+
+
+def _refuse_password(field: str, url: str) -> None:
+    """Refuse a URL with a user or a password, which would be stored and shown with the job."""
+    if is_off_disk(url) and "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
+        raise InvalidPayload(f"field '{field}': expected a URL without user and password")
 
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
@@ -303,6 +372,8 @@ _EXPECTED = {
     "file_hash": "'sha256:' and 64 lower-case hex digits",
     "full_tag": "tags joined by '/', such as a/b/c",
     "entity_type": "1 to 255 characters without ':'",
+    "library_name": "up to 100 letters, digits and . _ + @ -, the first a letter, a digit or @",
+    "library_version": "up to 64 letters, digits and . _ + ! -, the first a letter or a digit",
 }
 
 
@@ -321,80 +392,3 @@ def _readable(complaint: str, model: type[Payload]) -> str:
     elif "matching regex" in what:
         what = f"expected {_EXPECTED[field]}"
     return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
-
-
-_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
-
-
-def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:
-    """Encode a payload as compact JSON; refuse values which JSON would change, and too large ones."""
-    if not isinstance(payload, dict | Mapping):
-        raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
-    return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
-
-
-def encode_strictly(what: str, value: object, *, max_bytes: int | None) -> str:
-    """Encode a value as compact JSON that decodes to the same value; ``what`` names it in errors."""
-    try:
-        encoded = _encode(what, value)
-        if max_bytes is not None and len(encoded) > max_bytes:
-            raise PayloadTooLarge(f"{what} is {len(encoded):,} bytes, the limit is {max_bytes:,}")
-        # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none of them decodes to the same.
-        # To name the place takes a walk in Python, so only suspicious values are walked.
-        if b"\\u0000" in encoded or _decoder.decode(encoded) != value:
-            _refuse_first_flaw(what, value)
-    except RecursionError:
-        raise InvalidPayload(f"{what}: nested too deeply, or contains itself") from None
-    return encoded.decode()
-
-
-def _encode(what: str, value: object) -> bytes:
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        _refuse_first_flaw(what, value)
-        raise InvalidPayload(f"{what}: {error}") from None
-
-
-def _refuse_first_flaw(what: str, value: object) -> None:
-    """Walk the value and raise for the first flaw. Tuples pass: they become lists."""
-    places: list[tuple[str, object]] = [(what, value)]
-    walked: set[int] = set()
-    for place, value in places:  # the list grows, so that the outermost flaw is found first
-        if not isinstance(value, dict | list | tuple):
-            _refuse_flawed_leaf(place, value)
-        elif id(value) not in walked:  # a payload may contain itself
-            walked.add(id(value))
-            places.extend(_parts(place, value))
-
-
-def _parts(place: str, value: Container) -> Iterator[tuple[str, object]]:
-    if not isinstance(value, dict):
-        yield from ((f"{place}[{index}]", part) for index, part in enumerate(value))
-        return
-    for key, part in value.items():
-        _refuse_flawed_key(place, key)
-        yield f"{place}.{key}"[:200], part
-
-
-def _refuse_flawed_key(place: str, key: object) -> None:
-    if not isinstance(key, str):
-        raise InvalidPayload(f"{place}: keys must be strings, got {key!r}")
-    _refuse_flawed_text(f"a key of {place}", key)
-
-
-def _refuse_flawed_leaf(place: str, value: object) -> None:
-    if isinstance(value, str):
-        _refuse_flawed_text(place, value)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidPayload(f"{place}: {value} is not a JSON number")
-    elif value is not None and not isinstance(value, bool | int):
-        raise InvalidPayload(f"{place}: {type(value).__name__} is not a JSON value")
-
-
-def _refuse_flawed_text(place: str, text: str) -> None:
-    if "\0" in text:
-        raise InvalidText(f"{place} holds a NUL character")
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidText(f"{place} holds a lone surrogate")

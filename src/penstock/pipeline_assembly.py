@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.extract.protocol import ExtractLimits
@@ -42,14 +43,25 @@ def make_embedder(settings: Settings) -> Embedder:
     """Open the embedder of the settings; refuse one that is not installed or not set up."""
     from penstock.pipeline.embed import open_embedder
 
-    return open_embedder(settings.embedder, embed_endpoint(settings), settings.models_dir)
+    return open_embedder(
+        settings.embedder, embed_endpoint(settings), settings.models_dir, fastembed_options(settings)
+    )
+
+
+def fastembed_options(settings: Settings) -> FastembedOptions:
+    """Model of the embedder fastembed."""
+    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
+
+    return FastembedOptions(settings.fastembed_model, settings.fastembed_pooling)
 
 
 def refuse_unusable_embedder(settings: Settings) -> None:
     """Raise for an embedder that is not installed, not set up or damaged: one error here, with its remedy,
     instead of one in each process or for each chunk."""
-    if settings.embedder in ("minilm", "endpoint"):
-        make_embedder(settings)
+    if settings.embedder in ("minilm", "endpoint", "fastembed"):
+        embedder = make_embedder(settings)
+        if settings.embedder == "fastembed":
+            embedder.embed(["a"])  # a damaged model is found when it is loaded
     if settings.embedder == "minilm":
         from penstock.pipeline.embed.minilm import model_files
 

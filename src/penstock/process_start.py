@@ -1,12 +1,14 @@
-"""Start of a long-running process: log lines on standard error, and the wait for its store."""
+"""Start of a long-running process: log lines on standard error, the wait for its store, large imports."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 from penstock import clock
@@ -39,12 +41,44 @@ class JobLogFormatter(logging.Formatter):
         return "\n".join(map(escape_control, super().formatException(ei).split("\n")))
 
 
-def log_to_stderr(level: int) -> None:
-    """Log to standard error, unless the application has set up logging itself."""
+class JsonLogFormatter(logging.Formatter):
+    """Makes one JSON object of a record, on one line, with a traceback inside.
+
+    ``job_fields`` of a record, from ``extra``, are fields of the object.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # all three loaded for this format only
+
+        from penstock import traces
+        from penstock.lifecycle import printable
+
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            "trace_id": traces.trace_id(),
+            **getattr(record, "job_fields", {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["error"] = record.exc_info[0].__name__
+            fields["traceback"] = self.formatException(record.exc_info)
+        kept = {name: printable(str(value)) for name, value in fields.items() if value is not None}
+        return json.dumps(kept)
+
+
+def log_formatter(log_format: str) -> logging.Formatter:
+    """The formatter for a value of the setting ``log_format``."""
+    return JsonLogFormatter() if log_format == "json" else JobLogFormatter(LOG_FORMAT)
+
+
+def log_to_stderr(level: int, log_format: str) -> None:
+    """Log to standard error as text or JSON, unless the application has set up logging itself."""
     if logging.getLogger().handlers:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(JobLogFormatter(LOG_FORMAT))
+    handler.setFormatter(log_formatter(log_format))
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -86,3 +120,16 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Import large packages without garbage collections, which would read all they make and free nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()

@@ -6,6 +6,7 @@ Pure: the caller draws the ``jitter`` and adds the time.
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
@@ -27,22 +28,23 @@ MAX_RETRY_AFTER = timedelta(hours=1)
 class Backoff(msgspec.Struct, frozen=True):
     """Seconds before the first retries; then the powers of two above the last of them, up to ``cap``."""
 
-    steps: tuple[int, ...]
-    cap: int = 300
+    steps: tuple[float, ...]
+    cap: float = 300
 
-    def seconds(self, retry_number: int) -> int:
+    def seconds(self, retry_number: int) -> float:
         """The delay before the n-th retry, counted from 1, without jitter."""
         if retry_number < 1:
             raise ValueError(f"retries are numbered from 1, got {retry_number}")
         if retry_number <= len(self.steps):
             return self.steps[retry_number - 1]
-        exponent = self.steps[-1].bit_length() + retry_number - len(self.steps) - 1
+        # frexp gives the exponent of the next power of two above a number, also above 0.1 and 0.
+        exponent = math.frexp(self.steps[-1])[1] + retry_number - len(self.steps) - 1
         # 2**exponent is not computed beyond the cap: callers choose the number of retries.
-        return self.cap if exponent >= self.cap.bit_length() else min(2**exponent, self.cap)
+        return self.cap if exponent >= math.frexp(self.cap)[1] else min(2**exponent, self.cap)
 
     def summary(self) -> str:
         """The first three delays and the longest, such as ``1, 2, 4 … 300``."""
-        return f"{', '.join(str(self.seconds(number)) for number in (1, 2, 3))} … {self.cap}"
+        return f"{', '.join(f'{self.seconds(number):g}' for number in (1, 2, 3))} … {self.cap:g}"
 
 
 JOB_BACKOFF = Backoff((5, 10, 30))

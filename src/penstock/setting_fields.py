@@ -87,6 +87,7 @@ PAGES_DIR = setting(
     "Directory to which the Markdown of each page with recognized text is written, besides the catalog.",
 )
 
+EMBEDDER = setting(types.EMBEDDER, "static", "Embedding model.")
 MODELS_DIR = setting(
     types.DIRECTORY,
     DERIVED,
@@ -105,6 +106,16 @@ USEARCH_FROM = setting(
     types.whole(1, 1_000_000_000),
     200_000,
     "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
+)
+FASTEMBED_MODEL = setting(
+    types.TEXT,
+    "BAAI/bge-small-en-v1.5",
+    "Model of the embedder `fastembed`: a name of its list, or the absolute path of a model's directory.",
+)
+FASTEMBED_POOLING = setting(
+    types.lower_word("auto", "mean", "cls", "last", "none"),
+    "auto",
+    "Pooling of a fastembed model in a directory; `auto` takes it from the files of the model.",
 )
 EMBED_ENDPOINT_URL = setting(
     types.URL, None, "Embedding endpoint, compatible with OpenAI's, for the embedder `endpoint`."
@@ -176,6 +187,21 @@ GRAPH_STORE = setting(
 GRAPH_STORE_TIMEOUT_S = setting(
     types.seconds(0.1, 600), 30.0, "Maximum wait for the answer of a graph store that is not the catalog."
 )
+POSTGRES_POOL_SIZE = setting(
+    types.whole(1, 1000),
+    4,
+    "Maximum number of PostgreSQL connections of a process, besides the listening one.",
+)
+POSTGRES_POOLER = setting(
+    types.SWITCH,
+    False,
+    "True behind a pooler in transaction mode: no prepared statements, no LISTEN.",
+)
+POSTGRES_TIMEOUT_S = setting(
+    types.seconds(0, 3600),
+    60.0,
+    "Timeout of one PostgreSQL statement, and of the wait for a connection; 0 is no limit.",
+)
 ROOTS = setting(
     types.DIRECTORIES,
     (),
@@ -184,6 +210,33 @@ ROOTS = setting(
 )
 ALLOW_EXTERNAL = setting(
     types.SWITCH, False, "When true, a request to the server with `allow_external` may name any path."
+)
+ALLOW_WEB = setting(
+    types.SWITCH, False, "When true, requests to the server may name web pages, which its workers then fetch."
+)
+WEB_PRIVATE = setting(
+    types.SWITCH,
+    False,
+    "When true, web pages of private, loopback and other reserved network addresses are fetched as well.",
+)
+WEB_DELAY_S = setting(
+    types.seconds(0, 3600), 0.5, "Least time between two requests of this machine to one web server."
+)
+WEB_TIMEOUT_S = setting(
+    types.seconds(0.1, 3600), 60.0, "Maximum time to fetch one web page, redirects included."
+)
+WEBHOOK_KEY = setting(
+    types.SECRET, None, "Secret that signs webhooks: text of 16 bytes or more, or `whsec_` and base64."
+)
+WEBHOOK_KEY_FILE = setting(
+    types.FILE,
+    None,
+    "File with that secret; instead of PENSTOCK_WEBHOOK_KEY. It is read for each webhook.",
+)
+WEBHOOK_PRIVATE = setting(
+    types.SWITCH,
+    False,
+    "When true, webhooks are sent to private, loopback and other reserved network addresses as well.",
 )
 HOSTS = setting(
     types.HOSTS,
@@ -196,6 +249,18 @@ RATE_LIMIT = setting(
 )
 SERIAL = setting(
     types.SWITCH, False, "When true, jobs for paths run one at a time in each collection, in order."
+)
+MAX_PAYLOAD_BYTES = setting(
+    types.whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."
+)
+RAG_AWAY_S = setting(
+    types.seconds(0, 365 * 86_400),
+    86_400.0,
+    "Time that messages wait for a RAG no gateway serves; then they are refused.",
+)
+TIME_ZONE = setting(types.ZONE, "UTC", "Time zone of new schedules that name none.")
+LOG_FORMAT = setting(
+    types.lower_word("text", "json"), "text", "Form of the log of workers and servers: lines of text or JSON."
 )
 METRICS_PUBLIC = setting(types.SWITCH, False, "When true, `GET /metrics` of the server needs no key.")
 SERVER = setting(types.SERVER, None, "URL of a server through which commands work, instead of the stores.")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from penstock import cron
+from penstock.extensions import ExtensionKind, find, names
 from penstock.items import ITEM_TYPES, NameKind, validate_name
 
 
@@ -111,6 +113,16 @@ def lower_word(*words: str) -> SettingType:
     return SettingType(" or ".join(words), lambda value: upper.read(value).lower())
 
 
+def _word_or_extension(kind: ExtensionKind, *words: str) -> SettingType:
+    own = lower_word(*words)
+
+    def read(value: Any) -> str:
+        given = str(value).strip()
+        return given if given.lower() not in words and given in names(kind) else str(own.read(value))
+
+    return SettingType(f"{own.allowed}, or the name of an extension", read)
+
+
 def name(field: NameKind) -> SettingType:
     return SettingType("1 to 255 printable characters", lambda value: validate_name(field, value))
 
@@ -142,7 +154,8 @@ def _vector_store(value: Any) -> str:
     scheme, _, rest = value.partition(":")
     # A relative folder would be another one for each process.
     start = ("/", "~") if scheme.endswith("+local") else "//"
-    if scheme not in VECTOR_STORE_SCHEMES or not rest.startswith(start):
+    known = scheme in VECTOR_STORE_SCHEMES or find(ExtensionKind.VECTOR_STORE, scheme) is not None
+    if not known or not rest.startswith(start):
         raise ValueError
     return value
 
@@ -153,7 +166,8 @@ def _graph_store(value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError
     scheme, _, rest = value.partition("://")
-    if scheme not in GRAPH_STORE_SCHEMES or not rest:
+    known = scheme in GRAPH_STORE_SCHEMES or find(ExtensionKind.GRAPH_STORE, scheme) is not None
+    if not known or not rest:
         raise ValueError
     return value
 
@@ -163,6 +177,12 @@ def _languages(value: Any) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z_]*(\+[A-Za-z][A-Za-z_]*)*", text):
         raise ValueError
     return text
+
+
+def _zone(value: Any) -> str:
+    name = str(value).strip()
+    cron.zone_of(name)
+    return name
 
 
 def _text(value: Any) -> str:
@@ -210,6 +230,7 @@ def _lease_pair(pair: str) -> tuple[str, str]:
     return item_type.strip(), lease.strip()
 
 
+EMBEDDER = _word_or_extension(ExtensionKind.EMBEDDER, "static", "minilm", "fastembed", "endpoint", "hashing")
 URL = SettingType(
     "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
 )
@@ -228,6 +249,7 @@ GRAPH_STORE = SettingType(
     _graph_store,
 )
 LANGUAGES = SettingType("names of languages joined by +, such as eng+deu", _languages)
+ZONE = SettingType("a time zone such as UTC or Europe/Berlin", _zone)
 TEXT = SettingType("printable text", _text)
 SERVER = SettingType("a URL such as http://127.0.0.1:8765", _server_url)
 SECRET = SettingType("printable text; never shown", _text)

@@ -18,7 +18,6 @@ from penstock.job import (
     Beat,
     Changes,
     ClaimRequest,
-    FollowUp,
     Held,
     Job,
     JobEvent,
@@ -26,9 +25,13 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.lifecycle import cancelled_by_flag, done, failed
+from penstock.lifecycle import cancelled_by_flag, done, failed, released
+from penstock.limits import gated
 
 HISTORY_LIMIT = 20
+RESTORED_NOTE = "restored from a backup"
+RESTORED_STEP = 1_000
+"""Added to claim numbers by a restore: more claims than a job gets between a backup and its restore."""
 FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
 CHILDREN_FAILED = "%s of %s %s failed (%s)"
@@ -40,9 +43,22 @@ AND_MORE = ", …"
 _encode = msgspec.json.Encoder().encode
 
 
+class FollowUp(msgspec.Struct, frozen=True):
+    """A request submitted while the job ran, for its next run."""
+
+    op: str
+    payload_json: str
+    metadata: str
+    priority: int
+    max_retries: int
+    timeout_s: int
+    run_at: datetime | None = None
+
+
 def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> Job:
     """The row of a new job, or of a child of ``parent``."""
     later = new.run_at is not None and new.run_at > now
+    limit_key = new.limit_key if parent is None else None
     return Job(
         queue_id=new.queue_id,
         item_type=new.item_type,
@@ -60,10 +76,11 @@ def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> J
         max_retries=new.max_retries,
         timeout_s=new.timeout_s,
         submitted_by=new.submitted_by,
-        turn=RETURNED if later else turn,
-        held=Held.TIME if later else None,
+        turn=RETURNED if later else 0 if limit_key is not None else turn,
+        held=Held.TIME if later else Held.LIMIT if limit_key is not None else None,
         run_at=new.run_at if later else None,
         lock_key=new.lock_key,
+        limit_key=limit_key,
         parent_id=None if parent is None else parent.queue_id,
         parent_run=None if parent is None else parent.run,
         root_id=new.queue_id if parent is None else parent.root_id,
@@ -90,9 +107,9 @@ def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
         changes |= _new_run(job)
     if new.priority > job.priority:
         changes["priority"] = new.priority
-        if job.turn >= 0 and job.held is not Held.PAUSE:
+        if job.turn >= 0 and job.held not in (Held.PAUSE, Held.AFTER, Held.LIMIT):
             changes["turn"] = None
-    if job.held is Held.TIME:
+    if job.held is Held.TIME and job.limit_at is None:
         # The earlier of the two times serves both requests.
         if new.run_at is None or new.run_at <= now:
             changes.update(held=None, run_at=None)
@@ -170,15 +187,11 @@ def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -
         noun = CHILD_NOUNS.get(job.item_type, OTHER_CHILDREN)
         named = ", ".join(failed_ids) + (AND_MORE if job.children_failed > len(failed_ids) else "")
         message = CHILDREN_FAILED % (f"{job.children_failed:,}", f"{total:,}", noun, named)
-        return _ended(job, _with_result(failed(job, "ERR_CHILDREN_FAILED", message), job), now)
-    if job.cancel_requested:
-        return _ended(job, _with_result(cancelled_by_flag(job), job), now)
-    return _ended(job, done(job, result_json=job.result_json), now)
-
-
-def _with_result(settlement: Settlement, job: Job) -> Settlement:
-    """Keep the result that the parent's own work had before it waited for its children."""
-    return msgspec.structs.replace(settlement, result_json=job.result_json)
+        settlement = failed(job, "ERR_CHILDREN_FAILED", message)
+    else:
+        settlement = cancelled_by_flag(job) if job.cancel_requested else done(job)
+    # The result is that of the parent's own work, before it waited for its children.
+    return _ended(job, msgspec.structs.replace(settlement, result_json=job.result_json), now)
 
 
 def cancelled(job: Job, now: datetime) -> Changes:
@@ -239,6 +252,21 @@ def reopened(job: Job, now: datetime) -> Changes:
         "updated_at": now,
         "history_json": _recorded(job, now, "reopened"),
     }
+
+
+def restored(job: Job, now: datetime) -> Job:
+    """The row of a job in a store restored from a backup: claims of the backed up store are released.
+
+    Claim numbers grow, so that a worker with a claim made after the backup cannot settle here.
+    """
+    if job.ended:
+        return job
+    job = msgspec.structs.replace(job, claim_number=job.claim_number + RESTORED_STEP)
+    if job.lease_until is None:
+        return job
+    changes = settled(job, released(job, RESTORED_NOTE), now)
+    changes |= {"turn": changes.get("turn") or 0}
+    return msgspec.structs.replace(job, **(changes if job.limit_key is None else gated(job, changes)))
 
 
 def next_turn(head: int | None, last: int | None) -> int:

@@ -168,7 +168,8 @@ def browser(program: str) -> Iterator[Tab]:
         )
         try:
             port = _until(lambda: _port(Path(folder)), process)
-            with connect(f"ws://127.0.0.1:{port}{_tab(port)}", max_size=None) as socket:
+            # No pings: their thread would draw from `random` during later tests, which Hypothesis refuses.
+            with connect(f"ws://127.0.0.1:{port}{_tab(port)}", max_size=None, ping_interval=None) as socket:
                 yield Tab(socket)
         finally:
             process.terminate()

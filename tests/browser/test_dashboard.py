@@ -199,7 +199,17 @@ def test_after_100_updates_a_box_is_checked_and_a_question_still_asks(
         tab.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added)
 
 
-PAGES = ("/", "/jobs", "/jobs/ID", "/failures", "/documents", "/documents/ID", "/search?q=gate", "/workers")
+PAGES = (
+    "/",
+    "/jobs",
+    "/jobs/ID",
+    "/failures",
+    "/documents",
+    "/documents/ID",
+    "/search?q=gate",
+    "/schedules",
+    "/workers",
+)
 AXE = """axe.run(document, %s).then((found) => found.violations.map((one) =>
   `${one.impact} ${one.id}: ${one.nodes.slice(0, 3).map((each) => each.html).join(' ')}`))"""
 """Problems of accessibility, in words."""

@@ -29,7 +29,9 @@ READ_IN_FULL = {
     *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
+    "project_roots",  # a row for each project of a person
     *("outside_stores", "any_vector_copied", "any_graph_copied"),  # two rows, or the first one
+    *("any_source", "last_numbers", "continue_rows"),  # the first one, and a few numbers
     # The first and the last rows, in the order of an index.
     *("last_vector_text", "last_graph_text", "outer_vectors", "outer_graph_texts"),
     # The whole graph of a tenant.
@@ -54,13 +56,15 @@ JOINED = [
     ("document_columns", "document_where"),
     ("document_columns", "generations_where"),
     ("progress_columns", "progress_where"),
+    ("hydrate_columns", "hydrate_where"),
+    ("hydrate_columns", "hydrate_all_where"),
 ]
 GROWN: list[LiteralString] = [
     "INSERT INTO catalog_space VALUES (1, 'static', 4) ON CONFLICT DO NOTHING",
     """
-    INSERT INTO sources (key, id, tenant_id, collection, path, published_id, space_id, page_count,
+    INSERT INTO sources (key, id, tenant_id, collection, path, family_key, published_id, space_id, page_count,
                          chunk_count, content_hash, asked_at, read_at, published_at, change_seq)
-    SELECT n, 's' || n, 'acme', 'docs', '/f/' || n, 10000000 + n, 1, 1, 4, 'h', now(), now(), now(), n
+    SELECT n, 's' || n, 'acme', 'docs', '/f/' || n, n, 10000000 + n, 1, 1, 4, 'h', now(), now(), now(), n
     FROM generate_series(%(first)s::int, %(last)s::int) n
     """,
     """
@@ -88,11 +92,11 @@ GROWN: list[LiteralString] = [
     """,
     """
     INSERT INTO catalog_keyword SELECT id, to_tsvector('catalog_english', text)
-    FROM catalog_content WHERE source_key BETWEEN %(first)s AND %(last)s
+    FROM catalog_content WHERE family_key BETWEEN %(first)s AND %(last)s
     """,
     """
     INSERT INTO catalog_vector SELECT id, 1, decode(repeat('00', 16), 'hex')
-    FROM catalog_content WHERE source_key BETWEEN %(first)s AND %(last)s
+    FROM catalog_content WHERE family_key BETWEEN %(first)s AND %(last)s
     """,
     """
     INSERT INTO task_queue_chunk (key, page_id, document_id, chunk_id, chunk_index, chunk_content_hash,

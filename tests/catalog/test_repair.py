@@ -220,8 +220,8 @@ def test_a_chunk_without_its_vector_waits_for_another_and_is_found_meanwhile(
             "text 999999 belongs to no chunk",
         ),
         (
-            "INSERT INTO sources (key, id, tenant_id, collection, path, created_at, updated_at)"
-            " VALUES (999999, 'stray', 'acme', 'docs', '/stray', '2026', '2026')",
+            "INSERT INTO sources (key, id, tenant_id, collection, path, family_key, created_at, updated_at)"
+            " VALUES (999999, 'stray', 'acme', 'docs', '/stray', 999999, '2026', '2026')",
             "INSERT INTO sources (key, id, tenant_id, collection, path)"
             " VALUES (999999, 'stray', 'acme', 'docs', '/stray')",
             "source stray has no generation",

@@ -256,7 +256,7 @@ def test_vectors_are_loaded_ready_for_numpy(catalog: Catalog):
 
     with catalog.snapshot() as snapshot:
         (batch,) = snapshot.load("acme", "static")
-        ids, keys = array.array("q", batch.content_ids), array.array("q", batch.source_keys)
+        ids, keys = array.array("q", batch.content_ids), array.array("q", batch.family_keys)
         texts = {view.text: key for view, key in zip(snapshot.hydrate(ids), keys, strict=True) if view}
         (only,) = snapshot.load("acme", "static", [texts["three"]])
         assert [] == list(snapshot.load("acme", "unknown"))
@@ -305,7 +305,7 @@ class _Cache:
 
     def _take(self, batches) -> None:
         for batch in batches:
-            keys = array.array("q", batch.source_keys)
+            keys = array.array("q", batch.family_keys)
             self._owners |= dict(zip(array.array("q", batch.content_ids), keys, strict=True))
 
 

@@ -84,8 +84,8 @@ def test_the_indexes_of_the_specification_are_there(raw: sqlite3.Connection):
 
 def test_pages_and_chunks_go_with_their_document(raw: sqlite3.Connection):
     raw.execute(
-        "INSERT INTO sources (key, id, tenant_id, collection, path, created_at, updated_at)"
-        " VALUES (1, 's', 't', 'c', '/p', '', '')"
+        "INSERT INTO sources (key, id, tenant_id, collection, path, family_key, created_at, updated_at)"
+        " VALUES (1, 's', 't', 'c', '/p', 1, '', '')"
     )
     raw.execute(
         "INSERT INTO documents (id, source_key, filename, state, content_hash, asked_at, read_at, created_at,"

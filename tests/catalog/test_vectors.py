@@ -88,7 +88,7 @@ def expected(
     scored = []
     for batch in snapshot.load(tenant, SPACE):
         rows = np.frombuffer(batch.vectors, "<f4").reshape(-1, 8)
-        names = zip(np.frombuffer(batch.content_ids, "q"), np.frombuffer(batch.source_keys, "q"), strict=True)
+        names = zip(np.frombuffer(batch.content_ids, "q"), np.frombuffer(batch.family_keys, "q"), strict=True)
         for (number, key), row in zip(names, rows, strict=True):
             score = float(row @ asked)
             if score != 0 and (allowed is None or key in allowed):

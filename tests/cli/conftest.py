@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from penstock import Penstock, lifecycle
 from penstock.cli.main import cli
-from penstock.job import ClaimRequest
+from penstock.job import ClaimRequest, Status
 from penstock.retry import Classification
 
 Run = Callable[..., Result]
@@ -51,6 +51,13 @@ def ask(run: Run) -> Callable[..., Any]:
 @pytest.fixture
 def app(state: Path) -> Penstock:
     return Penstock(state_dir=state)
+
+
+def index(state: Path, folder: Path) -> None:
+    """Index a folder for a test of another command, without the process that `penstock index` starts."""
+    with Penstock(state_dir=state) as app, app.worker_thread():
+        job = app.wait(app.index(folder).job_id, timeout=120)
+    assert Status.DONE is job.status
 
 
 def add(run: Run, text: str = "The mill runs.", *more: str) -> str:

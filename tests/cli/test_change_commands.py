@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, index
 
 
 @pytest.fixture
-def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three files, indexed."""
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
     below = tmp_path / "files"
     (below / "deep").mkdir(parents=True)
     for name in ("mill.md", "oven.md", "deep/gate.md"):
         (below / name).write_text(f"Words of {name}.\n")
-    run("index", str(below), "--processes", "1")
+    index(state, below)
     return below
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from penstock import Penstock
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index_paths import index_each
 from penstock.cli.session import Session
+from penstock.items import serial_lock
 from tests.cli.conftest import Run
 
 
@@ -98,3 +100,12 @@ def test_work_is_done_path_by_path_and_quietly(run: Run, ask: Callable[..., Any]
     assert ("", 1) == (result.stderr, len(result.stdout.splitlines()))
     assert "ERR_NOTHING_TO_INDEX" in result.stdout
     assert 1 == len(ask("documents", "list")["documents"])
+
+
+def test_serial_jobs_have_the_lock_of_their_collection(run: Run, app: Penstock, folders: Path):
+    run("index", "--serial", "--no-wait", "docs", "notes")
+    run("index", "--processes", "1", "--no-wait", "empty")
+
+    locks = {Path(job.payload["folder_path"]).name: job.lock_key for job in app.jobs()}
+    assert [serial_lock("default", "default")] * 2 == [locks["docs"], locks["notes"]]
+    assert locks["empty"] != locks["docs"]

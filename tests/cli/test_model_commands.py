@@ -59,12 +59,20 @@ def test_the_jobs_of_a_large_folder_do_not_fill_the_screen(run: Run, ask: Callab
 
 @pytest.mark.parametrize(
     ("embedder", "remedy"),
-    [("minilm", "penstock models install minilm"), ("endpoint", "Set PENSTOCK_EMBED_ENDPOINT_URL")],
+    [
+        ("minilm", "penstock models install minilm"),
+        ("fastembed", "penstock models install fastembed"),
+        ("endpoint", "Set PENSTOCK_EMBED_ENDPOINT_URL"),
+    ],
 )
 def test_an_embedder_that_is_not_ready_is_one_error_with_its_remedy(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: str, remedy: str
+    run: Run,
+    ask: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    embedder: str,
+    remedy: str,
 ):
-    pytest.importorskip("onnxruntime")
     monkeypatch.setenv("PENSTOCK_MODELS_DIR", str(tmp_path / "models"))
     monkeypatch.setenv("PENSTOCK_EMBEDDER", embedder)
     (tmp_path / "files").mkdir()
@@ -73,3 +81,6 @@ def test_an_embedder_that_is_not_ready_is_one_error_with_its_remedy(
     assert f"embedder = '{embedder}'" in shown.stderr
     assert remedy in shown.stderr
     assert "Traceback" not in shown.stderr
+    found = {check["subject"]: check for check in ask("doctor", code=1)["checks"]}
+    assert "failed" == found["embedder"]["status"]
+    assert remedy in found["embedder"]["remedy"]

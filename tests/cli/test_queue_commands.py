@@ -36,6 +36,43 @@ def test_add_of_a_duplicate_names_the_live_job(run: Run, app: Penstock):
     assert f"Duplicate: job {job_id} already running\nRun 2 of that job does the work.\n" == again.stdout
 
 
+def test_add_after_another_job_waits_for_it(ask: Callable[..., Any], run: Run, app: Penstock):
+    first = add(run)
+    added = run("queue", "add", "content", "ingest", "--text", "later", "--after", first)
+    second = added.stdout.split()[2]
+
+    assert f"Job queued: {second}\nIt starts when {first} has ended.\n" == added.stdout
+    shown = run("jobs", second).stdout
+    assert "pending (after)" in shown
+    assert f"waiting for {first} (pending)" in shown
+    assert [first] == ask("jobs", second)["after"]
+    assert f"Reason  waiting for {first} (pending)" in run("why", second).stdout
+    assert (second, "after") == tuple(ask("why", second)[name] for name in ("job_id", "held"))
+    app.cancel(first)
+    assert f"ERR_DEPENDENCY_FAILED: {first} was cancelled" in run("jobs", second).stdout
+
+
+def test_add_after_an_unknown_job_is_refused(run: Run):
+    refused = run("queue", "add", "content", "ingest", "--text", "later", "--after", "job_none", code=4)
+
+    assert "no job has the id or prefix 'job_none'" in refused.stderr
+
+
+def test_add_with_a_webhook_adds_its_delivery(
+    ask: Callable[..., Any], run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    url = "https://example.org/hooks"
+    refused = run("queue", "add", "content", "ingest", "--text", "later", "--webhook", url, code=1)
+    assert "ERR_WEBHOOK_KEY" in refused.stderr
+    assert 0 == len(ask("jobs")["jobs"])
+    monkeypatch.setenv("PENSTOCK_WEBHOOK_KEY", "a secret of the mill")
+    added = run("queue", "add", "content", "ingest", "--text", "later", "--webhook", url)
+    job_id = added.stdout.split()[2]
+    (hook,) = [job for job in ask("jobs")["jobs"] if job["item_type"] == "function"]
+    assert ([job_id], "run") == (ask("jobs", hook["job_id"])["after"], hook["op"])
+    assert f"waiting for {job_id} (pending)" in run("why", hook["job_id"]).stdout
+
+
 def test_add_force_is_a_job_of_its_own(ask: Callable[..., Any], run: Run):
     job_id = add(run)
     answer = ask("queue", "add", "content", "ingest", "--text", "The mill runs.", "--force")

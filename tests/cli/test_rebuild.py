@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, index
 
 
 @pytest.fixture
-def indexed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def indexed(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two documents with the hashing model, and settings with the static model."""
     monkeypatch.setenv("PENSTOCK_SQLITE_SYNCHRONOUS", "NORMAL")
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
@@ -20,7 +20,7 @@ def indexed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "mill.md").write_text("Water drives the wheel.")
     (folder / "bakery.md").write_text("Bread comes out of the oven.")
-    run("index", str(folder))
+    index(state, folder)
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "static")
     return folder
 

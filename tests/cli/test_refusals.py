@@ -1,4 +1,4 @@
-"""Requests refused at every door: reserved names, and jobs without a handler."""
+"""Requests refused at every door: reserved names, and secrets in URLs; handlers of an application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from penstock import Penstock, config, errors
 from penstock.cli.main import cli
-from penstock.service.requests import Submission
 from tests.cli.conftest import Run
 
 EVERYWHERE = [
@@ -55,27 +54,6 @@ def test_a_star_is_no_name_in_the_library(tmp_path: Path, kind: str):
 LIBRARY = {"library_name": "mill", "library_version": "1"}
 
 
-def test_a_job_that_nothing_can_do_is_refused_and_told_what_can_be_done(run: Run, app: Penstock):
-    payload = json.dumps(LIBRARY)
-    answer = run("--json", "queue", "add", "library", "ingest", "--payload", payload, code=1)
-
-    error = json.loads(answer.stdout)["error"]
-    assert "ERR_NO_HANDLER" == error["code"]
-    assert "folder (ingest, delete, scan)" in error["message"]
-    assert '@app.handler("library", "ingest")' in error["remedy"]
-    assert [] == app.jobs()
-
-
-def test_a_job_that_nothing_can_do_is_refused_with_all_that_came_with_it(app: Penstock):
-    note: Submission = {"item_type": "content", "op": "ingest", "payload": {"content": "The mill runs."}}
-    library: Submission = {"item_type": "library", "op": "ingest", "payload": LIBRARY}
-
-    with pytest.raises(errors.NoHandler):
-        app.submit_many([note, library])
-
-    assert [] == app.jobs()
-
-
 def test_an_application_with_a_handler_of_its_own_can_submit_its_jobs(app: Penstock):
     app.handler("library", "ingest")(lambda context: context.payload["library_name"])
 
@@ -84,8 +62,6 @@ def test_an_application_with_a_handler_of_its_own_can_submit_its_jobs(app: Penst
         job = app.wait(receipt.job_id, timeout=60)
 
     assert "mill" == job.result
-    with pytest.raises(errors.NoHandler):
-        app.submit(item_type="library", op="update", payload=LIBRARY)
 
 
 MALFORMED = [

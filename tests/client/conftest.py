@@ -43,12 +43,14 @@ class Loop:
 class Waited:
     """An ``AsyncClient`` with the face of a ``Client``: each method waits for its result."""
 
-    def __init__(self, client: AsyncClient, loop: Loop) -> None:
+    def __init__(self, client: Any, loop: Loop) -> None:
         self._client = client
         self._loop = loop
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
+        if not callable(method):
+            return Waited(method, self._loop)
 
         def call(*given: Any, **named: Any) -> Any:
             made = method(*given, **named)

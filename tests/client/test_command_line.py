@@ -9,13 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock import Client
 from penstock.cli.main import cli
+from penstock.cli.session import LOCAL_ONLY
 from tests.client.conftest import Indexed
 
-AGES = re.compile(r"\d+ (?:s|min) ago|\bnow\b|in \d+ (?:s|min)")
+AGES = re.compile(r"(?:\d+ (?:s|min) ago|\bnow\b|in \d+ (?:s|min)) *")
+"""Ages, with the spaces that make them as wide as their column."""
 
 
 def command(indexed: Indexed, *arguments: str, code: int | None = None, **environ: str | None) -> Result:
@@ -59,10 +63,43 @@ COMMANDS = {
     "way": ["graph", "path", "Ada Lovelace", "Ada Lovelace"],
     "graph statistics": ["graph", "stats", "--json"],
     "unknown entity": ["graph", "entity", "Nobody"],
+    "status": ["status"],
+    "status as json": ["status", "--json"],
+    "status of a tenant": ["status", "--tenant", "nobody"],
+    "history": ["documents", "history", "{mill}"],
+    "history as json": ["documents", "history", "{mill}", "--json"],
+    "history of an unknown document": ["documents", "history", "{mill}x"],
+    "tree": ["documents", "tree", "{mill}"],
+    "tree as json": ["documents", "tree", "{mill}", "--json", "--limit", "1"],
+    "notes": ["note", "list"],
+    "notes as json": ["note", "list", "--json", "--limit", "1"],
+    "unknown note": ["note", "show", "nothing"],
+    "retry of all": ["retry", "--all-failed", "--tenant", "nobody"],
+    "retry of all as json": ["retry", "--all-failed", "--tenant", "nobody", "--json"],
+    "retry of an unknown job": ["retry", "job_none"],
+    "purge": ["queue", "purge", "--status", "cancelled", "--older-than", "9d", "--yes"],
+    "purge as json": ["queue", "purge", "--status", "cancelled", "--older-than", "9d", "--yes", "--json"],
+    "rename of nothing": ["rename", "{folder}/none.md", "{folder}/other.md"],
+    "list": ["queue", "list"],
+    "show": ["queue", "show", "{job}"],
+    "cancel of a job": ["queue", "cancel", "{job}"],
     "cancel": ["cancel", "{job}"],
     "pause": ["queue", "pause", "--tenant", "nobody"],
     "resume": ["queue", "resume", "--tenant", "nobody"],
     "pause of nothing": ["queue", "pause"],
+    "schedules": ["schedule", "list"],
+    "schedules as json": ["schedule", "list", "--json"],
+    "limits": ["limit", "list"],
+    "limits as json": ["limit", "list", "--json"],
+    "an unknown limit": ["limit", "show", "nothing"],
+    "removal of an unknown limit": ["limit", "remove", "nothing"],
+    **{
+        f"{name} of an unknown schedule": ["schedule", name, "nothing"]
+        for name in "show next pause resume run-now remove".split()
+    },
+    "libraries": ["library", "list"],
+    "unknown library": ["library", "show", "nothing"],
+    "search everywhere": ["search", "water", "--all", "--json"],
 }
 
 
@@ -127,14 +164,11 @@ def test_a_note_through_a_server(indexed: Indexed):
 @pytest.mark.parametrize(
     "words",
     [
-        ["delete", "x"],
         ["rebuild"],
         ["verify"],
         ["documents", "export", "out"],
-        ["note", "--delete", "text"],
         ["index", ".", "--dry-run"],
         ["queue", "add", "content", "ingest", "--text", "x"],
-        ["retry", "--all-failed"],
     ],
 )
 def test_what_cannot_be_done_through_a_server_is_refused_with_a_remedy(indexed: Indexed, words: list[str]):
@@ -219,3 +253,148 @@ def test_a_cold_search_through_a_server_loads_no_model_and_no_store(indexed: Ind
 
     assert set() == HEAVY & set(json.loads(done.stderr.splitlines()[-1]))
     assert "water" in done.stdout
+
+
+def test_a_running_server_answers_for_the_project_of_the_folder(
+    indexed: Indexed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = tmp_path / "weir"
+    (root / ".git" / "refs" / "heads").mkdir(parents=True)
+    (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (root / ".git" / "refs" / "heads" / "main").write_text("0" * 40)
+    (root / "gate.md").write_text("The gate of the weir holds back the water.")
+    command(indexed, "--no-server", "index", str(root), "--wait", code=0)
+    asked = ("--json", "search", "water")
+    before = command(indexed, *asked, code=0)
+    monkeypatch.chdir(root)
+    inside = command(indexed, *asked, code=0)
+    with Client(indexed.server.url) as client:
+        (project,) = client.projects()
+    command(indexed, "--no-server", "delete-tenant", project.tenant_id, "--yes", code=0)
+
+    def paths(result: Result) -> set[str]:
+        return {hit["path"] for hit in json.loads(result.stdout)["hits"]}
+
+    assert [str(root / "gate.md")] == [path for path in paths(inside) if not path.startswith("note:")]
+    assert str(root / "gate.md") not in paths(before)
+    assert (str(root), "weir") == (project.root, project.name)
+
+
+OTHERWISE_TESTED = {
+    "index",
+    "note add",
+    "delete",
+    "delete-tenant",
+    "queue retry",
+    "limit set",
+    "schedule add",
+    "library add",
+    "library remove",
+}
+"""Commands through a server that other tests of this module run, or that are another spelling."""
+
+
+def leaves(group: click.Group, *before: str) -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for name in group.commands:
+        command = group.commands[name]
+        if isinstance(command, click.Group):
+            found |= leaves(command, *before, name)
+        else:
+            found[" ".join((*before, name))] = command
+    return found
+
+
+def test_every_command_works_through_a_server_or_says_that_it_does_not():
+    every = set(leaves(cli))
+    tested = {
+        name
+        for words in COMMANDS.values()
+        for name in (" ".join(words[:2]), words[0], f"{words[0]} list")
+        if name in every
+    }
+
+    assert set(LOCAL_ONLY) <= every
+    assert every == set(LOCAL_ONLY) | tested | OTHERWISE_TESTED
+    assert set() == set(LOCAL_ONLY) & (tested | OTHERWISE_TESTED)
+
+
+@pytest.mark.parametrize("name", LOCAL_ONLY)
+def test_a_command_for_this_machine_refuses_a_server(name: str, tmp_path: Path):
+    given = [
+        str(next(iter(argument.type.choices))) if isinstance(argument.type, click.Choice) else str(tmp_path)
+        for argument in leaves(cli)[name].params
+        if isinstance(argument, click.Argument) and argument.required
+    ]
+    sent = ["--rag", "r", "--path", "p"]
+    options = {"redis submit": sent, "ingest submit": sent, "ingest status": ["--job", "j"]}
+    words = ["--server", "http://127.0.0.1:9", *name.split(), *given, *options.get(name, [])]
+    result = CliRunner().invoke(cli, words, env={"PENSTOCK_STATE": str(tmp_path)})
+
+    assert 1 == result.exit_code, result.output
+    assert "ERR_LOCAL_ONLY" in result.stderr
+    assert f"penstock {name} does not work through a server" in result.stderr
+
+
+def test_a_note_is_changed_and_removed_through_a_server(indexed: Indexed):
+    server = ("--server", indexed.server.url)
+    added = command(indexed, *server, "-q", "note", "The gate sticks.", "--tag", "mill/gate", code=0)
+    note_id = added.stdout.strip()
+    shown = command(indexed, *server, "note", "show", note_id, "--json", code=0)
+    changed = command(indexed, *server, "note", "The gate runs.", "--update", note_id, code=0)
+    again = command(indexed, *server, "note", "show", note_id, code=0)
+    here = command(indexed, "--no-server", "note", "show", note_id, code=0)
+    removed = command(indexed, *server, "note", "The gate runs.", "--delete", code=0)
+
+    assert ("The gate sticks.", ["mill/gate"]) == tuple(json.loads(shown.stdout)[n] for n in ("text", "tags"))
+    assert f"Note replaced: {note_id}\n" == changed.stdout
+    assert ("The gate runs." in again.stdout, AGES.sub("", here.stdout)) == (True, AGES.sub("", again.stdout))
+    assert f"Note removed: {note_id}\n" == removed.stdout
+    command(indexed, *server, "note", "show", note_id, code=4)
+
+
+def test_a_document_and_a_tenant_are_removed_through_a_server(indexed: Indexed):
+    server = ("--server", indexed.server.url)
+    gone = indexed.server.folder / "gone.md"
+    gone.write_text("Gone soon.")
+    command(indexed, *server, "index", str(gone), "--wait", code=0)
+    queued = command(indexed, *server, "--json", "delete", str(gone), code=0)
+    indexed.server.ended(json.loads(queued.stdout)["job_id"])
+    tenant = command(indexed, *server, "--json", "delete-tenant", "nobody", "--yes", code=0)
+    ended = indexed.server.ended(json.loads(tenant.stdout)["job_id"])
+
+    assert "done" == ended["status"]
+    command(indexed, *server, "documents", "show", str(gone), code=4)
+    unknown = command(indexed, *server, "delete", "nothing", code=4)
+    assert "ERR_UNKNOWN_DOCUMENT" in unknown.stderr
+
+
+def test_a_schedule_is_managed_through_a_server(indexed: Indexed):
+    server = ("--server", indexed.server.url)
+    words = (
+        "schedule",
+        "add",
+        "0 3 * * *",
+        "index",
+        str(indexed.folder),
+        "--tz",
+        "Europe/Berlin",
+        "--replace",
+    )
+    there = command(indexed, *server, *words, code=0)
+    here = command(indexed, "--no-server", *words, code=0)
+    outside = command(indexed, *server, "schedule", "add", "@daily", "index", "/etc", code=1)
+    called = command(indexed, *server, "--json", "schedule", "add", "@daily", "call", "f", '{"n": 1}', code=0)
+
+    assert here.output == there.output
+    assert "Schedule index-docs added" in there.output
+    assert "ERR_PATH_OUTSIDE" in outside.stderr
+    assert {"n": 1} == json.loads(called.stdout)["payload"]["payload"]
+    for act in ("show", "next", "pause", "resume"):
+        one = command(indexed, *server, "schedule", act, "index-docs", code=0).output
+        assert AGES.sub(
+            "", command(indexed, "--no-server", "schedule", act, "index-docs").output
+        ) == AGES.sub("", one)
+    for name in ("index-docs", "f"):
+        command(indexed, *server, "schedule", "remove", name, code=0)
+    assert "There are no schedules" in command(indexed, "--no-server", "schedule", "list").output

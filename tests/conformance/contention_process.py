@@ -1,7 +1,7 @@
 """Process of the contention test: fills and drains a shared store, and records every call.
 
-Run as ``python -m tests.conformance.contention_process ENGINE PLACE NUMBER``; says ``ready``, then waits
-for a line.
+Run as ``python -m tests.conformance.contention_process ENGINE PLACE NUMBER JOBS``; says ``ready``, then
+waits for a line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,8 @@ from penstock.queue.protocol import Queue
 from tests.conformance.durable_engines import opened
 
 PROCESSES = 4
-JOBS = 6_000
-OWN = JOBS // PROCESSES
 BATCH = 30
 """Small, so that few jobs make many calls: they race, not the rows within one."""
-UP_FRONT = OWN // 2
 TENANTS = 5
 LOCKS = 40
 LOCKED_EVERY = 9
@@ -57,22 +54,26 @@ def history_of(place: Path, number: int | str) -> Path:
 
 
 class Process:
-    def __init__(self, queue: Queue, number: str) -> None:
+    def __init__(self, queue: Queue, number: str, jobs: int) -> None:
         self._queue = queue
         self._worker = f"w{number}"
+        self._jobs = jobs
+        self._own = jobs // PROCESSES
+        self._up_front = self._own // 2 // BATCH
+        """Batches that are there before the first claim."""
         self._new = self._requests(number)
         self._held: list[Claim] = []
         self.calls: list[Call] = []
 
     def run(self) -> None:
-        for _ in range(UP_FRONT // BATCH):
+        for _ in range(self._up_front):
             self._add()
         while not self._drained():
             self._add()
             self._exchange()
 
     def _requests(self, number: str) -> Iterator[NewJob]:
-        for index, queue_id in enumerate(new_ids(OWN)):
+        for index, queue_id in enumerate(new_ids(self._own)):
             yield NewJob(
                 queue_id=queue_id,
                 item_type="file",
@@ -113,23 +114,23 @@ class Process:
         self.calls.append(Call(start, end, self._worker, settled=settled, claimed=claimed))
 
     def _drained(self) -> bool:
-        if self._held or len(self.calls) <= UP_FRONT // BATCH:
+        if self._held or len(self.calls) <= self._up_front:
             return False
-        if self._queue.count(ENDED) == {(): JOBS}:
+        if self._queue.count(ENDED) == {(): self._jobs}:
             return True
         self._queue.wait(0.05)
         return False
 
 
-def main(engine: str, place: Path, number: str) -> None:
+def main(engine: str, place: Path, number: str, jobs: int) -> None:
     queue = opened(engine, place)
     print("ready", flush=True)
     sys.stdin.readline()
-    process = Process(queue, number)
+    process = Process(queue, number, jobs)
     process.run()
     queue.close()
     history_of(place, number).write_bytes(b"\n".join(map(msgspec.json.encode, process.calls)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

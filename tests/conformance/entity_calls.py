@@ -31,6 +31,8 @@ SOON = Classification("transient", "ERR_NETWORK", timedelta(milliseconds=20))
 BATCH = 10
 LIVE = JobQuery(statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}))
 HELD_BACK = JobQuery(held=Held.PAUSE)
+REQUESTED = [name for name in NewJob.__struct_fields__ if name in Job.__struct_fields__]
+"""Fields of a request that its row keeps under the same name."""
 ENDED_BADLY = frozenset({Status.FAILED, Status.CANCELLED})
 
 
@@ -133,7 +135,7 @@ class Actor:
     def _raise(self) -> None:
         for job in self._some(frozenset({Status.PENDING}), 2):
             again = NewJob(
-                **{name: getattr(job, name) for name in NewJob.__struct_fields__ if name != "queue_id"}
+                **{name: getattr(job, name) for name in REQUESTED}
                 | {"queue_id": f"{job.queue_id}_{next(self._ids)}", "priority": min(10, job.priority + 2)}
             )
             self._record.write([("places", self._number)])

@@ -1,11 +1,17 @@
-"""Invariants of the rows of every queue, checked from the jobs alone."""
+"""Invariants of the rows of every queue, checked from the jobs alone; results of calls."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
+
+from penstock.dependencies import WaitDecision, dependencies_of, verdict
+from penstock.errors import PenstockError
 from penstock.job import CHILDREN, ENDED, SUSPECT, Held, Job, Status
+from penstock.queue.protocol import Queue
 
 
 def breaches(jobs: Sequence[Job], *, cut_trees: frozenset[str] = frozenset()) -> list[str]:
@@ -16,6 +22,7 @@ def breaches(jobs: Sequence[Job], *, cut_trees: frozenset[str] = frozenset()) ->
         *_shared_locks(jobs),
         *_forgotten_locks(jobs),
         *_shared_keys(jobs),
+        *_forgotten_dependencies(jobs),
     ]
 
 
@@ -36,6 +43,9 @@ def _facts(job: Job) -> Iterator[tuple[str, bool]]:
     yield "held though not pending", pending or job.held is None
     yield "scheduled without a time, or a time without being scheduled", _scheduled(job)
     yield "parked for a lock that it does not want or already has", job.held is not Held.LOCK or _wants(job)
+    yield "waits for no limit, or has a slot too", job.held is not Held.LIMIT or _wants_slot(job)
+    yield "can be claimed without a slot", not (pending and job.held is None and _wants_slot(job))
+    yield "has a slot that it does not use", job.limit_at is None or _uses_slot(job)
     yield "turn below the suspects", job.turn >= SUSPECT
     yield "more retries than allowed", job.retry_count <= job.max_retries
     yield "failed without a message", job.status is not Status.FAILED or bool(job.error_message)
@@ -52,11 +62,22 @@ def _waits_in_vain(job: Job) -> bool:
 
 
 def _scheduled(job: Job) -> bool:
+    if job.held is Held.AFTER:
+        return True
     return (job.held is Held.TIME) is (job.run_at is not None)
 
 
 def _wants(job: Job) -> bool:
     return job.lock_key is not None and not job.lock_held
+
+
+def _wants_slot(job: Job) -> bool:
+    return job.limit_key is not None and job.limit_at is None
+
+
+def _uses_slot(job: Job) -> bool:
+    waits = job.status is Status.PENDING and job.held in (None, Held.TIME)
+    return job.limit_key is not None and (waits or job.lease_until is not None)
 
 
 def _broken_counts(jobs: Sequence[Job], cut_trees: frozenset[str]) -> Iterator[str]:
@@ -90,3 +111,44 @@ def _shared_keys(jobs: Sequence[Job]) -> Iterator[str]:
         if job.dedupe and job.parent_id is None and not job.ended:
             owners[job.tenant_id, job.branch, job.idempotency_key].append(job.queue_id)
     yield from (f"{key} is live in {ids}" for key, ids in owners.items() if len(ids) > 1)
+
+
+def _forgotten_dependencies(jobs: Sequence[Job]) -> Iterator[str]:
+    statuses = {job.queue_id: job.status for job in jobs}
+    awaited = {job.queue_id for job in jobs if job.awaited}
+    for job in jobs:
+        if job.held is not Held.AFTER:
+            continue
+        found = dependencies_of(job)
+        if verdict(found, statuses) != WaitDecision(waits=True):
+            yield f"{job.queue_id}: held for {found.after}, of which none is live or one failed"
+        live = {each for each in found.after if each in statuses and statuses[each] not in ENDED}
+        yield from (f"{job.queue_id}: waits for {each}, which does not know" for each in live - awaited)
+
+
+def differences(found: Sequence[Job], expected: Sequence[Job]) -> list[str]:
+    """Every different value of two lists of jobs, in words."""
+    here = {job.queue_id: msgspec.structs.asdict(job) for job in found}
+    there = {job.queue_id: msgspec.structs.asdict(job) for job in expected}
+    lines = [f"  {name} is only in the engine" for name in here.keys() - there.keys()]
+    lines += [f"  {name} is only in the reference" for name in there.keys() - here.keys()]
+    for name in sorted(here.keys() & there.keys()):
+        for field, value in here[name].items():
+            if value != there[name][field]:
+                lines.append(f"  {name}.{field} = {value!r}, reference {there[name][field]!r}")
+    return lines
+
+
+class Refusal(NamedTuple):
+    """Result of a call with a Penstock error."""
+
+    error: str
+    message: str
+
+
+def outcome(queue: Queue, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of a call, or its refusal."""
+    try:
+        return getattr(queue, method)(*args, **kwargs)
+    except PenstockError as error:
+        return Refusal(type(error).__name__, str(error))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from unittest.mock import patch
 
 import hypothesis
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from penstock import lifecycle
-from penstock.errors import PenstockError
 from penstock.job import (
     Beat,
     Claim,
@@ -32,14 +31,16 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.limits import Limit
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.protocol import Queue
 from penstock.queue.rules import pauses
 from tests.conformance.durable_engines import MEMORY_DISK
-from tests.conformance.invariants import breaches
+from tests.conformance.invariants import Refusal, breaches, differences, outcome
 from tests.conformance.random_values import (
     AGES,
     ENDINGS,
+    KEY_LIMITS,
     LIMITS,
     PICKS,
     QUERIES,
@@ -62,13 +63,6 @@ EVERYTHING = JobQuery(limit=10_000)
 
 class Difference(AssertionError):
     """The engine and the reference disagree, or the reference broke a promise."""
-
-
-class Refusal(NamedTuple):
-    """Result of a call with a Penstock error."""
-
-    error: str
-    message: str
 
 
 class Oracle(RuleBasedStateMachine):
@@ -104,8 +98,8 @@ class Oracle(RuleBasedStateMachine):
         if timed:
             self.now += TICK
             kwargs["now"] = self.now
-        expected = _outcome(self.reference, method, args, kwargs)
-        found = _outcome(self.engine, method, args, kwargs)
+        expected = outcome(self.reference, method, args, kwargs)
+        found = outcome(self.engine, method, args, kwargs)
         if found != expected:
             raise Difference(f"{method} answered {found!r}, the reference {expected!r}")
         if method in ("claim", "exchange") and not isinstance(expected, Refusal):
@@ -129,6 +123,7 @@ class Oracle(RuleBasedStateMachine):
             dedupe=spec.dedupe,
             run_at=None if spec.delay is None else self.now + timedelta(seconds=spec.delay),
             lock_key=spec.lock,
+            limit_key=spec.limit if spec.lock is None else None,
             max_retries=spec.max_retries,
             timeout_s=60 + spec.key,
             submitted_by=f"door-{spec.key}",
@@ -175,6 +170,15 @@ class Oracle(RuleBasedStateMachine):
         new = [self.new(spec) for spec in specs]
         self.both("add", [*new[:-1], msgspec.structs.replace(new[-1], queue_id=known)])
 
+    @rule(specs=st.lists(SPECS, min_size=1, max_size=3), picks=PICKS, own=st.booleans(), fails=st.booleans())
+    def add_after_others(self, specs: list[Spec], picks: list[int], own: bool, fails: bool) -> None:
+        """Jobs that wait for existing ones, and perhaps for the first job of the same call."""
+        after = tuple(dict.fromkeys(self.picked(picks)))
+        first, *rest = [self.new(spec) for spec in specs]
+        waiting = {"after": (*after, first.queue_id) if own else after, "run_after_failure": fails}
+        first = first if own else msgspec.structs.replace(first, **waiting)
+        self.both("add", [first, *(msgspec.structs.replace(each, **waiting) for each in rest)])
+
     # Claiming and settling.
 
     @rule(request=REQUESTS)
@@ -207,7 +211,7 @@ class Oracle(RuleBasedStateMachine):
             wrong = {"queue_id": holder.queue_id, "idempotency_key": "taken"}
             children[-1] = msgspec.structs.replace(children[-1], **wrong)
             settlements = [lifecycle.waits(holder, children=tuple(children))]
-            found = _outcome(self.engine, "settle", [settlements], {"now": self.now})
+            found = outcome(self.engine, "settle", [settlements], {"now": self.now})
             if not isinstance(found, Refusal) or found.error != "DuplicateId":
                 raise Difference(f"settle answered {found!r}, though an id of a child was taken")
 
@@ -282,11 +286,16 @@ class Oracle(RuleBasedStateMachine):
         paused = [*sorted(self.reference.paused()), scope]
         self.both("resume", paused[pick % len(paused)])
 
+    @rule(limit=KEY_LIMITS, kept=st.sampled_from([True, True, False]))
+    def change_limit(self, limit: Limit, kept: bool) -> None:
+        self.both("put_limit" if kept else "drop_limit", limit if kept else limit.key)
+
     # Time, upkeep and processes.
 
     @rule(seconds=st.sampled_from([1, 6, 35, 100, 400]))
     def clock_forward(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
+        self.both("admit")
 
     @rule(
         ages=st.dictionaries(st.sampled_from([Status.DONE, Status.FAILED, Status.CANCELLED]), AGES),
@@ -334,13 +343,13 @@ class Oracle(RuleBasedStateMachine):
     def same_state(self) -> None:
         expected, found = self.reference.find(EVERYTHING), self.engine.find(EVERYTHING)
         if found != expected:
-            raise Difference("rows differ:\n" + "\n".join(_differences(found, expected)))
+            raise Difference("rows differ:\n" + "\n".join(differences(found, expected)))
         recount = Counter((job.status, job.held, job.item_type) for job in expected)
         for queue in (self.engine, self.reference):
             if queue.tally() != (recount, True):
                 raise Difference(f"{type(queue).__name__} counts {queue.tally()}, the rows are {recount}")
-        if self.engine.paused() != self.reference.paused():
-            raise Difference(f"paused {self.engine.paused()}, reference {self.reference.paused()}")
+        self.both("paused", timed=False)
+        self.both("limits", timed=False)
 
     @invariant()
     def promises_are_kept(self) -> None:
@@ -377,22 +386,3 @@ def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | N
                 suppress_health_check=list(HealthCheck),
             ),
         )
-
-
-def _outcome(queue: Queue, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    try:
-        return getattr(queue, method)(*args, **kwargs)
-    except PenstockError as error:
-        return Refusal(type(error).__name__, str(error))
-
-
-def _differences(found: Sequence[Job], expected: Sequence[Job]) -> list[str]:
-    here = {job.queue_id: msgspec.structs.asdict(job) for job in found}
-    there = {job.queue_id: msgspec.structs.asdict(job) for job in expected}
-    lines = [f"  {name} is only in the engine" for name in here.keys() - there.keys()]
-    lines += [f"  {name} is only in the reference" for name in there.keys() - here.keys()]
-    for name in sorted(here.keys() & there.keys()):
-        for field, value in here[name].items():
-            if value != there[name][field]:
-                lines.append(f"  {name}.{field} = {value!r}, reference {there[name][field]!r}")
-    return lines

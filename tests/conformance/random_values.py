@@ -21,6 +21,7 @@ from penstock.job import (
     Settlement,
     Status,
 )
+from penstock.limits import Limit
 from penstock.retry import Classification
 
 LONG = "long " * 1_000
@@ -38,6 +39,7 @@ class Spec(NamedTuple):
     branch: str
     collection: str
     lock: str | None
+    limit: str | None
     delay: int | None
     dedupe: bool
     text: str
@@ -97,6 +99,7 @@ SPECS = st.builds(
     branch=st.sampled_from(["main", "main", "dev"]),
     collection=st.sampled_from(COLLECTIONS),
     lock=st.sampled_from([None, None, None, "disk", "gpu"]),
+    limit=st.sampled_from([None, None, "api", "host"]),
     delay=st.sampled_from([None, None, None, None, None, 40, 5, -5]),
     dedupe=st.sampled_from([True, True, False]),
     text=st.sampled_from(["a", "é☃", LONG]),
@@ -114,6 +117,13 @@ LIMITS = st.builds(
     indexing=st.sampled_from([None, 6, 3]),
     per_tenant=st.sampled_from([None, 3]),
     functions=st.sampled_from([None, 2]),
+)
+KEY_LIMITS = st.builds(
+    Limit,
+    key=st.sampled_from(["api", "api", "host"]),
+    concurrent=st.sampled_from([1, 2]),
+    starts=st.sampled_from([None, 2, 10]),
+    period_s=st.just(10),
 )
 REQUESTS = st.builds(
     ClaimRequest,
@@ -134,6 +144,7 @@ QUERIES = st.builds(
     tenant_id=st.sampled_from([None, "ann"]),
     item_type=st.sampled_from([None, "file"]),
     lock_key=st.sampled_from([None, None, "disk"]),
+    limit_key=st.sampled_from([None, None, None, "api"]),
     held=st.sampled_from([None, None, *Held]),
     waiting_for=st.sampled_from([None, None, "children"]),
     top_level=st.sampled_from([None, True, False]),

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from penstock.job import JobQuery, Status
-from tests.conformance.contention_process import JOBS, PROCESSES, Call, Entry, history_of
+from tests.conformance.contention_process import PROCESSES, Call, Entry, history_of
 from tests.conformance.durable_engines import DURABLE, ROOT, opened, started
 
 PATIENCE_S = 240
@@ -22,20 +22,23 @@ SAMPLE_EVERY = 3
 """The outside checker compares every claim with every job, so it gets a part of the history."""
 
 
+@pytest.mark.parametrize("jobs", [1_200, pytest.param(6_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("engine", DURABLE)
-def test_four_processes_drain_one_store_and_keep_every_promise(engine: str, tmp_path: Path) -> None:
+def test_four_processes_drain_one_store_and_keep_every_promise(
+    engine: str, jobs: int, tmp_path: Path
+) -> None:
     # Open from the start: a server that only these processes used would end with them.
     queue = opened(engine, tmp_path)
-    calls = _contend(engine, tmp_path)
+    calls = _contend(engine, tmp_path, jobs)
     assert [] == list(breaches(calls))
-    assert {(Status.DONE,): JOBS} == queue.count(JobQuery(), by=("status",))
+    assert {(Status.DONE,): jobs} == queue.count(JobQuery(), by=("status",))
     queue.close()
     if CHECKER.exists():
         assert "0 breaches\n" == _checked_from_outside(calls, tmp_path / "sample.jsonl")
 
 
-def _contend(engine: str, place: Path) -> list[Call]:
-    processes = [started("contention_process", engine, place, number) for number in range(PROCESSES)]
+def _contend(engine: str, place: Path, jobs: int) -> list[Call]:
+    processes = [started("contention_process", engine, place, number, jobs) for number in range(PROCESSES)]
     try:
         for process in processes:
             assert process.stdout is not None

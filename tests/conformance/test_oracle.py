@@ -9,7 +9,7 @@ from tests.conformance.oracle import explore
 
 
 @pytest.mark.parametrize("engine", DURABLE)
-@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.long)])
 def test_random_calls_leave_the_engine_and_the_reference_equal(engine: str, examples: int) -> None:
     explore(DURABLE[engine], examples=examples)
 

@@ -13,12 +13,13 @@ WRONG_WORDS = {
     "a settle that keeps the lock": ("finish", "lock_held = NULL, ", ""),
     "a claim that knows no turns": ("candidates", "DESC, turn, created_at", "DESC, created_at"),
     "a claim that keeps its number": ("take", "claim_number + 1", "claim_number"),
+    "a promotion that knows no limits": ("promote", "'limit'", "NULL"),
     "a claim that forgets due retries": ("promote", "run_at <= ?1", "run_at < '' AND ?1 <> ''"),
 }
 
 
-SEED = 2
-"""Each mistake is found within a few examples. Other seeds find it too, some only after hundreds."""
+SEEDS = range(6, 46)
+"""The first finds each mistake within a few examples. A change of the rules may leave that to a later one."""
 
 
 @pytest.mark.parametrize("mistake", WRONG_WORDS)
@@ -27,4 +28,9 @@ def test_the_oracle_finds(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert 1 == SQL[name].count(right)
     monkeypatch.setitem(SQL, name, SQL[name].replace(right, wrong))
     with pytest.raises(Difference):
-        explore(DURABLE["sqlite"], examples=1_000, shrink=False, seed=SEED)
+        _explore_all()
+
+
+def _explore_all() -> None:
+    for seed in SEEDS:
+        explore(DURABLE["sqlite"], examples=25, shrink=False, seed=seed)

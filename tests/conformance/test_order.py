@@ -18,7 +18,8 @@ from tests.conformance.durable_engines import DURABLE, given_back, opened, start
 from tests.conformance.entity_calls import Actor, Plan, Record
 
 PATIENCE_S = 240
-SMALL = Plan(processes=3, entities=5, calls=180, seed=0)
+SMALL = Plan(processes=2, entities=4, calls=90, seed=0)
+MEDIUM = Plan(processes=3, entities=5, calls=180, seed=0)
 LARGE = Plan(processes=6, entities=20, calls=12_000, seed=0)
 RETURNED = frozenset({"retry", "release", "lost"})
 
@@ -27,9 +28,12 @@ def seeded(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, seed=SystemRandom().getrandbits(31))
 
 
+@pytest.mark.parametrize("plan", [SMALL, pytest.param(MEDIUM, marks=pytest.mark.long)], ids=["few", "some"])
 @pytest.mark.parametrize("engine", DURABLE)
-def test_calls_of_an_entity_start_in_order_in_several_processes(engine: str, tmp_path: Path) -> None:
-    check(engine, tmp_path, seeded(SMALL))
+def test_calls_of_an_entity_start_in_order_in_several_processes(
+    engine: str, plan: Plan, tmp_path: Path
+) -> None:
+    check(engine, tmp_path, seeded(plan))
 
 
 @pytest.mark.chaos

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock import lifecycle
 from penstock.job import Held, JobQuery, Scope, Status
+from penstock.limits import Limit
 from tests.conformance.conftest import (
     at,
     claim_all,
@@ -39,12 +40,16 @@ def test_rows_of_every_state_go(queue):
     put(queue, new("paused"))
     claim_all(queue)
     put(queue, new("cancelled", collection="other"), new("plain", collection="other"))
+    plain = next(job for job in everything(queue) if job.idempotency_key == "plain")
+    put(queue, new("waits", collection="other", after=(plain.queue_id,), dedupe=False))
+    queue.put_limit(Limit(key="api", concurrent=1), now=at(1))
+    put(queue, *many(2, "limited", collection="other", limit_key="api"))
     cancelled = next(job for job in everything(queue) if job.idempotency_key == "cancelled")
     queue.cancel([cancelled.queue_id], now=at(1))
     states = {(job.status, job.held) for job in everything(queue)}
     assert {(Status.PENDING, held) for held in (None, *Held)} < states
 
-    assert 9 == queue.purge(everything(queue), now=at(2))
+    assert 12 == queue.purge(everything(queue), now=at(2))
 
     assert ([], {}) == (everything(queue), queue.count(JobQuery(), by=["status"]))
     queue.resume(Scope("acme", "docs"))

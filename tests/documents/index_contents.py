@@ -53,11 +53,16 @@ class IndexContents(NamedTuple):
         return list(dict.fromkeys(piece.path for piece in self.pieces))
 
 
-def read_index(catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int = WORDS) -> IndexContents:
-    """Read all searchable contents of a tenant, with paths relative to the root."""
+def read_index(
+    catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int = WORDS, branch: str | None = None
+) -> IndexContents:
+    """Read all searchable contents of a tenant, or of one branch of it, with paths relative to the root."""
+    filters = Filters(tenant_id=tenant_id, branch=branch)
     with catalog.snapshot() as snapshot:
         vectors = dict(_vectors(snapshot, tenant_id))
-        views = [view for view in _views(snapshot, tenant_id) if view is not None]
+        if branch is not None:
+            vectors = {number: vectors[number] for number in snapshot.visible(filters, list(vectors))}
+        views = [view for view in _views(snapshot, filters) if view is not None]
         assert sorted(vectors) == sorted(view.content_id for view in views)
         pieces = sorted(_piece(view, root, vectors[view.content_id]) for view in views)
         where = {
@@ -65,7 +70,7 @@ def read_index(catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int
         }
         found = {}
         for word in _chosen(pieces, words):
-            hits = snapshot.keyword(word, Filters(tenant_id=tenant_id), limit=len(views) + 1, snippets=0)
+            hits = snapshot.keyword(word, filters, limit=len(views) + 1, snippets=0)
             # An unpublished chunk is not in `where` and would fail here.
             found[word] = sorted(where[hit.content_id] for hit in hits)
     return IndexContents(pieces, found)
@@ -117,18 +122,18 @@ def _vectors(snapshot: CatalogSnapshot, tenant_id: str) -> Iterator[tuple[int, b
                 yield content_id, bytes(batch.vectors[at * width : (at + 1) * width])
 
 
-def _views(snapshot: CatalogSnapshot, tenant_id: str) -> Iterator[ChunkView | None]:
+def _views(snapshot: CatalogSnapshot, filters: Filters) -> Iterator[ChunkView | None]:
     """Chunks by way of the tree, not of the vectors: a chunk without a vector then shows as a difference."""
     content_ids = []
     after = ""
-    while found := snapshot.sources(Filters(tenant_id=tenant_id), after=after, limit=AT_ONCE):
+    while found := snapshot.sources(filters, after=after, limit=AT_ONCE):
         for source in found:
             assert source.published_id is not None
             for page in snapshot.pages(source.published_id, limit=100_000):
                 content_ids += [chunk.content_id for chunk in snapshot.chunks(page.page_id)]
         after = found[-1].source_id
     for start in range(0, len(content_ids), AT_ONCE):
-        yield from snapshot.hydrate(content_ids[start : start + AT_ONCE])
+        yield from snapshot.hydrate(content_ids[start : start + AT_ONCE], filters)
 
 
 def _piece(view: ChunkView, root: Path, vector: bytes) -> Piece:

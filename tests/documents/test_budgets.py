@@ -163,6 +163,7 @@ ALL_MEMORY = {"file_memory_mb": 640, "file_time_s": 2.0}
 """The default memory, and the time to fill it on a busy machine."""
 
 
+@pytest.mark.long
 def test_a_page_with_a_fault_costs_itself_only(bench: Bench):
     """The memory is the default: the large share of it is taken in full by a page."""
     faults = {5: "spin", 36: "crash", 39: "error", 40: "hungry"}
@@ -188,6 +189,7 @@ def test_a_page_with_a_fault_costs_itself_only(bench: Bench):
     assert bench.peak_bytes < 1 << 30
 
 
+@pytest.mark.long
 def test_a_fault_while_a_page_is_recognized_costs_that_page_only(bench: Bench):
     """With the default memory, of which a page takes all there is."""
     codes = {2: "ERR_FILE_TIME", 4: "ERR_PARSER_FAILED", 6: "ERR_FILE_MEMORY"}

@@ -257,7 +257,7 @@ def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one
     of_it = TaskSource(
         document_id=source.published_id or 0,
         source_id=source.source_id,
-        source_key=1,
+        family_key=1,
         place=source.place,
         path=source.path,
         content_hash=source.content_hash,

@@ -29,7 +29,9 @@ PENDING, PROCESSING, COMPLETED, FAILED, SKIPPED = "pending processing completed 
 STORES = [
     pytest.param(("sqlite", "default", False), id="sqlite"),
     pytest.param(("postgres", "default", False), id="postgres"),
-    pytest.param(("sqlite", "qdrant+local", True), id="sqlite-qdrant-bolt", marks=needs_bolt),
+    pytest.param(
+        ("sqlite", "qdrant+local", True), id="sqlite-qdrant-bolt", marks=[needs_bolt, pytest.mark.long]
+    ),
     pytest.param(("postgres", "chroma+local", True), id="postgres-chroma-bolt", marks=needs_bolt),
 ]
 

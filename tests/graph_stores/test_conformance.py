@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock.catalog.entities import Entity, Extraction
 from penstock.catalog.graph import Mention
 from penstock.catalog.values import Removal
+from penstock.graph_stores.neo4j import Neo4jCopy
+from penstock.testing import GraphStoreContract
 from tests.catalog.conftest import at, page, put, source
 from tests.catalog.test_graph import DEFINED, USED
-from tests.graph_stores.conftest import GraphUnderTest
+from tests.graph_stores.conftest import GraphUnderTest, needs_bolt
 
 
 def test_entities_are_found_by_name_most_mentioned_first(graph: GraphUnderTest):
@@ -130,3 +134,12 @@ def test_a_used_name_of_code_has_the_kind_of_its_definition(graph: GraphUnderTes
         ("p.a", "function"),
         ("p", "module"),
     }
+
+
+@needs_bolt
+class TestBoltServer(GraphStoreContract):
+    """The contract of a copy, on a real Bolt server."""
+
+    @pytest.fixture
+    def opened(self, open_copy: Callable[[], Neo4jCopy]) -> Callable[[], Neo4jCopy]:
+        return open_copy

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, Receipt, config
+from penstock import Penstock, Receipt, clock, config
 from penstock.job import Held, Job
 
 Payload = dict[str, Any]
+WAIT_S = 120
 
 
 @pytest.fixture(params=["memory", "sqlite", "jsonl"])
@@ -49,3 +50,18 @@ def waits(job: Job) -> float:
 
 def takes_payload(payload: Payload) -> str:
     return "payload"
+
+
+def hooks_of(app: Penstock, job_id: str) -> list[Job]:
+    """The jobs after a job, in the order of their addition."""
+    return [job for job in app.jobs(limit=100)[::-1] if job_id in str(job.after_json)]
+
+
+def run_all(app: Penstock) -> list[Job]:
+    """Run jobs until none is left that could run now."""
+    with app.worker_thread():
+        deadline = clock.elapsed_s() + WAIT_S
+        while left := [job for job in app.jobs(limit=100) if not (job.ended or job.held is Held.TIME)]:
+            assert clock.elapsed_s() < deadline, left
+            time.sleep(0.002)
+    return app.jobs(limit=100)[::-1]

@@ -96,9 +96,9 @@ def test_a_name_that_cannot_be_shown_is_refused(registering: Penstock, name: str
         registering.function(name)(takes_payload)
 
 
-def test_the_decorator_without_a_name_says_what_is_missing(registering: Penstock):
+def test_a_decorator_with_something_else_than_a_name_says_what_to_write(registering: Penstock):
     with pytest.raises(InvalidRequest) as refusal:
-        registering.function(takes_payload)  # type: ignore[arg-type]
+        registering.function(3)  # type: ignore[call-overload]
     assert '@app.function("name")' in refusal.value.remedy
 
 
@@ -107,10 +107,6 @@ def test_two_functions_cannot_have_one_name(registering: Penstock):
 
     with pytest.raises(InvalidRequest, match="already registered"):
         registering.function("f")(takes_both)
-
-
-def test_the_decorator_leaves_the_function_as_it_is(registering: Penstock):
-    assert takes_payload is registering.function("f")(takes_payload)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +125,7 @@ def test_the_decorator_leaves_the_function_as_it_is(registering: Penstock):
         {"backoff": []},
         {"backoff": [1, "2"]},
         {"backoff": "5"},
-        {"backoff": 1.5},
+        {"backoff": float("nan")},
         {"backoff": Backoff(())},
     ],
     ids=str,

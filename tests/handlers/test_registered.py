@@ -11,7 +11,7 @@ from penstock.handlers.registry import Registry
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 
-ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
+ELSEWHERE = {"function"}
 """Item types for handlers of an application."""
 
 

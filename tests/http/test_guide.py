@@ -139,7 +139,7 @@ def test_every_route_is_in_the_table(routes: dict[str, Any]):
     text = GUIDE.read_text(encoding="utf-8")
     named = {
         (method, re.sub(r"\{\w+\}", "{id}", re.sub(r"\?.*", "", path).rstrip("/")))
-        for method, path in re.findall(r"(GET|POST|DELETE) (/[\w/{}?=&]*)`", text)
+        for method, path in re.findall(r"(GET|POST|PUT|PATCH|DELETE) (/[\w/{}?=&-]*)`", text)
     }
 
     real = {

@@ -1,34 +1,40 @@
-"""Limits of one key, and a server without keys on purpose."""
+"""Limits over HTTP: set, listed and removed, only by keys for all tenants."""
 
 from __future__ import annotations
 
 from tests.http.live_server import LiveServer
 
-SETTINGS = {"rate_limit": "30", "allow_external": "true", "hosts": "mill.example"}
+
+def test_a_limit_is_set_listed_and_removed(server: LiveServer):
+    admin = server.make_key("limits-admin", "admin")
+    made = server.ask("PUT", "/limits/api", {"rate": "60/min", "concurrent": 4}, key=admin)
+    assert (200, "60/min", 4) == (made.status, made.body["rate"], made.body["concurrent"])
+    assert [made.body] == server.ask("GET", "/limits", key=admin).body["limits"]
+    assert made.body == server.ask("GET", "/limits/api", key=admin).body
+    assert {"removed": "api"} == server.ask("DELETE", "/limits/api", key=admin).body
+    for method in ("GET", "DELETE"):
+        gone = server.ask(method, "/limits/api", key=admin)
+        assert (404, "ERR_LIMIT_NOT_FOUND") == (gone.status, gone.body["code"])
 
 
-def test_a_key_that_sends_too_much_has_to_wait_and_others_have_not(server: LiveServer):
-    greedy, modest = server.make_key("greedy"), server.make_key("modest")
-
-    answers = [server.ask("GET", "/health/status", key=greedy) for _ in range(40)]
-
-    (refused, *_) = [answer for answer in answers if answer.status != 200]
-    assert (429, "ERR_RATE_LIMITED") == (refused.status, refused.code)
-    assert 1 <= int(refused.headers["retry-after"]) <= 2
-    assert 200 == server.ask("GET", "/health/status", key=modest).status
-    assert 401 == server.ask("GET", "/health/status").status
-
-
-def test_allow_external_counts_where_the_settings_allow_it(server: LiveServer):
-    key = server.make_key("writer", "write")
-    body = {"folder_path": "/usr/bin"}
-
-    assert 400 == server.ask("POST", "/index/", body, key=key).status
-    assert 202 == server.ask("POST", "/index/?allow_external=true", body, key=key).status
-    state = server.ask("POST", "/index/?allow_external=true", {"folder_path": str(server.state)}, key=key)
-    assert (400, "ERR_PATH_OUTSIDE") == (state.status, state.code)
+def test_wrong_limits_are_refused(server: LiveServer):
+    admin = server.make_key("limits-wrong", "admin")
+    for body in (
+        {},
+        {"rate": "often"},
+        {"concurrent": 0},
+        {"concurrent": True},
+        {"concurrent": 1, "burst": 2},
+    ):
+        assert 422 == server.ask("PUT", "/limits/api", body, key=admin).status, body
+    assert [] == server.ask("GET", "/limits", key=admin).body["limits"]
 
 
-def test_a_name_of_the_settings_is_a_name_of_the_server(server: LiveServer):
-    assert 200 == server.ask("GET", "/health", headers={"Host": "mill.example"}).status
-    assert 421 == server.ask("GET", "/health", headers={"Host": "mil.example"}).status
+def test_keys_of_tenants_and_writers_change_no_limits(server: LiveServer):
+    bound = server.make_key("limits-acme", "admin", "acme")
+    writer = server.make_key("limits-writer", "write")
+    for key in (bound, writer):
+        assert 403 == server.ask("PUT", "/limits/api", {"concurrent": 1}, key=key).status
+        assert 403 == server.ask("DELETE", "/limits/api", key=key).status
+    assert 403 == server.ask("GET", "/limits", key=bound).status
+    assert 200 == server.ask("GET", "/limits", key=writer).status

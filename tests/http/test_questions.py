@@ -126,7 +126,8 @@ def test_a_function_is_called_and_its_result_is_of_its_tenant(server: LiveServer
     job = server.ended(answer.body["job_id"], key=asked.acme)
     foreign = server.ask("GET", f"/index/jobs/{job['id']}", key=server.make_key("globex", "read", "globex"))
 
-    assert [{"name": "double", "requires": ["n"], "max_retries": 1, "timeout_s": 60}] == known["functions"]
+    double = {"name": "double", "requires": ["n"], "max_retries": 1, "timeout_s": 60, "priority": None}
+    assert [double] == known["functions"]
     assert ["mill"] == known["entity_types"]
     assert 202 == answer.status
     assert ("done", 42, "acme", 9) == tuple(
@@ -141,6 +142,9 @@ def test_a_function_call_that_cannot_run_is_refused(server: LiveServer, asked: Q
         ("double", {}, 422, "ERR_INVALID_PAYLOAD"),
         ("double", {"payload": {"n": 1}, "entity": ["barn", "b"]}, 422, "ERR_UNKNOWN_ENTITY"),
         ("double", {"payload": {"n": 1}, "run_at": "soon"}, 422, "ERR_INVALID_TIME"),
+        ("double", {"payload": {"n": 1}, "on_success": "tripple"}, 404, "ERR_UNKNOWN_FUNCTION"),
+        ("double", {"payload": {"n": 1}, "webhook": "mill"}, 422, "ERR_WEB_URL"),
+        ("double", {"payload": {"n": 1}, "webhook": "https://example.org/"}, 422, "ERR_WEBHOOK_KEY"),
     ):
         answer = server.ask("POST", f"/functions/{name}", body, key=asked.admin)
         assert (status, code) == (answer.status, answer.code)

@@ -249,7 +249,7 @@ def test_health_and_statistics(server: LiveServer, indexed: str):
     status = until(
         lambda: server.ask("GET", "/health/status").body, lambda found: found["store"]["documents"] >= 2
     )
-    stats = server.ask("GET", "/queue/stats").body
+    stats = until(lambda: server.ask("GET", "/queue/stats").body, lambda found: bool(found["tasks"]))
     ready = until(lambda: server.ask("GET", "/health/ready").body, lambda found: found["workers"] == 1)
 
     assert {"status": "ok"} == server.ask("GET", "/health").body
@@ -293,6 +293,18 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
     }
 
     assert {
+        ("get", "/notes"),
+        ("get", "/notes/{note_id}"),
+        ("put", "/notes/{note_id}"),
+        ("delete", "/notes/{note_id}"),
+        ("get", "/overview"),
+        ("get", "/projects"),
+        ("get", "/history"),
+        ("post", "/documents/rename"),
+        ("post", "/documents/remove"),
+        ("delete", "/tenants/{name}"),
+        ("post", "/queue/purge"),
+        ("post", "/queue/retry-failed"),
         ("get", "/me"),
         ("get", "/metrics"),
         ("get", "/queue/status"),
@@ -334,6 +346,21 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
         ("get", "/queue/stats"),
         ("post", "/queue/pause"),
         ("post", "/queue/resume"),
+        ("delete", "/library/{name}/{version}"),
+        ("get", "/library"),
+        ("post", "/library"),
+        ("delete", "/limits/{key}"),
+        ("delete", "/schedules/{name}"),
+        ("get", "/limits"),
+        ("get", "/limits/{key}"),
+        ("put", "/limits/{key}"),
+        ("get", "/schedules"),
+        ("get", "/schedules/{name}"),
+        ("patch", "/schedules/{name}"),
+        ("post", "/schedules"),
+        ("post", "/schedules/{name}/pause"),
+        ("post", "/schedules/{name}/resume"),
+        ("post", "/schedules/{name}/run"),
         ("get", "/why"),
     } == set(operations)
     for place, operation in operations.items():

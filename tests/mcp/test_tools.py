@@ -13,7 +13,7 @@ from mcp_types import ElicitResult
 from tests.mcp.conftest import Agent, connected
 
 TOOLS = {
-    "search": {"query", "limit", "collection", "path", "mode"},
+    "search": {"query", "limit", "collection", "path", "mode", "library"},
     "context": {"query", "max_tokens"},
     "add_note": {"text", "tags", "collection"},
     "index_path": {"path", "wait", "include_code", "collection"},

@@ -303,7 +303,7 @@ def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
         large.close()
 
 
-@pytest.mark.parametrize("suffix", ["html", "md", "json"])
+@pytest.mark.parametrize("suffix", [pytest.param("html", marks=pytest.mark.long), "md", "json"])
 def test_a_file_beyond_the_large_share_fails_for_its_memory(tmp_path: Path, suffix: str):
     pipeline = large_pipeline(tmp_path, 48)
     part = {"html": b"<p>ab</p>", "md": b"# a\n\n", "json": b'["a"],'}[suffix]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from penstock.extras import EXTRAS
 from penstock.pipeline.chunk.languages import GRAMMARS
-from penstock.pipeline.extract.factory import EXTRACTORS
-from penstock.pipeline.extract.file_types import BY_SUFFIX
+from penstock.pipeline.extract.file_types import BY_SUFFIX, EXTRACTORS
 from penstock.pipeline.extract.formats import READERS, formats, languages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +40,8 @@ def test_every_grammar_belongs_to_a_language_with_a_suffix():
 def test_pages_name_the_size_of_each_extra_as_it_was_measured():
     sizes = {extra.name: extra.size_mb for extra in EXTRAS}
     readme, benchmarks = ((ROOT / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
-    listed = re.findall(r"^\| `(\w+)` \|.*\| (\d+) MB", readme, re.MULTILINE)
-    in_bench = r"^\| `penstock\[(\w+)\]` \| \+([\d.]+) \|$"
+    listed = re.findall(r"^\| `([\w-]+)` \|.*\| (\d+) MB", readme, re.MULTILINE)
+    in_bench = r"^\| `penstock\[([\w-]+)\]` \| \+([\d.]+) \|$"
     measured = re.findall(in_bench, benchmarks, re.MULTILINE)
 
     assert sizes == {name: int(size) for name, size in listed}
@@ -53,6 +52,6 @@ def test_pages_name_the_size_of_each_extra_as_it_was_measured():
 def test_every_extra_of_the_package_is_listed():
     optional = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 
-    assert optional.keys() - {"dev", "servers", "peers"} == {extra.name for extra in EXTRAS}
+    assert optional.keys() - {"dev", "servers", "peers", "testing"} == {extra.name for extra in EXTRAS}
     needed = {one.extra for one in formats()} | {language.extra for language in languages()}
     assert needed - {None} <= {extra.name for extra in EXTRAS}

@@ -10,8 +10,10 @@ import pytest
 from penstock.pipeline.walk.repository import (
     DETACHED,
     branch_of,
+    branches_of,
     find_repository,
     normalised_remote,
+    project_name,
     remote_of,
     tenant_of,
 )
@@ -93,7 +95,10 @@ def test_without_a_remote_the_path_is_the_tenant(tmp_path: Path):
     [
         ("ref: refs/heads/main\n", "main"),
         ("ref: refs/heads/feature/über-x\n", "feature/über-x"),
-        ("4b825dc642cb6eb9a060e54bf8d69288fbee4904\n", DETACHED),
+        ("4b825dc642cb6eb9a060e54bf8d69288fbee4904\n", "detached-4b825dc642cb"),
+        ("ref: refs/heads/a\x1b[31mb\n", "a%1B[31mb"),
+        ("ref: refs/heads/" + 300 * "x", 187 * "x" + "-0d4e2ca9e9cb"),
+        ("4b825dc6\n", DETACHED),
         ("ref: refs/heads/.invalid\n", DETACHED),
         ("", DETACHED),
     ],
@@ -126,3 +131,53 @@ def test_a_file_called_git_that_names_nothing_is_no_repository(tmp_path: Path):
     (tmp_path / ".git").write_text("nonsense")
 
     assert find_repository(str(tmp_path)) is None
+
+
+def test_branches_are_those_of_files_packed_refs_and_work_trees(tmp_path: Path):
+    main = make(tmp_path / "main")
+    git = main / ".git"
+    (git / "refs" / "heads" / "feature").mkdir(parents=True)
+    (git / "refs" / "heads" / "feature" / "gate").write_text("0" * 40)
+    (git / "packed-refs").write_text(
+        "# pack-refs with: peeled\n" + "0" * 40 + " refs/heads/weir\n" + "0" * 40 + " refs/tags/v1\n^junk\n"
+    )
+    own = git / "worktrees" / "side"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("4b825dc642cb6eb9a060e54bf8d69288fbee4904\n")
+    repository = find_repository(str(main))
+
+    assert repository is not None
+    expected = frozenset(["main", "feature/gate", "weir", "detached-4b825dc642cb"])
+    assert expected == branches_of(repository)
+
+
+def test_branches_that_cannot_be_read_are_unknown_and_not_gone(tmp_path: Path):
+    repository = find_repository(str(make(tmp_path)))
+    assert repository is not None
+    (tmp_path / ".git" / "reftable").mkdir()
+
+    assert None is branches_of(repository)
+
+
+def test_a_rebase_stays_on_its_branch(tmp_path: Path):
+    repository = find_repository(str(make(tmp_path, head="4b825dc642cb6eb9a060e54bf8d69288fbee4904\n")))
+    (tmp_path / ".git" / "rebase-merge").mkdir()
+    (tmp_path / ".git" / "rebase-merge" / "head-name").write_text("refs/heads/weir\n")
+
+    assert repository is not None
+    assert "weir" == branch_of(repository)
+
+
+@pytest.mark.parametrize(
+    "content", ["gitdir: .git", "gitdir: /dev", "gitdir: " + 5000 * "x", "\0\xff", "gitdir:"]
+)
+def test_a_hostile_git_file_is_no_repository(tmp_path: Path, content: str):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".git").write_text(content)
+
+    assert None is find_repository(str(tmp_path / "a"))
+
+
+def test_a_name_for_people_has_no_host_user_or_password():
+    assert "ours/mill" == project_name("https://me:s3cret@example.org/ours/mill.git", "/src/x")
+    assert "x" == project_name(None, "/src/x")

@@ -13,7 +13,8 @@ import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, ParserFailed
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.extract.factory import EXTRACTORS, extract
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.file_types import EXTRACTORS
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox import confinement
 from penstock.pipeline.extract.sandbox import process as sandbox_process

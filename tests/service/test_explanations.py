@@ -30,6 +30,18 @@ def test_the_reason_of_a_delayed_job(app: Penstock):
     assert "held until 2030-01-31 12:00:00 UTC, as requested" == reason(app, receipt)
 
 
+def test_the_reason_of_a_job_that_waits_for_others(app: Penstock):
+    first, second = note(app, "one"), note(app, "two")
+    third = note(app, "three", after=[first.job_id, second.job_id])
+
+    assert f"waiting for {first.job_id} (pending) and 1 other job" == reason(app, third)
+    (one, two) = claim(app, 2)
+    app.queue.settle([lifecycle.done(one)])
+    assert f"waiting for {second.job_id} (running)" == reason(app, third)
+    app.queue.settle([lifecycle.done(two)])
+    assert "next in line; no worker is running" == reason(app, third)
+
+
 def test_the_reason_of_a_job_in_back_off(app: Penstock):
     receipt = note(app)
     app.queue.settle([lifecycle.failed_attempt(each, FLAKY, "no route") for each in claim(app)])

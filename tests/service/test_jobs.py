@@ -222,7 +222,7 @@ def test_stats_count_where_jobs_stand(app: Penstock):
     stats = app.stats()
 
     assert {"pending": 2, "in_progress": 1, "done": 0, "failed": 0, "cancelled": 0} == stats.by_status
-    assert {"time": 1, "lock": 0, "pause": 0} == stats.by_held
+    assert {"time": 1, "lock": 0, "pause": 0, "after": 0, "limit": 0} == stats.by_held
     assert {"content": {"in_progress": 1, "pending": 1}, "function": {"pending": 1}} == stats.by_item_type
     assert stats.oldest_pending_age_s is not None
     assert 0 <= stats.oldest_pending_age_s < 60

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from penstock.job import ClaimRequest, Scope
+from penstock import lifecycle
+from penstock.job import ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.postgres import queue as postgres_queue
+from penstock.queue.postgres.pause_rows import SQL as POSTGRES
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.protocol import Queue
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers import postgres
@@ -76,6 +78,45 @@ def test_a_call_on_sqlite_takes_as_many_steps_with_ten_times_the_rows(tmp_path: 
     assert {} == grown
 
 
+LISTS = {
+    "running": JobQuery(statuses=frozenset({Status.IN_PROGRESS}), top_level=True, limit=100),
+    "newest without children": JobQuery(top_level=True, newest_first=True, limit=51),
+}
+
+
+def test_lists_of_jobs_read_neither_children_nor_ended_jobs(tmp_path: Path) -> None:
+    steps: dict[int, dict[str, int]] = {}
+    for number in (200, 2_000):
+        with closing(SqliteQueue(tmp_path / f"{number}.db", synchronous="OFF")) as queue:
+            queue.add([new(n) for n in range(number)])
+            queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", number))])
+            queue.add([new(number)])
+            (parent,) = queue.claim(ClaimRequest("w1", 1))
+            children = tuple(new(n) for n in range(number + 1, 2 * number))
+            queue.settle([lifecycle.waits(parent, children=children)])
+            found = {what: len(queue.find(query)) for what, query in LISTS.items()}
+            assert {"running": 1, "newest without children": 51} == found
+            steps[number] = {
+                what: steps_of(queue, lambda queue, one=query: queue.find(one))  # type: ignore[misc]
+                for what, query in LISTS.items()
+            }
+    grown = {what for what, few in steps[200].items() if steps[2_000][what] > 2 * few + 5}
+    assert set() == grown
+
+
+def test_a_limit_of_calls_reads_no_ended_calls(tmp_path: Path) -> None:
+    """Of all calls only the pending ones are counted, up to the limit."""
+    steps = []
+    with closing(SqliteQueue(tmp_path / "queue.db", synchronous="OFF")) as queue:
+        for start in (0, 1_000, 2_000):
+            queue.add([new(n, item_type="function", op="run") for n in range(start, start + 1_000)])
+            steps.append(steps_of(queue, lambda queue: queue.backlog(functions=True, cap=100)))
+            queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", 1_000))])
+        queue.add([new(3_000, item_type="function", op="run")])
+        steps.append(steps_of(queue, lambda queue: queue.backlog(functions=True, cap=100)))
+    assert max(steps) < 2 * steps[0] + 20
+
+
 @pytest.fixture(scope="module")
 def many_on_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresQueue]:
     place = tmp_path_factory.mktemp("many")
@@ -97,6 +138,7 @@ PLANNED: dict[str, dict[str, object]] = {
     },
     "pending": {"cap": 1_000},
     "backlog_indexing": {"cap": 101},
+    "backlog_functions": {"cap": 101},
     "any_claimable": {},
     "any_leased": {},
     "any_waiting": {},

@@ -12,10 +12,12 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, JobQuery, Settlement, Status
+from penstock.limits import Limit
+from penstock.queue.postgres.pause_rows import SQL as POSTGRES
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.values import texts, times
+from penstock.queue.sql.statements import load
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.queue.sqlite.rows import SQL as SQLITE
 from tests.stores.conftest import Own
@@ -185,8 +187,30 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_no_index_on_postgres_is_there_for_one_question_that_another_can_answer(own: Own) -> None:
-    """Each is opened by every statement that changes a row."""
+    """Each is opened by every statement that changes a row. The last one finds rows by their limit key."""
     found = own.execute(
         b"SELECT count(*) FROM pg_indexes WHERE tablename = 'unified_queue' AND schemaname = current_schema()"
     ).fetchall()
-    assert found == [(17,)]
+    assert found == [(18,)]
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_a_claim_reads_nothing_about_limits(dialect: str) -> None:
+    """Rows that wait for a limit are in none of its indexes."""
+    statements = load(dialect)
+    names = {"before_claim", "candidates", "take", "take_plain", "priority_head"} & statements.keys()
+    assert [] == [name for name in names if "limit_" in statements[name] or "'limit'" in statements[name]]
+
+
+def test_a_claim_on_sqlite_has_the_same_plan_with_waiting_rows(tmp_path: Path) -> None:
+    queue = SqliteQueue(tmp_path / "queue.db", synchronous="OFF")
+    plans = []
+    for number in (0, 2_000):
+        queue.put_limit(Limit(key="api", concurrent=1))
+        queue.add([new(each, limit_key="api") for each in range(number)])
+        with queue._reading() as rows:
+            plans.append(rows.cursor.execute("EXPLAIN QUERY PLAN " + SQLITE["candidates"], (10,)).fetchall())
+        assert len(queue.claim(ClaimRequest("w1", 10))) == min(number, 1)
+        assert queue.rows_read <= 1
+    queue.close()
+    assert plans[0] == plans[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.job import NewJob
-from penstock.queue.postgres import rows as postgres_rows
+from penstock.queue.postgres.pause_rows import SQL as STATEMENTS
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.sqlite import rows as sqlite_rows
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -54,7 +54,7 @@ def test_postgres_reads_them_in_claim_order_without_statistics(tmp_path: Path):
     queue.add(tasks())
     with queue._reading() as rows:
         asked = {"item_type": "function", "limit": 200, "start": 0}
-        statement = f"EXPLAIN (ANALYZE, COSTS OFF) {postgres_rows.SQL['upcoming']}"
+        statement = f"EXPLAIN (ANALYZE, COSTS OFF) {STATEMENTS['upcoming']}"
         rows.execute("SET enable_sort = off", {})  # as upcoming does for its own transaction
         plan = "\n".join(row[0] for row in rows.execute(statement, asked).fetchall())
     found = queue.upcoming(item_type="function")

@@ -17,8 +17,9 @@ import pytest
 
 from penstock import clock, items, lifecycle
 from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status
+from penstock.queue.postgres.pause_rows import SQL
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import SQL, PostgresRows
+from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import transact
 from tests.servers import postgres, run
 from tests.stores.conftest import Opener, Own

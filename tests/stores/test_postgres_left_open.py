@@ -11,8 +11,8 @@ import pytest
 from penstock import lifecycle
 from penstock.job import ClaimRequest
 from penstock.queue.postgres import queue as engine
+from penstock.queue.postgres.pause_rows import SQL
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import SQL
 from penstock.queue.sql.statements import LOCK_CAP
 from tests.servers import postgres
 from tests.stores.new_jobs import new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ from penstock.database.sqlite_schema import migrate
 from penstock.errors import InvalidRequest, QueueFull, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import SPILL_OVER, SQL
+from penstock.queue.sqlite.rows import SQL
+from penstock.queue.sqlite.values import SPILL_OVER
 from tests.stores.new_jobs import T0, new
 
 
@@ -371,3 +373,10 @@ def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
         translating_errors(path),
     ):
         raise error
+
+
+def test_a_read_does_not_wait_for_a_long_one(queue: SqliteQueue) -> None:
+    queue.add([new(1)])
+    with queue._reading() as rows, ThreadPoolExecutor(1) as others:
+        rows.scalar("oldest")
+        assert others.submit(queue.get, "job_000001").result(60) is not None

@@ -224,7 +224,7 @@ def test_a_lone_surrogate_has_no_key(item_type, payload):
             "function",
             "run",
             {"function_name": "plan", "entity_type": "planner", "entity_id": "a:1"},
-            "entity:planner:a:1",
+            "entity:c9bb51520407a64b",
         ),
         ("function", "run", {"function_name": "plan"}, None),
         ("folder", "ingest", FOLDER, None),
@@ -237,6 +237,16 @@ def test_jobs_on_one_document_share_a_lock(item_type, op, payload, expected):
     checked = items.parse_payload(item_type, op, payload)
 
     assert expected == items.lock_key(checked, tenant_id="acme", branch="main", collection="notes")
+
+
+def test_tenants_have_locks_of_their_own_for_entities_of_the_same_name():
+    def lock(tenant_id, entity_type="planner", entity_id="a:1"):
+        given = {"function_name": "plan", "entity_type": entity_type, "entity_id": entity_id}
+        payload = items.parse_payload("function", "run", given)
+        return items.lock_key(payload, tenant_id=tenant_id, branch="main", collection="notes")
+
+    assert "entity:planner:a:1" == lock("default")
+    assert 4 == len({lock("default"), lock("acme"), lock("bolt"), lock("acme", "worker")})
 
 
 @pytest.mark.parametrize("other", [{"tenant_id": "b"}, {"branch": "b"}, {"collection": "b"}])

@@ -9,6 +9,7 @@ from penstock.catalog.rules.near_words import (
     edit_distance,
     is_correctable,
     is_likelier,
+    may_be_misspelt,
     neighbours,
 )
 
@@ -68,3 +69,11 @@ def test_the_form_that_a_text_has_is_taken():
     assert "penstock" == closest_word("penstokce", texts, "penstocke")
     assert "gates" == closest_word("gaetes", texts, "gate")
     assert "other" == closest_word("violin", texts, "other")
+
+
+def test_only_words_of_several_pieces_may_be_misspelt():
+    """None is likelier than a word of one piece, so that its neighbours need not be looked up."""
+    for pieces in range(1, 5):
+        counts = ({"word": pieces, "other": others} for others in range(1, 5))
+        likelier = any(is_likelier("other", "word", count.__getitem__) for count in counts)
+        assert likelier == may_be_misspelt("Word", {"word": pieces}.__getitem__)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import errors, items, payloads
+from penstock import errors, items, payloads, strict_json
 
 HASH = "sha256:" + "0a" * 32
 
@@ -132,7 +132,9 @@ def test_good_payloads_are_read(item_type, op, payload):
         ("folder", "ingest", {"folder_path": "/a", "include_code": 1}, "include_code", "expected bool"),
         ("project", "scan", {}, "project_root", "missing"),
         ("library", "ingest", {"library_name": "x"}, "library_version", "missing"),
-        ("library", "ingest", {"library_name": "", "library_version": "1"}, "library_name", "length"),
+        ("library", "ingest", {"library_name": "", "library_version": "1"}, "library_name", "letters"),
+        ("library", "ingest", {"library_name": "a/b", "library_version": "1"}, "library_name", "letters"),
+        ("library", "ingest", {"library_name": "x", "library_version": "../1"}, "library_version", "letters"),
         ("delete_tenant", "delete", {}, "tenant_id_to_delete", "missing"),
         ("delete_tenant", "delete", {"tenant_id_to_delete": "t", "reason": "x"}, "reason", "user_request"),
         ("delete_document", "delete", {"document_id": "d", "point_ids": [1]}, "point_ids[0]", "expected str"),
@@ -192,7 +194,7 @@ def test_the_pair_is_checked_before_the_payload():
 
 
 def encode(payload, max_bytes=10_000):
-    return payloads.encode_payload(payload, max_bytes=max_bytes)
+    return strict_json.encode_payload(payload, max_bytes=max_bytes)
 
 
 def looped():

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from penstock.vector_stores.address import VectorStoreUrl
-from penstock.vector_stores.protocol import Point, VectorStore
+from penstock.vector_stores.protocol import VectorStore
 
-DIMENSION = 8
 QDRANT_SERVER = "PENSTOCK_TEST_QDRANT_URL"
 
 
@@ -93,16 +91,3 @@ def store(opened: Callable[[], VectorStore], collection: str) -> Iterator[Vector
     store = opened()
     yield store
     store.drop(collection)
-
-
-def point(
-    number: int,
-    vector: Sequence[float] = (1.0,),
-    tenant: str = "acme",
-    source: int = 1,
-    size: int = DIMENSION,
-) -> Point:
-    """A point whose vector begins with these numbers; the others are 0."""
-    values = np.zeros(size, "<f4")
-    values[: len(vector)] = vector
-    return Point(number, tenant, source, values.tobytes())

@@ -17,10 +17,11 @@ from penstock.handlers.store_comparison import StoreComparison
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.protocol import NearestVectors
 from penstock.service.store_search import StoreSearch
+from penstock.testing.vector_stores import DIMENSION
 from penstock.vector_stores.protocol import VectorStore, prefix_of
 from penstock.worker.breaker import Breakers
 from tests.catalog.conftest import T0, at
-from tests.vector_stores.conftest import DIMENSION, STORES
+from tests.vector_stores.conftest import STORES
 
 DOCUMENTS, CHUNKS = 12, 10
 SPACE = "static"
@@ -122,7 +123,7 @@ def test_only_chunks_of_the_documents_asked_for(
             for batch in snapshot.load("acme", SPACE)
             for number, key in zip(
                 np.frombuffer(batch.content_ids, np.int64),
-                np.frombuffer(batch.source_keys, np.int64),
+                np.frombuffer(batch.family_keys, np.int64),
                 strict=True,
             )
             for view in snapshot.hydrate([int(number)])

@@ -15,11 +15,11 @@ import pytest
 
 from penstock import config
 from penstock.errors import DriverMissing, InvalidSetting, PenstockError, ServiceUnavailable
+from penstock.testing.vector_stores import point
 from penstock.vector_stores.address import VectorStoreUrl
 from penstock.vector_stores.client_store import locked_folder
 from penstock.vector_stores.factory import open_vector_store
 from penstock.vector_stores.protocol import PointFilter, VectorStore
-from tests.vector_stores.conftest import point
 
 SECRET = "pass-word-1"
 SERVERS = ["qdrant", "chroma", "pgvector"]

@@ -10,11 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from penstock import Penstock, config
+from penstock.assembly import Assembly
+from penstock.errors import UnknownDocument
+from penstock.job import WorkerReport
 
 WAIT_S = 120.0
 
@@ -23,7 +27,9 @@ def documents(app: Penstock) -> dict[str, str]:
     """Texts by path."""
     found = {}
     for source in app.documents.sources(limit=10_000):
-        found[source.path] = app.documents.page(source.source_id, 1).text
+        # One that is removed between the two reads is not there.
+        with suppress(UnknownDocument):
+            found[source.path] = app.documents.page(source.source_id, 1).text
     return found
 
 
@@ -64,6 +70,10 @@ class Watched:
     def source_id(self, name: str) -> str:
         return self.app.documents.source(str(self.root / name)).source_id
 
+    def workers(self) -> list[WorkerReport]:
+        with closing(Assembly(config.load({}, state_dir=self._folder / "state"))) as assembly:
+            return assembly.queue.workers()
+
     def jobs(self, item_type: str) -> int:
         return len(self.app.jobs(item_type=item_type, limit=1000))
 
@@ -92,6 +102,29 @@ def test_new_changed_and_removed_files_are_followed(watched: Watched):
     watched.until_equal()
     note.unlink()
     watched.until_equal()
+
+
+def test_one_worker_does_all_changes(watched: Watched):
+    note = watched.root / "often.md"
+    for number in range(3):
+        note.write_text(f"Change {number}.\n")
+        watched.until_equal()
+        watched.until(lambda: all(job.ended for job in watched.app.jobs(limit=1000)))
+
+    assert 1 == len(watched.workers())
+
+
+def test_the_worker_ends_with_a_killed_watcher(tmp_path: Path):
+    watched = Watched(tmp_path)
+    (watched.root / "note.md").write_text("A note.\n")
+    process = watched.start()
+    watched.until_equal()
+    (report,) = watched.workers()
+    process.kill()
+    process.wait(WAIT_S)
+
+    watched.until(lambda: not Path(f"/proc/{report.pid}").exists())
+    watched.app.close()
 
 
 def test_a_renamed_file_and_folder_keep_their_documents(watched: Watched):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import time
@@ -15,6 +16,7 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailure
+from penstock.handlers import async_run
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
 from penstock.job import NewJob
@@ -119,6 +121,11 @@ def stubborn(context: Context) -> None:
             time.sleep(60)
 
 
+def awaits(context: Context) -> None:
+    """Await for ten minutes, in the loop of the process."""
+    async_run.run(asyncio.sleep(600), context)
+
+
 def checkpoints(context: Context) -> None:
     while True:
         context.progress(3, 4, "three of four", files=3)
@@ -221,6 +228,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         total,
         digest,
         stubborn,
+        awaits,
         checkpoints,
         tidy,
         kill_self,

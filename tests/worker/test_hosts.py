@@ -24,7 +24,6 @@ ENGINES = FIRST = ON_SERVERS
 HOSTS = tuple(f"host-{number}" for number in range(1, 5))
 OPTIONS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
 DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-OUTAGES = 3
 ADDED_AT_ONCE = 10
 """Jobs in one call of the adder."""
 AHEAD = 100
@@ -164,7 +163,7 @@ def wreak(host: WorkerHost, jobs: int, kills: int) -> None:
     print(f"{host.engine}: {len(ids):,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
-@pytest.mark.parametrize(("jobs", "kills"), [(400, 4), pytest.param(2_000, 16, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("jobs", "kills"), [(200, 3), pytest.param(2_000, 16, marks=pytest.mark.long)])
 def test_some_kills_over_4_hosts(host: WorkerHost, jobs: int, kills: int):
     wreak(host, jobs, kills)
 
@@ -210,13 +209,15 @@ def served(outages: Outages, tmp_path: Path) -> Iterator[WorkerHost]:
     opened.close()
 
 
-def outlive(host: WorkerHost, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
+def outlive(
+    host: WorkerHost, server: Outages, *, times: int, kills: int = 0, seconds: float, away_s: float
+) -> None:
     chance = random.Random(kills)
     with endings_counted(host) as endings:
         hosts = Hosts(host, chance)
         with Adder(host, seconds) as adder:
             until(lambda: len(host.queue.workers()) == len(HOSTS))
-            for _ in range(OUTAGES):
+            for _ in range(times):
                 let_work(host, EACH)
                 for _ in range(kills):
                     hosts.strike()
@@ -231,16 +232,15 @@ def outlive(host: WorkerHost, server: Outages, *, kills: int, seconds: float, aw
     # Without a server no process can be started, but running ones go on.
     assert kills or not hosts.restarts
     again = len(host.recorded("ended")) - len(adder.acknowledged)
-    print(
-        f"{host.engine}: {len(adder.acknowledged):,} jobs, {OUTAGES} outages, {hosts.kills} kills,", end=" "
-    )
+    print(f"{host.engine}: {len(adder.acknowledged):,} jobs, {times} outages, {hosts.kills} kills,", end=" ")
     print(f"{adder.unanswered} adds unanswered, {again} calls more than jobs")
 
 
-def test_a_server_that_crashes_three_times_under_4_hosts(served: WorkerHost, outages: Outages):
-    outlive(served, outages, kills=0, seconds=0.01, away_s=0.5)
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_server_that_crashes_under_4_hosts(served: WorkerHost, outages: Outages, times: int):
+    outlive(served, outages, times=times, seconds=0.01, away_s=0.5)
 
 
 @pytest.mark.chaos
 def test_a_server_that_crashes_three_times_while_workers_are_killed(served: WorkerHost, outages: Outages):
-    outlive(served, outages, kills=10, seconds=0.005, away_s=5)
+    outlive(served, outages, times=3, kills=10, seconds=0.005, away_s=5)

@@ -9,6 +9,8 @@ import time
 from penstock.job import Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
+FIRST = ("sqlite",)
+"""On the servers, workers are killed in test_hosts."""
 QUICK = 2.0
 """Seconds in which a job of a killed process must be running again on its host."""
 

@@ -10,8 +10,9 @@ from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 FIRST = ("sqlite",)
 
-NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
-"""A system call, Python, C that blocks the interpreter, C that releases it, and code that will not stop."""
+NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn", "awaits")
+"""A system call, Python, C that blocks the interpreter, C that releases it, code that will not stop, and a
+coroutine."""
 
 
 def put_each(host: WorkerHost, **fields: int) -> dict[str, str]:

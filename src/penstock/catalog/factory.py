@@ -12,30 +12,34 @@ from penstock.queue.factory import postgres_driver, sqlite_file
 from penstock.queue.protocol import Queue
 
 
-def open_catalog(settings: Settings) -> Catalog:
-    """Open the catalog behind ``settings.catalog_url`` and migrate the schema."""
+def open_catalog(settings: Settings, *, restoring: bool = False) -> Catalog:
+    """Open the catalog behind ``settings.catalog_url`` and migrate the schema.
+
+    ``restoring``: for a restore, which also opens a catalog whose restore was not finished.
+    """
     url = settings.catalog_store
     if url.engine == "sqlite":
-        return _sqlite(settings)
+        return _sqlite(settings, restoring=restoring)
     if url.engine == "postgres":
-        return _postgres(settings)
+        return _postgres(settings, restoring=restoring)
     raise UnknownScheme(
         f"no catalog for {url.masked[:200]!r}",
         remedy="Set PENSTOCK_CATALOG_URL to sqlite:///PATH or postgresql://….",
     )
 
 
-def _sqlite(settings: Settings) -> Catalog:
+def _sqlite(settings: Settings, *, restoring: bool) -> Catalog:
     from penstock.catalog.sql.sqlite import SqliteCatalog
 
     return SqliteCatalog(
         sqlite_file(settings.catalog_store, settings),
         synchronous=settings.sqlite_synchronous,
         busy_timeout_s=settings.busy_timeout_s,
+        restoring=restoring,
     )
 
 
-def _postgres(settings: Settings) -> Catalog:
+def _postgres(settings: Settings, *, restoring: bool) -> Catalog:
     with postgres_driver():
         from penstock.catalog.sql.postgres import PostgresCatalog
 
@@ -44,12 +48,14 @@ def _postgres(settings: Settings) -> Catalog:
         pool_size=settings.postgres_pool_size,
         pooled=settings.postgres_pooler,
         timeout_s=settings.postgres_timeout_s,
+        restoring=restoring,
     )
 
 
 def needs_one_host(settings: Settings) -> bool:
-    """True where the catalog is a file, but many hosts reach the queue."""
-    return settings.catalog_store.is_file and settings.store.many_hosts
+    """True where the catalog is a file, but many hosts reach the queue, or may: in an extension's engine."""
+    store = settings.store
+    return settings.catalog_store.is_file and (store.many_hosts or store.engine is None)
 
 
 def refuse_second_host(settings: Settings, queue: Queue) -> None:

@@ -151,6 +151,9 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
 
+    def branches(self, tenant_id: str, collection: str) -> list[str]:
+        """The branches with sources, by name. Costs a few reads for each branch, whatever it holds."""
+
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         """Count the sources below a folder that were published at this time or later. Reads all of them."""
 
@@ -196,10 +199,11 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
     def vectors(
         self, tenant_id: str, space: str, hashes: Collection[str], *, source_id: str | None = None
     ) -> dict[str, bytes]:
-        """Known vectors by text hash: from the cache, and from the source's own live generations."""
+        """Known vectors by text hash: from the cache, and from live generations of the source's family."""
 
     def matching(self, filters: Filters) -> list[int] | None:
-        """``source_key`` of every published source the filters let through; None: all of the tenant's."""
+        """``family_key`` of every published source the filters let through; None: all of the tenant's. Not
+        every chunk of a family has to pass, see ``visible``."""
 
     def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
         """Ids of chunks that are published and pass the filters, out of the given ones."""
@@ -215,12 +219,13 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
         later whether the catalog was replaced by a restored one."""
 
     def load(
-        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+        self, tenant_id: str, space: str, family_keys: Collection[int] | None = None
     ) -> Iterator[VectorBatch]:
-        """Vectors of published chunks of some sources (None: all of the tenant's), in batches."""
+        """Vectors of published chunks of some families (None: all of the tenant's), in batches."""
 
-    def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
-        """Published chunks by content id; None for a chunk in no published generation."""
+    def hydrate(self, content_ids: Sequence[int], filters: Filters | None = None) -> list[ChunkView | None]:
+        """Published chunks by content id; None for a chunk in no published generation that passes the
+        filters. Of several sources of a family with the chunk the oldest is shown."""
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """``content_id`` of published chunks by the id outside stores know them by."""

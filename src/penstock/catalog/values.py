@@ -120,11 +120,10 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a source, read at ``read_at`` for a request made at ``asked_at``.
 
     ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``fingerprints``: also
-    say which later phases are wanted. ``source_id``: the id to give when the path is new; made here when left
-    out. ``tags`` are slash-separated and filtered by prefix.
-
-    ``failure``: the file as a whole could not be read; there are no pages. ``read_with``: fingerprint of the
-    parser and its limits: what failed is not read again with the same.
+    say which later phases are wanted. Of a new path, ``source_id`` is the id to give, if any, and
+    ``related_id`` the source in another branch whose texts it shares. ``tags`` are slash-separated and
+    filtered by prefix. ``failure``: the file as a whole could not be read; there are no pages.
+    ``read_with``: fingerprint of the parser and its limits: what failed is not read again with the same.
     """
 
     place: Place
@@ -143,6 +142,7 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str = "{}"
     properties: StoredProperties = StoredProperties()
     source_id: str | None = None
+    related_id: str | None = None
     job_id: str | None = None
     priority: int = 5
     max_retries: int = 3
@@ -208,7 +208,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: int
     source_id: str
-    source_key: int
+    family_key: int
     place: Place
     path: str
     content_hash: str

@@ -296,7 +296,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     content_id: int
     chunk_id: str
     source_id: str
-    source_key: int
+    family_key: int
     place: Place
     path: str
     title: str
@@ -326,17 +326,18 @@ class Holding(NamedTuple):
 
 
 class VectorBatch(msgspec.Struct, frozen=True):
-    """Vectors of published chunks, ready for ``numpy.frombuffer``: ``content_ids`` and ``source_keys`` as
-    int64, ``vectors`` as float32, one row after the other."""
+    """Vectors of published chunks, ready for ``numpy.frombuffer``: ``content_ids`` and ``family_keys`` as
+    int64, ``vectors`` as float32, one row after the other. A text that several sources of a family have is
+    in it once."""
 
     content_ids: bytes
-    source_keys: bytes
+    family_keys: bytes
     vectors: bytes
 
 
 class VectorChanges(msgspec.Struct, frozen=True):
-    """Changes after a sequence number: forget all vectors of the sources in ``stale``, then load the
-    sources in ``fresh``. ``reload``: too much time has passed, or nothing was known: forget everything."""
+    """Changes after a sequence number: forget all vectors of the families in ``stale``, then load the
+    families in ``fresh``. ``reload``: too much time has passed, or nothing was known: forget everything."""
 
     sequence: int
     reload: bool
@@ -347,7 +348,7 @@ class VectorChanges(msgspec.Struct, frozen=True):
 class SourceMark(NamedTuple):
     """A source after the last change. ``mark`` identifies the publication."""
 
-    source_key: int
+    family_key: int
     sequence: int
     mark: str
 

@@ -2,6 +2,7 @@
 
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
 ``lazy_commands``: the commands by name, each imported at its first use
+``project_commands``, ``places``: projects, and their names in other commands
 ``arguments``, ``filter_options``: parsing of values, options that narrow a search or a list
 ``output``, ``job_views``: printing, JSON shapes of jobs
 ``text_grid``: tables and fields as aligned text, no wider than the terminal

@@ -12,7 +12,6 @@ from penstock.cli.arguments import agreed
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import QUEUE_DISABLED, Session
-from penstock.service.renames import renaming
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -35,9 +34,19 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 
     Move the file yourself, before or after. The job compares both paths with the disk when it runs.
     """
+    if session.client is not None:
+        old, new = session.path(old), session.path(new)
+        _print_queued(
+            session,
+            session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
+        )
+        return
     documents = session.assembly.documents
-    place = documents.notes.place_of(where["tenant"], where["collection"])
-    _submit(session, renaming(documents, old, new, place))
+    found = session.place(old, tenant=where["tenant"])
+    place = documents.notes.place_of(found.tenant_id, where["collection"], found.branch)
+    from penstock.service.renames import renaming
+
+    _submit(session, renaming(documents, old, new, place, found.metadata))
 
 
 @click.command()
@@ -47,8 +56,13 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 @click.pass_obj
 def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
     """Remove a document or folder from the index. Files are not touched."""
+    if session.client is not None:
+        named = {"tenant_id": where["tenant"], "collection": where["collection"]}
+        _print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
+        return
+    place = session.place_of(path_or_id, tenant=where["tenant"])
     removal = session.assembly.documents.removal(
-        path_or_id, tenant_id=where.get("tenant"), collection=where.get("collection")
+        path_or_id, tenant_id=place.tenant_id, collection=where["collection"], branch=place.branch
     )
     _submit(session, removal)
 
@@ -62,6 +76,9 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     if not yes and not agreed(f"Remove all documents and jobs of tenant {printable(name)}?"):
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)
+    if session.client is not None:
+        _print_queued(session, session.client.remove_tenant(name))
+        return
     payload = {"tenant_id_to_delete": name}
     _submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
 

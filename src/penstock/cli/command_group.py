@@ -17,6 +17,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "similar": "search",
         "note": "note_commands",
         "documents": "document_commands",
+        "project": "project_commands",
+        "library": "library_commands",
         "graph": "graph_commands",
         "why": "document_commands",
         "rename": "change_commands",
@@ -28,6 +30,8 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "cancel": "queue_manage",
         "retry": "queue_manage",
         "queue": "queue_commands",
+        "schedule": "schedule_commands",
+        "limit": "limit_commands",
     },
     "Workers and services": {
         "worker": "worker",
@@ -41,6 +45,9 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Maintenance": {
         "verify": "change_commands",
         "rebuild": "rebuild",
+        "backup": "backup_commands",
+        "restore": "backup_commands",
+        "import": "import_command",
         "delete-tenant": "change_commands",
         "models": "model_commands",
         "config": "config_commands",
@@ -86,6 +93,12 @@ class CommandContext(click.Context):
     """The context of every command."""
 
     formatter_class = HelpFormatter
+
+    def invoke(self, callback: Any, /, *given: Any, **named: Any) -> Any:
+        """Call the function of a command, unless it works on this machine only and a server was named."""
+        if self.obj is not None and callback is self.command.callback:
+            self.obj.refuse_server(self.command_path.partition(" ")[2])
+        return super().invoke(callback, *given, **named)
 
 
 class CommandGroup(click.Group):

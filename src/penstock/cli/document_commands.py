@@ -24,6 +24,7 @@ from penstock.cli.output import (
     terminal_width,
     wrapped,
 )
+from penstock.cli.places import filtered_path, in_project, place_text
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
@@ -68,8 +69,14 @@ def documents(context: click.Context) -> None:
     help="List documents after this id, the last one of the previous page.",
 )
 @click.pass_obj
-def list_documents(session: Session, /, limit: int, after: str, **narrowed: Any) -> None:
+def list_documents(
+    session: Session, /, limit: int, after: str, project: bool | None, **narrowed: Any
+) -> None:
     """List documents in search, and files that cannot be read."""
+    place = session.place(
+        filtered_path(narrowed), tenant=narrowed["tenant_id"], branch=narrowed["branch"], project=project
+    )
+    narrowed |= {"tenant_id": place.tenant_id, "branch": place.branch}
     found = session.readers.documents(after=after, limit=limit + 1, **narrowed)
     page = found[:limit]
     following = page[-1].source_id if len(found) > limit else None
@@ -90,7 +97,7 @@ def list_documents(session: Session, /, limit: int, after: str, **narrowed: Any)
     if terminal_width() < WIDTH_FOR_IDS:
         # A path names a document as well; --json prints the ids.
         header, rows = header[:-1], [row[:-1] for row in rows]
-    emit(table(header, rows, paths=0) if rows else "No documents.")
+    emit(table(header, rows, paths=0) if rows else f"No documents{in_project(place)}.")
     if following:
         session.hint(f"More documents follow: add --after {following}")
 
@@ -114,20 +121,27 @@ def _mark(source: Source) -> str:
 @click.argument("path_or_id", metavar="PATH|ID")
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
+@click.option("--branch", metavar="NAME", help="Branch of the document.")
 @click.option(
     "--page", type=click.IntRange(1), metavar="N", help="Print the text of this page, as it was read."
 )
 @click.pass_obj
 def show(
-    session: Session, path_or_id: str, collection: str | None, tenant: str | None, page: int | None
+    session: Session,
+    path_or_id: str,
+    collection: str | None,
+    tenant: str | None,
+    branch: str | None,
+    page: int | None,
 ) -> None:
     """Show one document and its generations, or the text of one page."""
-    services = session.readers
+    services, place = session.readers, session.place_of(path_or_id, tenant=tenant, branch=branch)
+    where = {"collection": collection, "tenant_id": place.tenant_id, "branch": place.branch}
     named = session.path_or_id(path_or_id)
     if page is not None:
-        _show_page(session, services.page(named, page, collection=collection, tenant_id=tenant))
+        _show_page(session, services.page(named, page, **where))
         return
-    view = services.document(named, collection=collection, tenant_id=tenant)
+    view = services.document(named, **where)
     source, generations, failed = view.source, view.generations, view.failed_inside
     if session.as_json:
         emit_json({"document": source, "generations": generations, "failed_inside": failed})
@@ -137,7 +151,7 @@ def show(
     found = view.recognized
     inside = f"{how_many(len(failed), 'file')} inside it failed; see `penstock why`" if failed else None
     ocr = recognized_text(found) if found.pages else None
-    emit(fields([*_facts(source), ("Inside", inside), ("OCR", ocr)]))
+    emit(fields([*_facts(source, session), ("Inside", inside), ("OCR", ocr)]))
     rows = [
         (
             each.document_id,
@@ -164,14 +178,14 @@ def _failure(source: Source) -> str | None:
     return f"{source.failure.error}, {age(source.failure.at)}{former}"
 
 
-def _facts(source: Source) -> list[tuple[str, object]]:
+def _facts(source: Source, session: Session) -> list[tuple[str, object]]:
     place = source.place
     content = f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"
     return [
         ("Document", source.source_id),
         ("Path", source.path),
         ("Title", source.title),
-        ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
+        ("Place", place_text(session, place)),
         ("Tags", ", ".join(source.tags)),
         *_properties(source),
         ("Size", how_many((source.failure.size if source.failed else source.size) or 0, "byte")),
@@ -227,7 +241,10 @@ def export(
     session: Session, directory: str, collection: str | None, tenant: str | None, path: str | None
 ) -> None:
     """Write the text of documents to DIR, a Markdown file for each page."""
-    done = session.assembly.documents.export(directory, path=path, collection=collection, tenant_id=tenant)
+    place = session.place(tenant=tenant)
+    done = session.assembly.documents.export(
+        directory, path=path, collection=collection, tenant_id=place.tenant_id, branch=place.branch
+    )
     if session.as_json:
         emit_json(done)
         return
@@ -245,7 +262,9 @@ def export(
 @click.pass_obj
 def history(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
     """Show when a document was indexed, updated, renamed and removed."""
-    entries = session.assembly.documents.history(path_or_id, collection=collection, tenant_id=tenant)
+    services, place = session.services, session.place_of(path_or_id, tenant=tenant)
+    where = {"collection": collection, "tenant_id": place.tenant_id, "branch": place.branch}
+    entries = services.history(session.path_or_id(path_or_id), **where)
     if session.as_json:
         emit_json({"history": entries})
         return
@@ -269,13 +288,15 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 @click.pass_obj
 def tree(session: Session, path_or_id: str, collection: str | None, tenant: str | None, limit: int) -> None:
     """Show the progress of each phase, page by page."""
-    source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
-    generations = session.assembly.documents.generations(source.source_id)
+    services, place = session.services, session.place_of(path_or_id, tenant=tenant)
+    where = {"collection": collection, "tenant_id": place.tenant_id, "branch": place.branch}
+    view = services.document(session.path_or_id(path_or_id), **where)
+    source, generations = view.source, view.generations
     if not generations:
         emit("No generation of this document is left.")
         return
     newest = generations[0]
-    pages = session.assembly.documents.pages(newest.document_id, limit=limit)
+    pages = services.pages(source.source_id, limit=limit)
     if session.as_json:
         emit_json({"document": newest, "pages": pages})
         return
@@ -301,15 +322,42 @@ def _phases(document: Document) -> str:
     return ", ".join(f"{name} {state.status}" for name, state in document.phases.items())
 
 
+def _why_job(session: Session, id_or_prefix: str) -> None:
+    from penstock.cli.job_views import status_and_held
+
+    details = session.readers.view(id_or_prefix).details
+    if session.as_json:
+        emit_json({"job_id": details.job.queue_id, "held": details.job.held, "reason": details.reason})
+        return
+    job = details.job
+    error = f"{job.error_code}: {job.error_message}" if job.error_code else None
+    reason = details.reason or ("ended" if job.ended else "runs")
+    emit(
+        fields(
+            [("Job", job.queue_id), ("Status", status_and_held(job)), ("Reason", reason), ("Error", error)]
+        )
+    )
+
+
 @click.command()
-@click.argument("path", type=click.Path())
+@click.argument("path", metavar="PATH_OR_JOB", type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
+@click.option("--branch", metavar="NAME", help="Branch of the document.")
 @click.pass_obj
-def why(session: Session, path: str, collection: str | None, tenant: str | None) -> None:
-    """Explain why search does, or does not, find a path."""
-    services = session.readers
-    reason = services.why(session.path(path), collection=collection, tenant_id=tenant)
+def why(session: Session, path: str, collection: str | None, tenant: str | None, branch: str | None) -> None:
+    """Explain why search does, or does not, find a path, or why a job waits.
+
+    \b
+    penstock why docs/mill.md
+    penstock why job_0660f5b1a2c3d4e5f60718
+    """
+    if path.startswith("job_") and not os.path.lexists(path):
+        _why_job(session, path)
+        return
+    services, place = session.readers, session.place(path, tenant=tenant, branch=branch)
+    where = {"collection": collection, "tenant_id": place.tenant_id, "branch": place.branch}
+    reason = services.why(session.path(path), **where)
     if session.as_json:
         emit_json(reason)
         return

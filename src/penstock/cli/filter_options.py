@@ -16,7 +16,18 @@ def filter_options(verb: str) -> Callable[[F], F]:
         click.option("--collection", metavar="NAME", help=f"{verb} only this collection."),
         click.option("--tenant", "tenant_id", metavar="NAME", help="Tenant who owns the documents."),
         click.option("--branch", metavar="NAME", help=f"{verb} only this branch."),
+        click.option(
+            "--project/--no-project",
+            default=None,
+            help=f"{verb} the project around this folder, or documents outside of projects. "
+            "Default: the project, if it was indexed.",
+        ),
         click.option("--path", metavar="GLOB", help=f"{verb} only matching paths, such as '*/guides/*'."),
+        click.option(
+            "--library",
+            metavar="NAME[==VERSION]",
+            help=f"{verb} only the documentation of this library.",
+        ),
         click.option(
             "--type",
             "file_type",

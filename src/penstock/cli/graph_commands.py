@@ -49,7 +49,9 @@ def graph() -> None:
 @click.pass_obj
 def entity(session: Session, name: str, kind: str | None, tenant: str | None, limit: int) -> None:
     """Show the entities with a name, and where they are mentioned."""
-    found = session.readers.graph_entity(name, kind=kind, tenant_id=tenant, mentions=limit)
+    found = session.readers.graph_entity(
+        name, kind=kind, tenant_id=session.place(tenant=tenant).tenant_id, mentions=limit
+    )
     if session.as_json:
         emit_json({"entities": [one.as_dict() for one in found]})
         return
@@ -99,7 +101,9 @@ def neighbours(
 
     The nearest come first. What documents only use, such as a module of the language, comes last.
     """
-    found = session.readers.graph_neighbours(name, hops=hops, kind=kind, tenant_id=tenant, limit=limit)
+    found = session.readers.graph_neighbours(
+        name, hops=hops, kind=kind, tenant_id=session.place(tenant=tenant).tenant_id, limit=limit
+    )
     if svg is not None:
         _write_picture(svg, neighbourhood_svg(found))
     if session.as_json:
@@ -129,7 +133,7 @@ def neighbours(
 @click.pass_obj
 def path(session: Session, source: str, target: str, tenant: str | None) -> None:
     """Show a shortest way between two names. Exit code 1: there is none."""
-    found = session.readers.graph_path(source, target, tenant_id=tenant)
+    found = session.readers.graph_path(source, target, tenant_id=session.place(tenant=tenant).tenant_id)
     if session.as_json:
         nodes, edges = found or ([], [])
         emit_json({"nodes": [one._asdict() for one in nodes], "edges": [one._asdict() for one in edges]})
@@ -150,7 +154,7 @@ def path(session: Session, source: str, target: str, tenant: str | None) -> None
 @click.pass_obj
 def stats(session: Session, tenant: str | None) -> None:
     """Count entities and relations by kind."""
-    counts = session.readers.graph_counts(tenant)
+    counts = session.readers.graph_counts(session.place(tenant=tenant).tenant_id)
     if session.as_json:
         emit_json(counts._asdict())
         return
@@ -176,7 +180,7 @@ def stats(session: Session, tenant: str | None) -> None:
 @click.pass_obj
 def export(session: Session, form: str, tenant: str | None) -> None:
     """Print all entities and relations with their mentions."""
-    for part in session.assembly.graph.export(form, tenant):
+    for part in session.assembly.graph.export(form, session.place(tenant=tenant).tenant_id):
         emit(part.removesuffix("\n")) if part.endswith("\n") else click.echo(part, nl=False)
 
 

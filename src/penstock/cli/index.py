@@ -19,6 +19,8 @@ from penstock.errors import LocalOnly
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.client.sync_client import Client
     from penstock.service.job_reports import JobReport
     from penstock.service.responses import Receipt
@@ -27,7 +29,7 @@ CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="PATH|URL...", nargs=-1, required=True, type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection for the documents.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
@@ -45,8 +47,24 @@ CLAIMED_WITHIN_S = 3.0
     default=None,
     help="Open zip and tar archives as folders, or skip them. Default: PENSTOCK_ARCHIVES, else skip.",
 )
-@click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
-@click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
+@click.option(
+    "--project/--no-project",
+    default=None,
+    help="Index PATH as a project, by its branch, or as any folder. Default: a project in a git work tree.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Maximum folder depth; of a web page, the links followed from it: 0 is the page alone. Default: 3.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="ADDRESS", help="Follow links to this host, too.")
+@click.option(
+    "--max-pages",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Maximum number of web pages. Default: 1,000.",
+)
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
 @click.option(
     "--chunk-size",
@@ -88,11 +106,15 @@ CLAIMED_WITHIN_S = 3.0
     metavar="N",
     help="Number of processes when the job runs in this command.",
 )
-@click.option("--serial", is_flag=True, help="Use one process when the job runs in this command.")
+@click.option(
+    "--serial",
+    is_flag=True,
+    help="Run after the serial jobs before it in the collection; in this command, with one process.",
+)
 @click.option("--dry-run", is_flag=True, help="Count the files, but index nothing.")
 @click.pass_obj
 def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
-    """Index files and folders for search.
+    """Index files, folders and web pages for search.
 
     When a worker is running, the job is queued for that worker. Otherwise this command does the work and
     shows a progress bar. Ctrl-C stops it; the same command continues.
@@ -103,6 +125,7 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     penstock index ./docs
     penstock index handbook notes/mill.md
     penstock index ~/src/mill --collection code
+    penstock index https://docs.example.org/ --depth 2
     """
     if len(paths) > 1:
         done = "compared" if given["dry_run"] else "done"
@@ -116,21 +139,48 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
 def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
     _refuse_overlap(given["chunk_size"], given["chunk_overlap"])
+    if given["depth"] == 0 and "://" not in path:
+        raise click.UsageError("--depth 0 is for web pages: the depth of a folder is 1 or more.")
     if session.client is not None:
         _index_by_server(session, session.client, path, given)
         return
     if given["dry_run"]:
         _preview(session, path, options)
         return
+    documents = session.assembly.documents
+    follow(
+        session,
+        f"Indexing {path}",
+        lambda: documents.index(path, **options),
+        given,
+        code=lambda: documents.why_code(path, **options),
+        project=lambda: (
+            session.place(path, tenant=given["tenant"], branch=given["branch"], project=given["project"]).name
+        ),
+    )
+
+
+def follow(
+    session: Session,
+    title: str,
+    submit: Callable[[], Receipt],
+    given: dict[str, Any],
+    *,
+    code: Callable[[], str | None] = lambda: None,
+    project: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Submit a job and run it here, or wait for a worker, as the options say; then print its result.
+
+    ``code``: tells why code is included although the request did not ask for it. ``project``: names the
+    project and branch of the documents.
+    """
     alive = session.assembly.worker_alive()
     disabled = session.waits_for_enabling(worker_alive=alive)
     may_run_here = given["wait"] is not False and not alive and not disabled
     if may_run_here:
         session.assembly.documents.refuse_another_model()
-    receipt = session.assembly.documents.index(path, **options)
-    request = IndexRequest(
-        _begun_before(session, receipt), session.assembly.documents.why_code(path, **options)
-    )
+    receipt = submit()
+    request = IndexRequest(_begun_before(session, receipt), code(), project())
     here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] and not disabled else None
@@ -144,7 +194,6 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
             emit_json(receipt_as_json(receipt))
         return
     began = time.monotonic()
-    title = f"Indexing {path}"
     with shown_live(session, receipt.job_id, title, here=here):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
@@ -159,9 +208,28 @@ def _index_by_server(session: Session, client: Client, path: str, given: dict[st
 
     if given["dry_run"]:
         raise LocalOnly("--dry-run does not work through a server")
-    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"]}
-    began, waits = time.monotonic(), bool(given["wait"])
+    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"], "project": bool(given["project"])}
+    began = time.monotonic()
     receipt = client.index(session.path(path), **options, allow_external=given["allow_external"])
+
+    def code() -> str | None:
+        decided = given["include_code"] is not None or given["project"]
+        return None if decided else client.outcome(receipt.job_id).code_included_because
+
+    follow_there(session, client, f"Indexing {path}", receipt, began, waits=bool(given["wait"]), code=code)
+
+
+def follow_there(
+    session: Session,
+    client: Client,
+    title: str,
+    receipt: Receipt,
+    began: float,
+    *,
+    waits: bool,
+    code: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Print what a server queued; with ``waits``, wait for the job and print its result."""
     alive = client.ready().workers > 0
     request = IndexRequest(_begun_before(session, receipt))
     if not session.as_json and not session.quiet:
@@ -172,11 +240,9 @@ def _index_by_server(session: Session, client: Client, path: str, given: dict[st
         if session.as_json:
             emit_json(receipt_as_json(receipt))
         return
-    with shown_live(session, receipt.job_id, f"Indexing {path}", here=False):
+    with shown_live(session, receipt.job_id, title, here=False):
         client.wait(receipt.job_id)
-    decided = given["include_code"] is not None or given["project"]
-    code = None if decided else client.outcome(receipt.job_id).code_included_because
-    _print_result(session, receipt, request._replace(code=code), time.monotonic() - began)
+    _print_result(session, receipt, request._replace(code=code()), time.monotonic() - began)
 
 
 def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
@@ -200,7 +266,10 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code archives depth recursive chunk_size chunk_overlap graph ocr force"
+    plain = (
+        "collection branch include_code archives depth recursive chunk_size chunk_overlap graph ocr force "
+    )
+    plain += "max_pages"
     options = {
         name: given[name] for name in [*plain.split(), "checksum", "retry_failed", "allow_empty", "project"]
     }
@@ -208,7 +277,9 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         "tenant_id": given["tenant"],
         "include": all_words(given["include"]),
         "exclude": all_words(given["exclude"]),
+        "hosts": all_words(given["hosts"]),
         "priority": None,
+        "serial": given["serial"] or None,
     }
 
 

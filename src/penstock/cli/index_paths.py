@@ -22,7 +22,9 @@ def index_each(
     A path that is refused or fails does not stop the others. Ctrl-C and an unusable store do. ``done`` is the
     summary's word for success.
     """
-    wanted = list({os.path.realpath(path): path for path in paths}.values())
+    from penstock.payloads import is_off_disk
+
+    wanted = list({path if is_off_disk(path) else os.path.realpath(path): path for path in paths}.values())
     for path in wanted if session.client is None else ():
         # Raises for a path that is missing or cannot be indexed, before any job is queued.
         session.assembly.documents.submission(path, **options)

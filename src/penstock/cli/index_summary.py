@@ -40,6 +40,16 @@ _REASONS = {
     "name": "with names that are not UTF-8",
     "state": "of Penstock's own state",
     "repository": "of version control",
+    "robots": "forbidden by robots.txt",
+    "noindex": "that ask not to be indexed",
+    "other_host": "on other hosts (--host)",
+    "other_folder": "outside the folder of the documentation",
+    "page_limit": "above the limit of pages (--max-pages)",
+    "query": "with long or many queries",
+    "redirect": "that redirect to others",
+    "canonical": "that are copies of others",
+    "gone": "that the server does not have",
+    "media_type": "of types without text",
 }
 """Rules of a walk as words after a number of files or folders."""
 
@@ -51,6 +61,8 @@ class IndexRequest(NamedTuple):
     """The job when the request joined it, if it had begun before."""
     code: str | None = None
     """The reason why code is included, where the request did not say."""
+    project: str | None = None
+    """Name and branch of the project that the documents are of."""
 
 
 class IndexOutcome(NamedTuple):
@@ -69,6 +81,8 @@ def text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome)
     lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
+    if request.project:
+        lines.append(f"Project {request.project}; other branches are kept apart.")
     if request.code and job.item_type != "file":
         lines.append(code_text(request.code))
     if _nothing_read(job):
@@ -257,6 +271,7 @@ def as_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutco
         "done_before": before.files_processed if before is not None else 0,
         "types": _by_type(job, outcome),
         "code_included_because": request.code,
+        "project": request.project,
         "result": result_of(job),
         "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,
     }

@@ -9,7 +9,8 @@ import click
 
 from penstock.cli import queue_inspect
 from penstock.cli.job_views import stats_as_json
-from penstock.cli.output import emit, emit_json, fields, table
+from penstock.cli.output import emit, emit_json, fields, printable, table
+from penstock.cli.places import tenant_name
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
@@ -58,29 +59,32 @@ def jobs(context: click.Context, /, job_id: str | None, watch: bool, children: b
 @click.pass_obj
 def status(session: Session, tenant: str | None) -> None:
     """Show job counts, documents and workers."""
-    stats, overview = session.assembly.jobs.stats(), session.assembly.documents.overview(tenant)
+    stats, overview = session.services.stats(), session.services.overview(tenant)
     if session.as_json:
-        emit_json(
-            {
-                "queue": stats_as_json(stats),
-                "documents": overview,
-                "worker_here": session.assembly.worker_alive(),
-            }
-        )
+        answer = {"queue": stats_as_json(stats), "documents": overview, "projects": session.project_names}
+        emit_json(answer | {"worker_here": session.worker_alive()})
         return
     queue_inspect.print_stats(stats)
     emit("")
-    _print_documents(overview, session.settings.embedder)
+    _print_documents(session, overview)
     # A job in progress without a worker: the worker died, or left the rest of a document to the next one.
     unfinished = any(stats.by_status.get(status) for status in ("pending", "in_progress"))
-    if not session.quiet and unfinished and not session.assembly.worker_alive():
+    if not session.quiet and unfinished and not session.worker_alive():
         emit("\nNo worker is running. Start one with: penstock worker")
 
 
-def _print_documents(overview: Overview, embedder: str) -> None:
-    header = ["tenant", "collection", "branch", "documents", "chunks"]
+def _print_documents(session: Session, overview: Overview) -> None:
+    projects = any(each.tenant_id in session.project_names for each in overview.tenants)
+    header = ["project" if projects else "tenant", "collection", "branch", "documents", "chunks"]
     rows = [
-        [each.tenant_id, each.collection, each.branch, each.sources, each.chunks] for each in overview.tenants
+        [
+            printable(tenant_name(session, each.tenant_id)),
+            each.collection,
+            printable(each.branch),
+            each.sources,
+            each.chunks,
+        ]
+        for each in overview.tenants
     ]
     for word in ("partial", "failed"):
         counts = [getattr(each, word) for each in overview.tenants]
@@ -98,7 +102,7 @@ def _print_documents(overview: Overview, embedder: str) -> None:
     ]
     if open_tasks:
         emit("\n" + fields(open_tasks))
-    _print_models(overview, embedder)
+    _print_models(overview, session.settings.embedder)
 
 
 def _print_models(overview: Overview, embedder: str) -> None:

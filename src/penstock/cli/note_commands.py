@@ -13,13 +13,12 @@ from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, space_left, table
 from penstock.cli.session import OPTIONS, QUEUE_DISABLED, WITH_VALUES, Session
-from penstock.errors import InvalidRequest, LocalOnly, PayloadTooLarge
+from penstock.errors import InvalidRequest, PayloadTooLarge
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.catalog.views import Source
     from penstock.client.sync_client import Client
     from penstock.job import Job
     from penstock.service.notes import NoteView
@@ -110,21 +109,39 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
 
 
 def _add_by_server(session: Session, client: Client, text: str, given: dict[str, Any]) -> None:
-    from penstock.items import note_path
-
-    if given["update"] is not None or given["delete"]:
-        raise LocalOnly("--update and --delete do not work through a server")
-    receipt = client.note(text, tag=given["tag"], collection=given["collection"], tenant_id=given["tenant"])
+    receipt = _sent(client, text, given)
     with suppress(TimeoutError):
         client.wait(receipt.job_id, timeout=WAIT_S)
     job = client.job(receipt.job_id)
-    found: list[Source] = []
-    if job.status == "done":
+    note_id = job.payload.get("document_id")
+    if note_id is None and job.status == "done":
         where = {"tenant_id": job.tenant_id, "collection": job.collection, "branch": job.branch}
+        from penstock.items import note_path
+
         found = client.documents(path=note_path(text), limit=1, **where)
-    _print_result(session, receipt, job, found[0].source_id if found else None)
+        note_id = found[0].source_id if found else None
+    _print_result(session, receipt, job, note_id)
     if job.ended and job.status != "done":
         raise SystemExit(REFUSED)
+
+
+def _sent(client: Client, text: str, given: dict[str, Any]) -> Receipt:
+    """Send what is asked for to a server. A note to remove may be given by its text."""
+    place = {"tenant_id": given["tenant"], "collection": given["collection"]}
+    if given["delete"]:
+        from penstock.items import note_path
+
+        known = client.documents(path=note_path(text), limit=1, **place)
+        return client.remove_note(known[0].source_id if known else text, tenant_id=given["tenant"])
+    if given["update"] is not None:
+        return client.replace_note(
+            given["update"],
+            text,
+            tag=given["tag"],
+            drop_tags=given["no_tag"] or None,
+            tenant_id=given["tenant"],
+        )
+    return client.note(text, tag=given["tag"], **place)
 
 
 def _refuse_contradictions(given: dict[str, Any]) -> None:
@@ -209,7 +226,7 @@ def list_notes(
     session: Session, tag: str | None, collection: str | None, tenant: str | None, limit: int, after: str
 ) -> None:
     """List notes, newest first."""
-    found = session.assembly.documents.notes.page(
+    found = session.services.notes(
         tenant_id=tenant, collection=collection, tag=tag, after=after, limit=limit + 1
     )
     page = found[:limit]
@@ -241,7 +258,7 @@ def show_note(session: Session, note_id: str, tenant: str | None) -> None:
 
     ID is printed by `penstock note` and `penstock note list`.
     """
-    found = session.assembly.documents.notes.read(note_id, tenant_id=tenant)
+    found = session.services.read_note(note_id, tenant_id=tenant)
     if session.as_json:
         emit_json(found)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -33,6 +34,10 @@ class AddOptions(TypedDict):
     force: bool
     key: str | None
     job_id: str | None
+    after: tuple[str, ...]
+    on_dependency_failure: str | None
+    limit_key: str | None
+    webhook: str | None
 
 
 @click.command()
@@ -68,6 +73,19 @@ class AddOptions(TypedDict):
     help="Key of a function call: while a job with this key is live, it is not added again.",
 )
 @click.option("--id", "job_id", metavar="ID", help="Job id of your own; by default a new one.")
+@click.option(
+    "--after",
+    metavar="ID",
+    multiple=True,
+    help="Job that has to end first, by its id or a unique prefix; may be repeated.",
+)
+@click.option(
+    "--on-dependency-failure",
+    type=click.Choice(["cancel", "run"]),
+    help="What to do if a job named by --after fails or is cancelled. Default: cancel.",
+)
+@click.option("--limit-key", metavar="KEY", help="Key of a limit for the job; see penstock limit.")
+@click.option("--webhook", metavar="URL", help="URL that the end of the job is sent to, signed.")
 @click.pass_obj
 def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
     """Add one job to the queue.
@@ -77,11 +95,14 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
     penstock queue add content ingest --text "The mill runs at dawn."
     penstock queue add folder ingest --path docs --payload '{"patterns": ["*.md"]}'
     penstock queue add function run --payload @call.json --delay 5m
+    penstock queue add file ingest --path b.md --after job_0660f5
     """
     payload = read_payload(options["payload"])
     add_path(payload, item_type, options["path"])
     add_text(payload, item_type, options["text"])
-    receipt = session.assembly.jobs.submit(
+    jobs = session.assembly.jobs
+    after = [jobs.job(each).queue_id for each in options["after"]]
+    receipt = jobs.submit(
         item_type=item_type,
         op=op,
         payload=payload,
@@ -94,22 +115,29 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
         force=options["force"],
         key=options["key"],
         job_id=options["job_id"],
+        after=after,
+        on_dependency_failure=options["on_dependency_failure"],
+        limit=options["limit_key"],
+        webhook=options["webhook"],
     )
     if session.as_json:
         emit_json(receipt_as_json(receipt))
     else:
-        session.confirm_done(_confirmation(receipt))
+        session.confirm_done(_confirmation(receipt, after))
         if item_type == "function":
             session.hint("Run it with a worker of its application: penstock worker --app MODULE:NAME")
 
 
-def _confirmation(receipt: Receipt) -> str:
+def _confirmation(receipt: Receipt, after: Sequence[str]) -> str:
     # The message about a duplicate names the job already.
     lines = [receipt.message if receipt.dedupe_hit else f"{receipt.message}: {receipt.job_id}"]
     if receipt.queue_position is not None:
         lines.append(f"Queue position: {receipt.queue_position + 1:,} of {receipt.queue_length:,}")
     elif receipt.run_at is not None:
         lines.append(f"Not before {receipt.run_at:%Y-%m-%d %H:%M:%S} UTC ({age(receipt.run_at)})")
+    elif after and not receipt.dedupe_hit and receipt.status == "pending":
+        verb = "has" if len(after) == 1 else "have"
+        lines.append(f"It starts when {', '.join(after)} {verb} ended.")
     elif receipt.dedupe_hit:
         lines.append(f"Run {receipt.run} of that job does the work.")
     return "\n".join(lines)

@@ -20,11 +20,11 @@ from penstock.cli.job_views import (
     view_as_json,
 )
 from penstock.cli.output import age, emit, emit_json, fields, space_left, span, table
+from penstock.cli.places import tenant_name
 from penstock.cli.session import Command, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.config import Settings
     from penstock.job import Job, WorkerReport
     from penstock.service.job_filters import JobFilter
     from penstock.service.job_reports import JobReport
@@ -95,13 +95,13 @@ def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | 
     jobs = session.readers.jobs(**filters)
     page = jobs[:limit]
     following = page[-1].queue_id if len(jobs) > limit else None
-    emit(_listed(page, session.settings) if page else "No jobs match.")
+    emit(_listed(page, session) if page else "No jobs match.")
     if following:
         session.hint(f"More jobs follow: add --after {following}")
 
 
-def _listed(page: list[Job], settings: Settings) -> str:
-    usual = (settings.tenant_id, settings.collection)
+def _listed(page: list[Job], session: Session) -> str:
+    usual = (session.settings.tenant_id, session.settings.collection)
     # With one tenant and collection, a column for them would only take space.
     others = any((job.tenant_id, job.collection) != usual for job in page)
     header = ["job", "status", "added", *(["tenant"] if others else []), "what"]
@@ -110,7 +110,7 @@ def _listed(page: list[Job], settings: Settings) -> str:
             job.queue_id,
             status_and_held(job),
             age(job.created_at),
-            *([f"{job.tenant_id}/{job.collection}"] if others else []),
+            *([f"{tenant_name(session, job.tenant_id)}/{job.collection}"] if others else []),
         )
         for job in page
     ]
@@ -142,12 +142,12 @@ def print_job(session: Session, view: JobView) -> None:
     if session.as_json:
         emit_json(view_as_json(view))
         return
-    emit(fields(_facts(view)))
+    emit(fields(_facts(session, view)))
     history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in view.details.history]
     emit("\n" + table(["when", "what", "worker", "note"], history))
 
 
-def _facts(view: JobView) -> Iterator[tuple[str, object]]:
+def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
     details, job = view.details, view.details.job
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
@@ -156,7 +156,9 @@ def _facts(view: JobView) -> Iterator[tuple[str, object]]:
     of_error = "Error" if job.ended else "Last error"
     yield of_error, f"{job.error_code}: {job.error_message}" if job.error_code else None
     yield "What", f"{job.item_type} {job.op} {target(job)}".strip()
-    yield "Tenant", f"{job.tenant_id}, collection {job.collection}, branch {job.branch}"
+    owner = "Project" if job.tenant_id in session.project_names else "Tenant"
+    name = tenant_name(session, job.tenant_id)
+    yield owner, f"{name}, collection {job.collection}, branch {job.branch}"
     yield "Priority", job.priority
     if details.queue_position is not None:
         yield "Position", f"{details.queue_position + 1:,} of {details.queue_length:,}"
@@ -165,6 +167,10 @@ def _facts(view: JobView) -> Iterator[tuple[str, object]]:
     if job.lease_until is not None:
         yield "Worker", f"{job.worker_id}, lease ends {age(job.lease_until)}"
     yield "Lock", job.lock_key and f"{job.lock_key}{', held by this job' if job.lock_held else ''}"
+    yield "Limit", job.limit_key
+    from penstock.dependencies import dependencies_of
+
+    yield "After", ", ".join(dependencies_of(job).after) or None
     yield "Parent", job.parent_id
     if job.children_open or job.children_failed:
         children = f"{job.children_open:,} open, {job.children_failed:,} failed"

@@ -81,7 +81,7 @@ def retry(
 
         _each(context, session, ids, one)
         return
-    answer = session.assembly.jobs.retry_failed(tenant_id=tenant, collection=collection, item_type=item_type)
+    answer = session.services.retry_failed(tenant_id=tenant, collection=collection, item_type=item_type)
     if session.as_json:
         emit_json({"retried": answer.retried, "twins": answer.twins})
         return
@@ -143,7 +143,7 @@ def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes:
     if not yes and not _agreed(words, older_than):
         emit("Nothing was removed.")
         raise click.exceptions.Exit(REFUSED)
-    removed = session.assembly.jobs.purge(status=words, older_than=older_than)
+    removed = session.services.purge(status=words, older_than=older_than)
     if session.as_json:
         emit_json({"removed": removed})
     else:

@@ -65,8 +65,8 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     \b
     penstock redis gateway redis://broker:6379/0 --rags rags.yaml
     """
-    log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    log_to_stderr(logging.WARNING if session.quiet else logging.INFO, session.settings.log_format)
     made = session.assembly.gateway
     store = session.settings.store.masked
 

@@ -11,6 +11,7 @@ import click
 from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import HitPage
 from penstock.cli.output import emit, emit_document_text, emit_json, printable
+from penstock.cli.places import hint_elsewhere, in_project, scope
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ _EXACT = click.option("--exact", is_flag=True, help="Do not correct misspelt wor
 _GRAPH = click.option(
     "--graph", is_flag=True, help="Follow relations, too: of entities in the query and in its best hits."
 )
+_ALL = click.option(
+    "--all", "every", is_flag=True, help="Search all tenants: every project, and documents outside of them."
+)
 _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 
 
@@ -48,6 +52,7 @@ _AT_LINE = re.compile(r"(.+):([0-9]{1,9})")
 @_LIMIT
 @_MODE
 @filter_options("Search")
+@_ALL
 @_EXACT
 @_GRAPH
 @click.option("--weak", is_flag=True, help="Show weak matches, too: few of the words, and far in meaning.")
@@ -62,14 +67,17 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     penstock search turbines --author curie --created-after 1900
     penstock search --graph who calls open_gate
     """
-    answer = session.readers.ask(" ".join(query), marks=MARKS, **given)
+    services, place, scoped = scope(session, given)
+    answer = services.ask(" ".join(query), marks=MARKS, **scoped)
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
         facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
         emit_json({"hits": hits} | facts)
         return
     page = HitPage(answer, MARKS, explain=explain)
-    emit(page.shown(weak=weak))
+    emit(page.shown(weak=weak) if answer.hits else f"Nothing found{in_project(place)}.")
+    if not answer.hits and not given["every"]:
+        hint_elsewhere(session, place)
     for note in answer.notes:
         session.hint(f"Note: {note}")
 
@@ -86,6 +94,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
 )
 @_MODE
 @filter_options("Search")
+@_ALL
 @_EXACT
 @_GRAPH
 @click.pass_obj
@@ -97,11 +106,12 @@ def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     \b
     penstock context how does the mill take in water --max-tokens 1000
     """
-    found = session.readers.context(" ".join(query), **given)
+    services, place, scoped = scope(session, given)
+    found = services.context(" ".join(query), **scoped)
     if session.as_json:
         emit_json({name: getattr(found, name) for name in found.__struct_fields__})
         return
-    emit_document_text(found.text or "Nothing found.")
+    emit_document_text(found.text or f"Nothing found{in_project(place)}.")
     for each in found.corrections:
         session.hint(f'Searched for "{printable(each.searched)}" instead of "{printable(each.word)}".')
     for note in found.notes:
@@ -129,7 +139,11 @@ def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
 
     at_line = None if Path(place).exists() else _AT_LINE.fullmatch(place)
     path, line = (at_line[1], int(at_line[2])) if at_line else (place, None)
-    services = session.readers
+    services, found = (
+        session.readers,
+        session.place_of(path, tenant=where["tenant_id"], branch=where["branch"]),
+    )
+    where |= {"tenant_id": found.tenant_id, "branch": found.branch}
     hits = services.similar(session.path_or_id(path), line, limit=limit, **where)
     if session.as_json:
         emit_json({"hits": hits})

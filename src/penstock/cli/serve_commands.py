@@ -40,6 +40,13 @@ from penstock.process_start import log_to_stderr
 @PROCESSES
 @click.option("--no-worker", is_flag=True, help="Serve requests only; jobs wait for another worker.")
 @click.option("--serial", is_flag=True, help="Run jobs for paths one at a time in each collection, in order.")
+@click.option(
+    "--watch",
+    "watched",
+    multiple=True,
+    metavar="FOLDER",
+    help="Index this folder and follow its changes, as `penstock watch` does; may be repeated.",
+)
 @click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
 @GRACE
 @click.option(
@@ -64,6 +71,7 @@ def serve(
     no_worker: bool,
     no_auth: bool,
     serial: bool,
+    watched: tuple[str, ...],
     processes: int,
     **given: Any,
 ) -> None:
@@ -76,11 +84,12 @@ def serve(
     penstock serve
     penstock serve --host 0.0.0.0 --tls-certificate mill.pem --tls-key mill.key
     """
-    log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
+    log_to_stderr(logging.WARNING if session.quiet else logging.INFO, session.settings.log_format)
     from penstock.assembly import Assembly
 
     settings = dataclasses.replace(session.settings, serial=True) if serial else session.settings
     with closing(Assembly.of_app(settings, app)) as assembly:
+        watcher = assembly.watcher_thread(watched) if watched else None
         server = assembly.server(processes=0 if no_worker else processes, auth=not no_auth, app=app, **given)
 
         def announce() -> None:
@@ -89,8 +98,14 @@ def serve(
             else:
                 roots = ", ".join(map(printable, server.roots))
                 session.confirm_done(f"Serving {server.url}, for paths below {roots}.")
+            if watcher is not None:
+                watcher.start()
 
-        server.run(announce)
+        try:
+            server.run(announce)
+        finally:
+            if watcher is not None:
+                watcher.close()
 
 
 @click.command()
@@ -130,7 +145,7 @@ def mcp(session: Session, no_worker: bool) -> None:
     \b
     {"mcpServers": {"penstock": {"command": "penstock", "args": ["mcp"]}}}
     """
-    log_to_stderr(logging.ERROR if session.quiet else logging.WARNING)
+    log_to_stderr(logging.ERROR if session.quiet else logging.WARNING, session.settings.log_format)
     from penstock.assembly import Assembly
 
     with closing(Assembly(session.settings, door="mcp")) as assembly:

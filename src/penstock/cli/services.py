@@ -15,20 +15,25 @@ from urllib.parse import urlsplit
 from penstock.errors import InvalidSetting, PenstockError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
     from penstock.assembly import Assembly
     from penstock.catalog.graph import GraphCounts, Neighbourhood
-    from penstock.catalog.views import Source
-    from penstock.client.calls import Way
+    from penstock.catalog.views import PageState, Source
+    from penstock.client.graph_calls import Way
     from penstock.client.sync_client import Client
     from penstock.config import Settings
     from penstock.job import Job, Scope
+    from penstock.service.documents import Overview
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.notes import NoteView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, Stats
+    from penstock.service.responses import CancelAnswer, HistoryEntry, RetryAnswer, Stats
 
     Services: TypeAlias = "LocalServices | Client"
 
@@ -76,6 +81,12 @@ class LocalServices:
     def stats(self) -> Stats:
         return self._assembly.jobs.stats()
 
+    def retry_failed(self, **filters: Any) -> RetryAnswer:
+        return self._assembly.jobs.retry_failed(**filters)
+
+    def purge(self, *, status: Sequence[str], older_than: timedelta) -> int:
+        return self._assembly.jobs.purge(status=status, older_than=older_than)
+
     def pause(self, *, tenant_id: str | None, collection: str | None) -> Scope:
         return self._assembly.jobs.pause(tenant_id=tenant_id, collection=collection)
 
@@ -95,6 +106,23 @@ class LocalServices:
 
     def page(self, path_or_id: str, number: int, **where: Any) -> ShownPage:
         return self._assembly.documents.page(path_or_id, number, **where)
+
+    def overview(self, tenant_id: str | None) -> Overview:
+        return self._assembly.documents.overview(tenant_id)
+
+    def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:
+        return self._assembly.documents.history(path_or_id, **where)
+
+    def pages(self, source_id: str, *, limit: int) -> list[PageState]:
+        from penstock.service.library_values import page_states
+
+        return page_states(self._assembly.documents, source_id, limit)
+
+    def notes(self, **filters: Any) -> list[NoteView]:
+        return self._assembly.documents.notes.page(**filters)
+
+    def read_note(self, note_id: str, *, tenant_id: str | None) -> NoteView:
+        return self._assembly.documents.notes.read(note_id, tenant_id=tenant_id)
 
     def why(self, path: str, **where: Any) -> Reason:
         return self._assembly.documents.why(path, **where)
@@ -177,4 +205,8 @@ def is_this_host(url: str) -> bool:
 
 def server_path(url: str, path: str) -> str:
     """A path as a server has to get it: absolute on this machine, as given for another one."""
-    return os.path.abspath(path) if is_this_host(url) else path  # noqa: PTH100 - links stay
+    # Imported here: the help of a command loads this module.
+    from penstock.payloads import is_off_disk
+
+    here = is_this_host(url) and not is_off_disk(path)
+    return os.path.abspath(path) if here else path  # noqa: PTH100 - links stay

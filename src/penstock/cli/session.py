@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.cli.services import Services
     from penstock.client.sync_client import Client
     from penstock.config import Settings
+    from penstock.service.projects import Placement, WantedPlace
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,9 +30,30 @@ WITH_VALUES = ("--state", "--url", "--server")
 JSON_HELP = "Print JSON instead of text."
 QUIET_HELP = "Print only results and errors."
 OF_THIS_MACHINE = frozenset(
-    "worker serve start stop mcp keys redis gateway ingest models config doctor completion".split()
+    "worker serve start stop mcp keys redis gateway ingest models config doctor completion "
+    "backup restore".split()
 )
 """Commands that ignore PENSTOCK_SERVER: they are about this machine."""
+
+LOCAL_ONLY = {
+    "documents export": "`penstock documents show PATH --page N` reads single pages.",
+    "graph export": "`penstock graph neighbours NAME` reads a part of the graph.",
+    "queue add": "Use penstock index or penstock note; functions are called by POST /functions/NAME.",
+    "queue status": "Use `penstock queue stats`.",
+    "verify": "",
+    "rebuild": "",
+    "import": "",
+    **dict.fromkeys(("backup", "restore"), ""),
+    **dict.fromkeys(("project list", "project show", "project move", "project prune"), ""),
+    "watch": "",
+    **dict.fromkeys(("models list", "models install", "config show", "config trust", "doctor"), ""),
+    "models tokens": "The server's /metrics has penstock_tokens_total.",
+    **dict.fromkeys(("worker", "serve", "start", "stop", "mcp", "completion", "gateway"), ""),
+    **dict.fromkeys(("keys create", "keys list", "keys revoke", "keys add"), ""),
+    **dict.fromkeys(("redis gateway", "redis submit", "redis job", "redis status"), ""),
+    **dict.fromkeys(("ingest submit", "ingest status"), ""),
+}
+"""Commands that do not work through a server, and what else may help."""
 
 GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
@@ -81,6 +103,23 @@ class Session:
         # A store named on the command line counts more than a server in the environment.
         return None if here or self.command in OF_THIS_MACHINE else self.settings.server
 
+    def refuse_server(self, command: str) -> None:
+        """Refuse a command that works on this machine only, if the user chose a server for it."""
+        refused = command in LOCAL_ONLY and self.server is not None
+        # The command may still override settings: they are read again.
+        self.__dict__.pop("settings", None)
+        if refused:
+            raise LocalOnly(
+                f"penstock {command} does not work through a server",
+                remedy=f"{LOCAL_ONLY[command]} {LocalOnly.default_remedy}".strip(),
+            )
+
+    def worker_alive(self) -> bool:
+        """Tell whether a worker serves the queue, of this machine or of the server."""
+        if self.client is not None:
+            return self.client.ready().workers > 0
+        return self.assembly.worker_alive()
+
     @functools.cached_property
     def client(self) -> Client | None:
         """The client of the server that the user chose."""
@@ -102,6 +141,64 @@ class Session:
             return found
         return self.services
 
+    def place(
+        self,
+        path: str | None = None,
+        *,
+        tenant: str | None = None,
+        branch: str | None = None,
+        project: bool | None = None,
+    ) -> Placement:
+        """Tenant and branch of documents at a path, or by the folder of the command; see decision 0056.
+
+        Through a server that the user chose, they are the server's.
+        """
+        from penstock.service.projects import Placement, WantedPlace
+
+        if self.server is not None:
+            return Placement(tenant, branch)
+        wanted = WantedPlace(tenant, branch, project)
+        if not project and self.readers is self._discovered:
+            # A running server answers: the catalog need not be opened to find a project.
+            return self._placed_by_server(path or os.curdir, wanted)
+        return self.assembly.documents.projects.for_reading(path or os.curdir, wanted)
+
+    def _placed_by_server(self, path: str, wanted: WantedPlace) -> Placement:
+        from penstock.catalog.parts import ProjectRoot
+        from penstock.config import DEFAULT_TENANT
+        from penstock.service.projects import placed_to_read
+
+        def recorded(folders: list[str]) -> list[ProjectRoot]:
+            found = self._discovered.projects() if self._discovered is not None else []
+            roots = (ProjectRoot(one.root, one.tenant_id, one.name, one.remote) for one in found)
+            return [root for root in roots if root.root in folders]
+
+        own_tenant = self.settings.tenant_id != DEFAULT_TENANT
+        return placed_to_read(path, wanted, recorded, own_tenant=own_tenant)
+
+    @functools.cached_property
+    def project_names(self) -> dict[str, str]:
+        """Names of projects by tenant; none through a server."""
+        return {} if self.server is not None else self.assembly.documents.projects.names()
+
+    def place_of(self, path_or_id: str, *, tenant: str | None = None, branch: str | None = None) -> Placement:
+        """Tenant and branch of a document by its path, or by its id in the tenant of this place."""
+        if (
+            self.server is None
+            and tenant is None
+            and "/" not in path_or_id
+            and not os.path.lexists(path_or_id)
+        ):
+            with self.assembly.catalog.snapshot() as snapshot:
+                found = snapshot.get(path_or_id)
+            here = self.place(branch=branch)
+            if found is not None and found.place.tenant_id == here.tenant_id:
+                from penstock.service.projects import Placement
+
+                return Placement(here.tenant_id, branch or found.place.branch)
+            return here
+        return self.place(path_or_id, tenant=tenant, branch=branch)
+
     def path_or_id(self, text: str) -> str:
         """The path or id of a document, as the services have to get it."""
         return self.path(text) if "/" in text or os.path.lexists(text) else text
@@ -121,7 +218,7 @@ class Session:
 
         A note or a small file runs in this process, any other job in a worker with child processes.
         """
-        log_to_stderr(logging.ERROR)
+        log_to_stderr(logging.ERROR, self.settings.log_format)
         if self.assembly.run_small_job(job_id) and not self.assembly.has_later_tasks():
             return
         self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()

@@ -20,6 +20,11 @@ from penstock.process_start import log_to_stderr
 @click.argument("paths", metavar="FOLDER...", nargs=-1, required=True, type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection for the documents.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.option(
+    "--project/--no-project",
+    default=None,
+    help="Watch projects, by their branches, or any folders. Default: a project in a git work tree.",
+)
 @click.option("--include", multiple=True, metavar="GLOB", help="Index only matching files; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out matching files; may be repeated.")
 @click.option(
@@ -49,7 +54,7 @@ def watch(
     penstock watch ~/notes
     penstock watch . --exclude 'drafts/' --no-worker
     """
-    log_to_stderr(logging.ERROR if session.quiet else logging.WARNING)
+    log_to_stderr(logging.ERROR if session.quiet else logging.WARNING, session.settings.log_format)
     from penstock.assembly import Assembly
 
     stop = threading.Event()

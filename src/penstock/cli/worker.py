@@ -75,7 +75,7 @@ def worker(
     penstock worker --app mypkg.tasks:app --processes 4
     penstock worker --app mypkg.tasks --until-idle
     """
-    log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
+    log_to_stderr(logging.WARNING if session.quiet else logging.INFO, session.settings.log_format)
     make = functools.partial(
         session.assembly.worker,
         app=app,

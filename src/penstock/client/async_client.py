@@ -2,59 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
-from penstock import clock
-from penstock.client import calls, exchange, streams
-from penstock.client.connections import RECEIVED, tls_context
-from penstock.client.exchange import (
-    IDLE_S,
-    INDEX_S,
-    QUERY_S,
-    RETRY_FOR_S,
-    Address,
-    Caller,
-    Link,
-    Patience,
-    Steps,
-)
+from penstock.client import calls, graph_calls, streams, upkeep_calls
+from penstock.client.async_resources import AsyncLibraries, AsyncLimits, AsyncSchedules
+from penstock.client.async_transport import AsyncTransport, close_all
+from penstock.client.exchange import Link
 from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
-    from penstock.catalog.views import Source
-    from penstock.client.calls import ApiCall, ClientIndexOptions, Way
+    from penstock.catalog.views import PageState, Source
+    from penstock.client.calls import ClientIndexOptions, ClientSearchRequest
+    from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
+    from penstock.service.call_fields import CallOptions
     from penstock.service.document_filters import DocumentFilters
-    from penstock.service.documents import Where
-    from penstock.service.functions import CallOptions
+    from penstock.service.document_records import ProjectRecord
+    from penstock.service.documents import Overview, Where
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.notes import NoteView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, Details, Receipt, Stats
-    from penstock.service.search import SearchRequest
+    from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
     from penstock.service.server_status import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
 
-T = TypeVar("T")
 
-
-class _Streams(NamedTuple):
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-
-class AsyncClient:
+class AsyncClient(AsyncTransport):
     """A server, for one event loop. The methods are those of ``Client``.
 
     async with AsyncClient("http://127.0.0.1:8765", key) as client:
@@ -64,23 +48,23 @@ class AsyncClient:
             print(event.name, event.data)
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        index_timeout: float = INDEX_S,
-        query_timeout: float = QUERY_S,
-        retry_for: float = RETRY_FOR_S,
-        certificates: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._caller = Caller(Address.of(url), key, Patience(index_timeout, query_timeout, retry_for))
-        self._tls = tls_context(self._caller.address, certificates)
-        self._idle: list[Link] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-
     def __repr__(self) -> str:
         return f"AsyncClient({self._caller.address.url!r})"
+
+    @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules of the server."""
+        return AsyncSchedules(self)
+
+    @property
+    def libraries(self) -> AsyncLibraries:
+        """The libraries of the server."""
+        return AsyncLibraries(self)
+
+    @property
+    def limits(self) -> AsyncLimits:
+        """The limits of the server."""
+        return AsyncLimits(self)
 
     # Index.
 
@@ -170,7 +154,7 @@ class AsyncClient:
             while (event := await self._run(stream.next(), held)) is not None:
                 yield event
         finally:
-            _close(held)
+            close_all(held)
 
     # Documents.
 
@@ -195,11 +179,51 @@ class AsyncClient:
         """Queue the removal of a document from the index. Its file stays."""
         return await self._call(calls.remove(source_id))
 
-    async def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
+    async def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:
+        """Read when a document was indexed, updated, renamed and removed."""
+        return await self._call(upkeep_calls.history(path_or_id, where))
+
+    async def pages(self, source_id: str, *, limit: int = 100) -> list[PageState]:
+        """Read the states of the first pages of a document."""
+        return await self._call(upkeep_calls.pages(source_id, limit))
+
+    async def rename(self, old: str, new: str, **where: Any) -> Receipt:
+        """Queue the record that a file or folder of the server was moved."""
+        return await self._call(upkeep_calls.rename(old, new, where))
+
+    async def remove(self, path_or_id: str, **where: Any) -> Receipt:
+        """Queue the removal of a document or folder from the index. Files stay."""
+        return await self._call(upkeep_calls.remove_path(path_or_id, where))
+
+    async def remove_tenant(self, name: str) -> Receipt:
+        """Queue the removal of all documents and jobs of a tenant."""
+        return await self._call(upkeep_calls.remove_tenant(name))
+
+    async def overview(self, tenant_id: str | None = None) -> Overview:
+        """Count documents and chunks by tenant and collection."""
+        return await self._call(upkeep_calls.overview(tenant_id))
+
+    async def notes(self, **filters: Any) -> list[NoteView]:
+        """List notes, newest first, without their texts; see ``Notebook.page`` for the filters."""
+        return await self._call(upkeep_calls.notes(filters))
+
+    async def read_note(self, note_id: str, *, tenant_id: str | None = None) -> NoteView:
+        """Read a note with its text."""
+        return await self._call(upkeep_calls.note(note_id, tenant_id))
+
+    async def replace_note(self, note_id: str, text: str, **options: Any) -> Receipt:
+        """Queue a new text of a note. Options: ``tag``, ``drop_tags`` and ``tenant_id``."""
+        return await self._call(upkeep_calls.replace_note(note_id, {"content": text, **options}))
+
+    async def remove_note(self, note_id: str, *, tenant_id: str | None = None) -> Receipt:
+        """Queue the removal of a note."""
+        return await self._call(upkeep_calls.remove_note(note_id, tenant_id))
+
+    async def search(self, query: str, **options: Unpack[ClientSearchRequest]) -> list[Hit]:
         """Find the best chunks for a query, best first."""
         return (await self.ask(query, **options)).hits
 
-    async def ask(self, query: str, **options: Unpack[SearchRequest]) -> SearchResult:
+    async def ask(self, query: str, **options: Unpack[ClientSearchRequest]) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         return await self._call(calls.search(query, options))
 
@@ -219,25 +243,33 @@ class AsyncClient:
 
     async def graph_entity(self, name: str, **options: Any) -> list[EntityReport]:
         """Find the entities with a name, each with some of its mentions; see ``Graph.entity``."""
-        return await self._call(calls.graph_entity(name, options))
+        return await self._call(graph_calls.entity(name, options))
 
     async def graph_neighbours(self, name: str, **options: Any) -> Neighbourhood:
         """Find the entities around those with a name, nearest first; see ``Graph.neighbours``."""
-        return await self._call(calls.graph_neighbours(name, options))
+        return await self._call(graph_calls.neighbours(name, options))
 
     async def graph_path(self, source: str, target: str, *, tenant_id: str | None = None) -> Way | None:
         """Find the nodes and edges of a shortest way between two names; None without a way."""
-        return await self._call(calls.graph_path(source, target, tenant_id))
+        return await self._call(graph_calls.path(source, target, tenant_id))
 
     async def graph_counts(self, tenant_id: str | None = None) -> GraphCounts:
         """Count entities and relations by kind."""
-        return await self._call(calls.graph_counts(tenant_id))
+        return await self._call(graph_calls.counts(tenant_id))
 
     # The queue and the server.
 
     async def stats(self) -> Stats:
         """Count jobs by status; pauses, living workers and warnings."""
         return await self._call(calls.stats())
+
+    async def retry_failed(self, **filters: Any) -> RetryAnswer:
+        """Retry all failed jobs of a ``tenant_id``, ``collection`` or ``item_type``."""
+        return await self._call(upkeep_calls.retry_failed(filters))
+
+    async def purge(self, *, status: Sequence[str], older_than: timedelta = timedelta(0)) -> int:
+        """Remove ended jobs for good; return their number."""
+        return await self._call(upkeep_calls.purge(status, older_than))
 
     async def pause(self, *, tenant_id: str | None = None, collection: str | None = None) -> Scope:
         """Pause a tenant, a collection, or a tenant's collection; running jobs continue."""
@@ -255,93 +287,10 @@ class AsyncClient:
         """Running jobs, the length of the queue and the sizes of the stores."""
         return await self._call(calls.status())
 
+    async def projects(self) -> list[ProjectRecord]:
+        """List the folders that were indexed as projects, by name and folder."""
+        return await self._call(calls.projects())
+
     async def ready(self) -> Readiness:
         """Check that the server can use its stores, and count its workers."""
         return await self._call(calls.ready())
-
-    # Steps.
-
-    async def close(self) -> None:
-        """Close the connections."""
-        idle, self._idle = self._idle, []
-        for link in idle:
-            link.transport.writer.close()
-            with suppress(OSError):
-                await link.transport.writer.wait_closed()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _call(self, call: ApiCall[T]) -> T:
-        return await self._run(self._caller.call(call))
-
-    async def _run(self, steps: Steps[T], held: set[Link] | None = None) -> T:
-        """Carry out steps. Connections that are not given back are closed, unless the caller holds them."""
-        taken = set[Link]() if held is None else held
-        try:
-            result: Any = None
-            failure: OSError | None = None
-            while True:
-                step = steps.send(result) if failure is None else steps.throw(failure)
-                result = failure = None
-                try:
-                    result = await self._perform(step, taken)
-                except OSError as error:
-                    failure = error
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        finally:
-            steps.close()
-            if held is None:
-                _close(taken)
-
-    async def _perform(self, step: exchange.Step, taken: set[Link]) -> Any:
-        if isinstance(step, exchange.Connect):
-            async with asyncio.timeout(step.timeout_s):
-                link = await self._connected(fresh=step.fresh)
-            taken.add(link)
-            return link
-        if isinstance(step, exchange.Send):
-            async with asyncio.timeout(step.timeout_s):
-                step.link.transport.writer.write(step.data)
-                return await step.link.transport.writer.drain()
-        if isinstance(step, exchange.Receive):
-            async with asyncio.timeout(step.timeout_s):
-                return await step.link.transport.reader.read(RECEIVED)
-        if isinstance(step, exchange.Sleep):
-            return await asyncio.sleep(step.seconds)
-        taken.discard(step.link)
-        if isinstance(step, exchange.Release):
-            step.link.idle_since = clock.elapsed_s()
-            return self._idle.append(step.link)
-        return step.link.transport.writer.close()
-
-    async def _connected(self, *, fresh: bool) -> Link:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            # Connections belong to the loop that made them.
-            self._idle, self._loop = [], loop
-        while self._idle and not fresh:
-            link = self._idle.pop()
-            reader, writer = link.transport
-            if (
-                clock.elapsed_s() - link.idle_since < IDLE_S
-                and not reader.at_eof()
-                and not writer.is_closing()
-            ):
-                link.reused = True
-                return link
-            writer.close()
-        address = self._caller.address
-        name = address.host if self._tls is not None else None
-        made = await asyncio.open_connection(address.host, address.port, ssl=self._tls, server_hostname=name)
-        return Link(_Streams(*made))
-
-
-def _close(links: set[Link]) -> None:
-    while links:
-        links.pop().transport.writer.close()

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,15 +18,13 @@ from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
 
 if TYPE_CHECKING:
-    from penstock.catalog.graph import GraphCounts
-    from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
     from penstock.catalog.views import Source
     from penstock.job import Job, Scope
+    from penstock.service.call_fields import CallOptions
     from penstock.service.document_filters import DocumentFilters
+    from penstock.service.document_records import ProjectRecord
     from penstock.service.documents import Where
     from penstock.service.folder_requests import IndexOptions
-    from penstock.service.functions import CallOptions
-    from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
@@ -38,12 +36,16 @@ if TYPE_CHECKING:
     from penstock.service.server_status import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
 
-    Way: TypeAlias = tuple[list[Node], list[Edge]]
-
     class ClientIndexOptions(IndexOptions, total=False):
         """Options of ``Client.index``: those of the library, and ``allow_external``."""
 
         allow_external: bool
+
+    class ClientSearchRequest(SearchRequest, total=False):
+        """Options of ``Client.search``: those of the library, and a ``project``, or ``all_tenants``."""
+
+        project: str | None
+        all_tenants: bool
 
 
 T = TypeVar("T")
@@ -192,8 +194,8 @@ def function(
 ) -> ApiCall[Receipt]:
     """Queue a call of a function."""
     given: dict[str, Any] = dict(options)
-    if any(given.pop(one, None) is not None for one in ("metadata", "job_id")):
-        raise InvalidRequest("metadata and job_id: not options of a call through a server")
+    if any(given.pop(one, None) is not None for one in ("metadata", "job_id", "limit")):
+        raise InvalidRequest("metadata, job_id and limit: not options of a call through a server")
     given["timeout_s"] = given.pop("timeout", None)
     fields = given | {"payload": dict(payload or {}), "entity": entity}
     return _submission(f"/functions/{_id(name)}", fields)
@@ -265,6 +267,13 @@ def documents(after: str, limit: int, filters: DocumentFilters) -> ApiCall[list[
     return _get("/documents", list[Source], {"cursor": after or None, "limit": limit, **filters})
 
 
+def projects() -> ApiCall[list[ProjectRecord]]:
+    """List the folders of projects."""
+    from penstock.service.document_records import ProjectList
+
+    return ApiCall("GET", "/projects", ProjectList, lambda answer: answer.projects)
+
+
 def document(source_id: str) -> ApiCall[DocumentView]:
     """Find a document with everything known of it."""
     from penstock.service.library_values import DocumentView
@@ -279,7 +288,7 @@ def page(source_id: str, number: int) -> ApiCall[ShownPage]:
     return _get(f"/documents/{_id(source_id)}/pages/{int(number)}", ShownPage)
 
 
-def search(query: str, options: SearchRequest) -> ApiCall[SearchResult]:
+def search(query: str, options: ClientSearchRequest) -> ApiCall[SearchResult]:
     """Find the best chunks."""
     from penstock.service.hits import SearchResult
 
@@ -314,38 +323,6 @@ def why(path: str | os.PathLike[str], where: Where) -> ApiCall[Reason]:
     from penstock.service.reasons import Reason
 
     return _get("/why", Reason, {"path": os.fspath(path), **where})
-
-
-def graph_entity(name: str, options: Mapping[str, Any]) -> ApiCall[list[EntityReport]]:
-    """Find entities by name."""
-    from penstock.service.graph import EntityReport
-
-    given = dict(options)
-    given["limit"] = given.pop("mentions", None)
-    return _get("/graph/entity", list[EntityReport], {"name": name, **given})
-
-
-def graph_neighbours(name: str, options: Mapping[str, Any]) -> ApiCall[Neighbourhood]:
-    """Find the entities around those with a name."""
-    from penstock.catalog.rules.graph_values import Neighbourhood
-
-    return _get("/graph/neighbours", Neighbourhood, {"name": name, **options})
-
-
-def graph_path(source: str, target: str, tenant_id: str | None) -> ApiCall[Way | None]:
-    """Find a shortest way between two names."""
-    from penstock.catalog.rules.graph_values import Edge, Node
-
-    query = {"source": source, "target": target, "tenant_id": tenant_id}
-    kind: Any = tuple[list[Node], list[Edge]] | None
-    return ApiCall("GET", _target("/graph/path", query), kind, _same)
-
-
-def graph_counts(tenant_id: str | None) -> ApiCall[GraphCounts]:
-    """Count entities and relations."""
-    from penstock.catalog.graph import GraphCounts
-
-    return _get("/graph/stats", GraphCounts, {"tenant_id": tenant_id})
 
 
 # The queue and the server.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, Unpack
 
-from penstock.client import calls, exchange, streams
+from penstock.client import calls, exchange, graph_calls, streams, upkeep_calls
 from penstock.client.connections import RECEIVED, Connections
 from penstock.client.exchange import (
     INDEX_S,
@@ -20,27 +21,32 @@ from penstock.client.exchange import (
     Patience,
     Steps,
 )
+from penstock.client.library_calls import ClientLibraries
+from penstock.client.limit_calls import ClientLimits
+from penstock.client.schedule_calls import ClientSchedules
 from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
-    from penstock.catalog.views import Source
-    from penstock.client.calls import ApiCall, ClientIndexOptions, Way
+    from penstock.catalog.views import PageState, Source
+    from penstock.client.calls import ApiCall, ClientIndexOptions, ClientSearchRequest
+    from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
+    from penstock.service.call_fields import CallOptions
     from penstock.service.document_filters import DocumentFilters
-    from penstock.service.documents import Where
-    from penstock.service.functions import CallOptions
+    from penstock.service.document_records import ProjectRecord
+    from penstock.service.documents import Overview, Where
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.notes import NoteView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, Details, Receipt, Stats
-    from penstock.service.search import SearchRequest
+    from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
     from penstock.service.server_status import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
 
@@ -77,6 +83,21 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._caller.address.url!r})"
+
+    @property
+    def schedules(self) -> ClientSchedules:
+        """The schedules of the server."""
+        return ClientSchedules(self)
+
+    @property
+    def libraries(self) -> ClientLibraries:
+        """The libraries of the server."""
+        return ClientLibraries(self)
+
+    @property
+    def limits(self) -> ClientLimits:
+        """The limits of the server."""
+        return ClientLimits(self)
 
     # Index.
 
@@ -191,11 +212,51 @@ class Client:
         """Queue the removal of a document from the index. Its file stays."""
         return self._call(calls.remove(source_id))
 
-    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
+    def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:
+        """Read when a document was indexed, updated, renamed and removed."""
+        return self._call(upkeep_calls.history(path_or_id, where))
+
+    def pages(self, source_id: str, *, limit: int = 100) -> list[PageState]:
+        """Read the states of the first pages of a document."""
+        return self._call(upkeep_calls.pages(source_id, limit))
+
+    def rename(self, old: str, new: str, **where: Any) -> Receipt:
+        """Queue the record that a file or folder of the server was moved."""
+        return self._call(upkeep_calls.rename(old, new, where))
+
+    def remove(self, path_or_id: str, **where: Any) -> Receipt:
+        """Queue the removal of a document or folder from the index. Files stay."""
+        return self._call(upkeep_calls.remove_path(path_or_id, where))
+
+    def remove_tenant(self, name: str) -> Receipt:
+        """Queue the removal of all documents and jobs of a tenant."""
+        return self._call(upkeep_calls.remove_tenant(name))
+
+    def overview(self, tenant_id: str | None = None) -> Overview:
+        """Count documents and chunks by tenant and collection."""
+        return self._call(upkeep_calls.overview(tenant_id))
+
+    def notes(self, **filters: Any) -> list[NoteView]:
+        """List notes, newest first, without their texts; see ``Notebook.page`` for the filters."""
+        return self._call(upkeep_calls.notes(filters))
+
+    def read_note(self, note_id: str, *, tenant_id: str | None = None) -> NoteView:
+        """Read a note with its text."""
+        return self._call(upkeep_calls.note(note_id, tenant_id))
+
+    def replace_note(self, note_id: str, text: str, **options: Any) -> Receipt:
+        """Queue a new text of a note. Options: ``tag``, ``drop_tags`` and ``tenant_id``."""
+        return self._call(upkeep_calls.replace_note(note_id, {"content": text, **options}))
+
+    def remove_note(self, note_id: str, *, tenant_id: str | None = None) -> Receipt:
+        """Queue the removal of a note."""
+        return self._call(upkeep_calls.remove_note(note_id, tenant_id))
+
+    def search(self, query: str, **options: Unpack[ClientSearchRequest]) -> list[Hit]:
         """Find the best chunks for a query, best first."""
         return self.ask(query, **options).hits
 
-    def ask(self, query: str, **options: Unpack[SearchRequest]) -> SearchResult:
+    def ask(self, query: str, **options: Unpack[ClientSearchRequest]) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         return self._call(calls.search(query, options))
 
@@ -215,25 +276,33 @@ class Client:
 
     def graph_entity(self, name: str, **options: Any) -> list[EntityReport]:
         """Find the entities with a name, each with some of its mentions; see ``Graph.entity``."""
-        return self._call(calls.graph_entity(name, options))
+        return self._call(graph_calls.entity(name, options))
 
     def graph_neighbours(self, name: str, **options: Any) -> Neighbourhood:
         """Find the entities around those with a name, nearest first; see ``Graph.neighbours``."""
-        return self._call(calls.graph_neighbours(name, options))
+        return self._call(graph_calls.neighbours(name, options))
 
     def graph_path(self, source: str, target: str, *, tenant_id: str | None = None) -> Way | None:
         """Find the nodes and edges of a shortest way between two names; None without a way."""
-        return self._call(calls.graph_path(source, target, tenant_id))
+        return self._call(graph_calls.path(source, target, tenant_id))
 
     def graph_counts(self, tenant_id: str | None = None) -> GraphCounts:
         """Count entities and relations by kind."""
-        return self._call(calls.graph_counts(tenant_id))
+        return self._call(graph_calls.counts(tenant_id))
 
     # The queue and the server.
 
     def stats(self) -> Stats:
         """Count jobs by status; pauses, living workers and warnings."""
         return self._call(calls.stats())
+
+    def retry_failed(self, **filters: Any) -> RetryAnswer:
+        """Retry all failed jobs of a ``tenant_id``, ``collection`` or ``item_type``."""
+        return self._call(upkeep_calls.retry_failed(filters))
+
+    def purge(self, *, status: Sequence[str], older_than: timedelta = timedelta(0)) -> int:
+        """Remove ended jobs for good; return their number."""
+        return self._call(upkeep_calls.purge(status, older_than))
 
     def pause(self, *, tenant_id: str | None = None, collection: str | None = None) -> Scope:
         """Pause a tenant, a collection, or a tenant's collection; running jobs continue."""
@@ -250,6 +319,10 @@ class Client:
     def status(self) -> ServerStatus:
         """Running jobs, the length of the queue and the sizes of the stores."""
         return self._call(calls.status())
+
+    def projects(self) -> list[ProjectRecord]:
+        """List the folders that were indexed as projects, by name and folder."""
+        return self._call(calls.projects())
 
     def ready(self) -> Readiness:
         """Check that the server can use its stores, and count its workers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -154,6 +154,20 @@ class PostgresConnections:
                 with connection.transaction():
                     connection.execute(self.session_settings.encode())
                     yield connection
+            except psycopg.Error as error:
+                raise translate_error(error, self.name) or error from error
+
+    @contextmanager
+    def own_snapshot(self) -> Iterator[Connection]:
+        """Read one snapshot on a connection of its own, for a read that takes long. No time limits apply."""
+        with closing(self.connect()) as connection:
+            try:
+                connection.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                if self.pooled:
+                    connection.execute(self.session_settings.encode())
+                connection.execute(b"SET LOCAL statement_timeout = 0")
+                connection.execute(b"SET LOCAL idle_in_transaction_session_timeout = 0")
+                yield connection
             except psycopg.Error as error:
                 raise translate_error(error, self.name) or error from error
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from psycopg import sql
 
 from penstock.database.postgres_connections import Connection
 from penstock.database.postgres_errors import OWN_SCHEMA, RESTORE
-from penstock.database.schema import Schema
+from penstock.database.schema import RESTORING, Schema
 from penstock.errors import SchemaMismatch
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 
@@ -107,6 +109,24 @@ def verify(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
     _refuse_incomplete(connection, name, schema)
 
 
+def begin_restore(connection: Connection, tables: Iterable[str], schema: Schema = QUEUE) -> None:
+    """Delete all rows of these tables, and mark the schema: others cannot open it until the restore ends."""
+    connection.execute(f"TRUNCATE {', '.join(tables)}".encode())
+    mark = f"INSERT INTO {schema.ledger} (number) VALUES (%s) ON CONFLICT DO NOTHING"
+    connection.execute(mark.encode(), (RESTORING,))
+
+
+def end_restore(connection: Connection, schema: Schema = QUEUE) -> None:
+    """Remove the mark of a schema that was restored."""
+    connection.execute(f"DELETE FROM {schema.ledger} WHERE number = %s".encode(), (RESTORING,))
+
+
+def is_marked(connection: Connection, schema: Schema = QUEUE) -> bool:
+    """Check whether a restore of this schema was not finished."""
+    statement = f"SELECT 1 FROM {schema.ledger} WHERE number = %s"
+    return connection.execute(statement.encode(), (RESTORING,)).fetchone() is not None
+
+
 def channel(connection: Connection) -> str:
     """Return the channel of notifications: each schema of a database can hold one queue."""
     found = connection.execute(b"SELECT current_schema(), 'penstock_' || md5(current_schema())").fetchone()
@@ -119,8 +139,7 @@ def channel(connection: Connection) -> str:
 def _applied(connection: Connection, name: str, schema: Schema) -> int:
     if connection.execute(_LEDGER_EXISTS, (schema.ledger,)).fetchone() is None:
         return 0
-    statement = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
-    latest = connection.execute(statement.encode()).fetchone()
+    latest = connection.execute(schema.applied_statement.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
     schema.refuse_newer(name, applied)
     return applied

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from penstock.errors import SchemaMismatch
+from penstock.errors import RestoreUnfinished, SchemaMismatch
+
+RESTORING = 2_000_000_000
+"""Number in the table of applied scripts while a store is restored: no version opens such a store."""
 
 _CREATE = re.compile(
     r"^CREATE (?:UNIQUE |VIRTUAL |OR REPLACE )?"
@@ -19,12 +22,14 @@ _DROP = re.compile(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
 class Schema(NamedTuple):
     """Numbered scripts, oldest first, and the table of applied scripts.
 
-    ``probe``: a statement of PostgreSQL that fails on foreign tables of the same names.
+    ``probe``: a statement of PostgreSQL that fails on foreign tables of the same names. ``restoring``: the
+    program restores the store, and opens one whose restore was not finished.
     """
 
     ledger: str
     scripts: list[tuple[int, str]]
     probe: str = ""
+    restoring: bool = False
 
     @property
     def newest(self) -> int:
@@ -45,8 +50,25 @@ class Schema(NamedTuple):
             names |= {name: None for kind, name in _CREATE.findall(script) if kind != "TRIGGER"}
         return list(names)
 
+    def tables(self) -> list[str]:
+        """List the tables in order of creation: a table that refers to another comes after it."""
+        found: dict[str, None] = {}
+        for _, script in self.scripts:
+            for name in _DROP.findall(script):
+                found.pop(name, None)
+            found |= {name: None for kind, name in _CREATE.findall(script) if kind == "TABLE"}
+        return list(found)
+
+    @property
+    def applied_statement(self) -> str:
+        """Statement that reads the number of the last applied script."""
+        finished = f" WHERE number < {RESTORING}" if self.restoring else ""
+        return f"SELECT coalesce(max(number), 0) FROM {self.ledger}{finished}"
+
     def refuse_newer(self, store: object, applied: int) -> None:
         """Raise ``SchemaMismatch`` for a store that a later version has migrated."""
+        if applied == RESTORING:
+            raise RestoreUnfinished(f"{store} was being restored, and the restore did not finish")
         if applied > self.newest:
             raise SchemaMismatch(f"{store} has schema {applied}, this version knows up to {self.newest}")
 

@@ -1,4 +1,4 @@
-"""SQLite connections of one process: for writing, for reading and for notifications.
+"""SQLite connections of one process: one for writing, some for reading and one for notifications.
 
 Each is used by one thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a
 write of another from the newest state, and the write fails at once as busy.
@@ -33,6 +33,9 @@ from penstock.queue import fork_hooks
 
 DESCRIPTORS = 4
 """Files of an open store: database, log, index and a temporary file."""
+
+READERS = 4
+"""Connections for reading: a read that takes its time, such as groups of failures, delays no other."""
 
 RETRY_S = 0.002
 """Longest time between two attempts of a waiting writer to take the lock."""
@@ -86,7 +89,8 @@ class SqliteConnections:
 
     def _reset(self) -> None:
         self._write_lock = threading.RLock()
-        self._read_lock = threading.Lock()
+        self._reads = threading.Semaphore(READERS)
+        self._idle_readers = ["read", *(f"read {number}" for number in range(2, READERS + 1))][::-1]
         self._listen_lock = threading.Lock()
         self._opening = threading.Lock()
         self._open: dict[str, sqlite3.Connection] = {}
@@ -205,12 +209,13 @@ class SqliteConnections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Read one snapshot; never waits for a writer."""
-        with self._read_lock, translating_errors(self.path):
-            connection = self._begin_read("read")
+        with self._reads:
+            role = self._idle_readers.pop()
             try:
-                yield connection
+                with self.snapshot(role) as connection:
+                    yield connection
             finally:
-                connection.execute("ROLLBACK")
+                self._idle_readers.append(role)
 
     @contextmanager
     def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
@@ -221,6 +226,13 @@ class SqliteConnections:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
+
+    @contextmanager
+    def own_snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Read one snapshot on a connection of its own, for a read that takes long."""
+        with translating_errors(self.path), closing(self._connect("own")) as connection:
+            connection.execute("BEGIN")
+            yield connection
 
     def _begin_read(self, role: str) -> sqlite3.Connection:
         self.file.refuse_vanished()
@@ -236,11 +248,16 @@ class SqliteConnections:
 
     def close(self) -> None:
         """Close all connections. A later call opens the file again, even a new file at the path."""
-        with self._write_lock, self._read_lock, self._listen_lock:
-            for connection in self._open.values():
-                connection.close()
-            self._open.clear()
-            self.file.forget()
+        with self._write_lock, self._listen_lock:
+            for _ in range(READERS):
+                self._reads.acquire()
+            try:
+                for connection in self._open.values():
+                    connection.close()
+                self._open.clear()
+                self.file.forget()
+            finally:
+                self._reads.release(READERS)
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:

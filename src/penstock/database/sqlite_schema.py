@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.clock import format_time, now
-from penstock.database.schema import Schema
+from penstock.database.schema import RESTORING, Schema
 from penstock.database.sqlite_connections import SqliteConnections
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.statements import migrations
@@ -40,11 +41,30 @@ def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -
     _refuse_incomplete(connection, path, schema)
 
 
+def begin_restore(connection: sqlite3.Connection, tables: Iterable[str], schema: Schema = QUEUE) -> None:
+    """Delete all rows of these tables, and mark the file: others cannot open it until the restore ends."""
+    for name in tables:
+        connection.execute(f"DELETE FROM {name}")
+    values = (RESTORING, format_time(now()))
+    connection.execute(f"INSERT OR REPLACE INTO {schema.ledger} VALUES (?, ?)", values)
+
+
+def end_restore(connection: sqlite3.Connection, schema: Schema = QUEUE) -> None:
+    """Remove the mark of a file that was restored."""
+    connection.execute(f"DELETE FROM {schema.ledger} WHERE number = ?", (RESTORING,))
+
+
+def is_marked(connection: sqlite3.Connection, schema: Schema = QUEUE) -> bool:
+    """Check whether a restore of this file was not finished."""
+    found = connection.execute(f"SELECT 1 FROM {schema.ledger} WHERE number = ?", (RESTORING,)).fetchall()
+    return bool(found)
+
+
 def _applied(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
     ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchall()
     if not ledger:
         return 0
-    ((applied,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {schema.ledger}").fetchall()
+    ((applied,),) = connection.execute(schema.applied_statement).fetchall()
     if not isinstance(applied, int):
         raise SchemaMismatch(
             f"{path} has a table {schema.ledger} that is not Penstock's", remedy=_ANOTHER_FILE

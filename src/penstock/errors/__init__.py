@@ -2,25 +2,31 @@
 
 PenstockError
 ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
-│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation · NoHandler
+│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
-│   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
-│   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument · PageImageMissing · NotInGraph · PathNotFound (also LookupError) · InvalidVector
+│   ├── InvalidPriority · InvalidName · InvalidTime · InvalidSchedule · InvalidLimit · UnknownStatus
+│   ├── DuplicateId
+│   ├── UnknownFunction · UnknownEntity · UnknownDependency · DependencyCycle · OtherDependencies
+│   ├── UnknownDocument · UnknownProject · PageImageMissing · NotInGraph · PathNotFound (also LookupError)
+│   ├── InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly
-├── JobNotFound · AmbiguousId (also LookupError)
+│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly · ImportRefused
+│   ├── InvalidUrl · WebOff · WebhookUnsigned · LibraryNotFound · UnknownLibrary (also LookupError)
+├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
 │   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
+│   ├── WorkersRunning · StoreNotEmpty · ScheduleExists
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
 │   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
-│   ├── SchemaMismatch · StateDamaged
+│   ├── SchemaMismatch (RestoreUnfinished) · StateDamaged · BackupDamaged
 ├── JobError                              raised inside a job to end its attempt
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
-│   │   ├── NothingToIndex · TokenLimitReached
+│   │   ├── NothingToIndex · TokenLimitReached · AddressRefused
+│   │   ├── PageRefused (PageMissing · BadRedirect) · PageUnavailable  a web server has no page to read
+│   │   ├── WebhookAddressRefused · WebhookGone · WebhookFailed · EndedJobGone
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
@@ -35,6 +41,7 @@ PenstockError
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
     ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable · KeylessServer
+    ├── ExtensionFailed
 
 Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
@@ -93,23 +100,28 @@ from penstock.errors.requests import (
     CannotRetry,
     Conflict,
     CountChanged,
+    DependencyCycle,
     DuplicateId,
     FingerprintMismatch,
+    ImportRefused,
+    InvalidLimit,
     InvalidMessage,
     InvalidName,
     InvalidPayload,
     InvalidPriority,
     InvalidRequest,
+    InvalidSchedule,
     InvalidText,
     InvalidTime,
     InvalidTransition,
     InvalidVector,
     JobNotFound,
     LeaseLost,
+    LimitNotFound,
     LiveTwin,
-    NoHandler,
     NoResult,
     NotInGraph,
+    OtherDependencies,
     OutsideRag,
     PageImageMissing,
     PathNotFound,
@@ -117,28 +129,37 @@ from penstock.errors.requests import (
     PenstockError,
     QueueFull,
     RelativePath,
+    ScheduleExists,
+    ScheduleNotFound,
+    StoreNotEmpty,
     TaskNotFound,
+    UnknownDependency,
     UnknownDocument,
     UnknownEntity,
     UnknownFunction,
     UnknownItemType,
     UnknownOperation,
+    UnknownProject,
     UnknownRag,
     UnknownStatus,
     UnsupportedOperation,
     UnsupportedSource,
+    WorkersRunning,
 )
 from penstock.errors.stores import (
     AppNotFound,
+    BackupDamaged,
     ConfigError,
     DiskFull,
     DocumentsElsewhere,
     DriverMissing,
+    ExtensionFailed,
     InvalidRags,
     InvalidSetting,
     InvalidSettingsFile,
     ModelDamaged,
     ModelUnavailable,
+    RestoreUnfinished,
     SchemaMismatch,
     StateDamaged,
     StoreDenied,
@@ -150,14 +171,31 @@ from penstock.errors.stores import (
     UnknownScheme,
     UntrustedSetting,
 )
+from penstock.errors.web import (
+    AddressRefused,
+    BadRedirect,
+    EndedJobGone,
+    InvalidUrl,
+    LibraryNotFound,
+    PageMissing,
+    PageRefused,
+    PageUnavailable,
+    UnknownLibrary,
+    WebhookAddressRefused,
+    WebhookFailed,
+    WebhookGone,
+    WebhookUnsigned,
+    WebOff,
+)
 
 __all__ = [
+    "InvalidLimit",
+    "LimitNotFound",
     "PenstockError",
     "InvalidRequest",
     "UnknownItemType",
     "UnknownOperation",
     "UnsupportedOperation",
-    "NoHandler",
     "InvalidPayload",
     "PayloadTooLarge",
     "InvalidText",
@@ -165,22 +203,32 @@ __all__ = [
     "InvalidPriority",
     "InvalidName",
     "InvalidTime",
+    "InvalidSchedule",
     "UnknownStatus",
     "DuplicateId",
     "UnknownFunction",
     "UnknownEntity",
+    "UnknownDependency",
+    "DependencyCycle",
+    "OtherDependencies",
     "PathNotFound",
     "UnknownDocument",
+    "UnknownProject",
     "InvalidVector",
+    "ImportRefused",
     "InvalidMessage",
     "UnsupportedSource",
     "UnknownRag",
     "OutsideRag",
     "JobNotFound",
+    "ScheduleNotFound",
     "TaskNotFound",
     "AmbiguousId",
     "Conflict",
+    "WorkersRunning",
+    "StoreNotEmpty",
     "CountChanged",
+    "ScheduleExists",
     "CannotCancel",
     "CannotRetry",
     "LiveTwin",
@@ -198,6 +246,8 @@ __all__ = [
     "DiskFull",
     "StoreVanished",
     "SchemaMismatch",
+    "RestoreUnfinished",
+    "BackupDamaged",
     "StateDamaged",
     "JobError",
     "PermanentFailure",
@@ -227,6 +277,7 @@ __all__ = [
     "UntrustedSetting",
     "UnknownScheme",
     "DriverMissing",
+    "ExtensionFailed",
     "ModelDamaged",
     "ModelUnavailable",
     "AppNotFound",
@@ -253,4 +304,18 @@ __all__ = [
     "ServerTimeout",
     "InvalidAnswer",
     "LocalOnly",
+    "AddressRefused",
+    "BadRedirect",
+    "InvalidUrl",
+    "LibraryNotFound",
+    "PageMissing",
+    "PageRefused",
+    "PageUnavailable",
+    "WebhookUnsigned",
+    "WebhookAddressRefused",
+    "WebhookGone",
+    "WebhookFailed",
+    "EndedJobGone",
+    "UnknownLibrary",
+    "WebOff",
 ]

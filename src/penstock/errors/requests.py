@@ -45,13 +45,6 @@ class UnsupportedOperation(InvalidRequest):
     default_remedy = "Use one of the operations this item type has."
 
 
-class NoHandler(InvalidRequest):
-    """Neither Penstock nor the application has a handler for this item type."""
-
-    code = "ERR_NO_HANDLER"
-    default_remedy = "Register a handler with app.handler, and submit with that application."
-
-
 class InvalidPayload(InvalidRequest):
     """The payload lacks a field, has a wrong type, or is not JSON."""
 
@@ -101,6 +94,20 @@ class InvalidTime(InvalidRequest):
     default_remedy = "Use ISO 8601 with a zone, such as 2026-01-31T12:00:00Z."
 
 
+class InvalidSchedule(InvalidRequest):
+    """A cron expression, an interval, a time zone or the rule for missed runs is wrong."""
+
+    code = "ERR_INVALID_SCHEDULE"
+    default_remedy = "Use five cron fields such as '0 3 * * *', a name such as @daily, or 'every 15m'."
+
+
+class InvalidLimit(InvalidRequest):
+    """The key, the number or the rate of a limit is wrong, or a job cannot have a limit."""
+
+    code = "ERR_INVALID_LIMIT"
+    default_remedy = "Give a number of concurrent jobs, a rate such as 60/min, or both."
+
+
 class UnknownStatus(InvalidRequest):
     """The word is not a status."""
 
@@ -113,6 +120,27 @@ class DuplicateId(InvalidRequest):
 
     code = "ERR_DUPLICATE_ID"
     default_remedy = "Use a new id, or none."
+
+
+class UnknownDependency(InvalidRequest):
+    """A job names another one to wait for that does not exist."""
+
+    code = "ERR_UNKNOWN_DEPENDENCY"
+    default_remedy = "Name existing jobs, or jobs of the same call, by their whole ids."
+
+
+class DependencyCycle(InvalidRequest):
+    """Jobs of one call would wait for each other."""
+
+    code = "ERR_DEPENDENCY_CYCLE"
+    default_remedy = "Remove one of the dependencies named in the message."
+
+
+class OtherDependencies(InvalidRequest):
+    """A live job has the same key, and waits for other jobs or for none."""
+
+    code = "ERR_OTHER_DEPENDENCIES"
+    default_remedy = "Use another key or force, or name the jobs that the live one waits for."
 
 
 class UnknownFunction(InvalidRequest):
@@ -143,6 +171,13 @@ class UnknownDocument(InvalidRequest, LookupError):
 
     code = "ERR_UNKNOWN_DOCUMENT"
     default_remedy = "Find the document by its path; it may have been removed or replaced."
+
+
+class UnknownProject(InvalidRequest, LookupError):
+    """No project with this name, folder or tenant was indexed."""
+
+    code = "ERR_UNKNOWN_PROJECT"
+    default_remedy = "List the projects: penstock project list"
 
 
 class PageImageMissing(InvalidRequest, LookupError):
@@ -201,6 +236,20 @@ class JobNotFound(PenstockError, LookupError):
     default_remedy = "List the jobs with `penstock jobs`; finished ones are removed after the retention time."
 
 
+class ScheduleNotFound(PenstockError, LookupError):
+    """No schedule has this name."""
+
+    code = "ERR_SCHEDULE_NOT_FOUND"
+    default_remedy = "List the schedules with `penstock schedule list`."
+
+
+class LimitNotFound(PenstockError, LookupError):
+    """No limit has this key."""
+
+    code = "ERR_LIMIT_NOT_FOUND"
+    default_remedy = "List the limits with `penstock limit list`."
+
+
 class TaskNotFound(JobNotFound, ValueError):
     """No function task has this id."""
 
@@ -214,11 +263,39 @@ class AmbiguousId(PenstockError, LookupError):
     default_remedy = "Give more characters of the id."
 
 
+class ImportRefused(InvalidRequest):
+    """The source of an import has no rows of this kind, or its rows must not be set aside or deleted now."""
+
+    code = "ERR_IMPORT_REFUSED"
+    default_remedy = "Check the kind and the source; see docs/guides/import.md."
+
+
 class Conflict(PenstockError):
     """The status of the job does not allow this."""
 
     code = "ERR_CONFLICT"
     default_remedy = "Show the job with `penstock jobs ID`."
+
+
+class ScheduleExists(Conflict):
+    """A schedule with this name exists already."""
+
+    code = "ERR_SCHEDULE_EXISTS"
+    default_remedy = "Use another name, remove the schedule first, or replace it with --replace."
+
+
+class WorkersRunning(Conflict):
+    """A worker uses the store, which must be at rest for this."""
+
+    code = "ERR_WORKERS_RUNNING"
+    default_remedy = "Stop the workers and the server of the store, then try again."
+
+
+class StoreNotEmpty(Conflict):
+    """A store that a backup should go to holds jobs or documents already."""
+
+    code = "ERR_STORE_NOT_EMPTY"
+    default_remedy = "Choose an empty store, or add --replace to delete all that the store holds."
 
 
 class CannotCancel(Conflict):

@@ -61,6 +61,20 @@ class SchemaMismatch(StoreError):
     default_remedy = "Upgrade Penstock, or use another store."
 
 
+class RestoreUnfinished(SchemaMismatch):
+    """A restore into this store was interrupted. The store holds a part of the backup, and is not used."""
+
+    code = "ERR_RESTORE_UNFINISHED"
+    default_remedy = "Run the same `penstock restore` again: it starts from the beginning."
+
+
+class BackupDamaged(StoreError):
+    """A backup file is truncated, changed, or not a backup of Penstock. Nothing was written."""
+
+    code = "ERR_BACKUP_DAMAGED"
+    default_remedy = "Use another backup, or copy this one again from where it was made."
+
+
 class StateDamaged(StoreError):
     """A file of the store is damaged. Nothing was changed or deleted."""
 
@@ -107,6 +121,13 @@ class DriverMissing(ConfigError):
 
     code = "ERR_DRIVER_MISSING"
     default_remedy = "Install the package named in the message."
+
+
+class ExtensionFailed(ConfigError):
+    """An extension of another package cannot be loaded, or breaks the contract of its kind."""
+
+    code = "ERR_EXTENSION"
+    default_remedy = "Upgrade or uninstall the package in the message."
 
 
 class ModelDamaged(ConfigError):

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from penstock.config import Settings
 from penstock.errors import DriverMissing
+from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
 from penstock.graph_stores.address import GraphStoreUrl
+from penstock.setting_types import GRAPH_STORE_SCHEMES
 
 if TYPE_CHECKING:
     from penstock.graph_stores.protocol import GraphCopy
@@ -20,6 +22,11 @@ def open_graph_store(settings: Settings) -> GraphCopy | None:
     """Make the store of the settings; None: the graph is read from the catalog."""
     if settings.graph_store == DEFAULT:
         return None
+    scheme = settings.graph_store.partition("://")[0]
+    added = None if scheme in GRAPH_STORE_SCHEMES else find(ExtensionKind.GRAPH_STORE, scheme)
+    if added is not None:
+        store: GraphCopy = added.call(settings.graph_store, settings.graph_store_timeout_s)
+        return store
     if find_spec("neo4j") is None:
         raise DriverMissing(
             "the graph store needs the package neo4j, which is not installed", remedy=install_remedy("neo4j")

@@ -2,13 +2,15 @@
 
 - ``registry``: ``Registry``, handlers by item type and operation, and their special results
 - ``context``: ``Context``, the job, progress, children and cancellation for a handler
-- ``functions``: jobs that run functions of an application
+- ``functions``, ``payload_model``, ``async_run``: jobs that run functions of an application
+- ``function_map``: one function over many payloads, as child jobs
 - ``documents``: registers all handlers below
 - ``files``, ``file_request``, ``file_reader``, ``file_draft``: jobs for one file
 - ``members``, ``member_jobs``, ``container_paths``, ``container_members``: files inside others, as documents
 - ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk
 - ``folders``, ``file_comparison``: jobs for a folder or project
+- ``work_trees``, ``other_branches``: jobs for a branch that is not checked out, texts of other branches
 - ``walk_counts``: counts of a walk for its job, and the paths it skipped
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions

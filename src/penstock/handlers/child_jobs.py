@@ -10,7 +10,8 @@ import msgspec
 from penstock import items
 from penstock.handlers.context import Context
 from penstock.job import NewJob
-from penstock.payloads import FilePayload, Payload, encode_payload
+from penstock.payloads import FilePayload, Payload
+from penstock.strict_json import encode_payload
 
 MOVED_AWAY = "moved_away"
 """In a job's metadata: the folder was renamed, so an empty folder is not an unmounted disk."""

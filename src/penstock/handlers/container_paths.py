@@ -10,6 +10,8 @@ import stat
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.payloads import is_off_disk
+
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
     from penstock.catalog.values import Place
@@ -50,6 +52,8 @@ def container_of(path: str, *, any_name: bool = False) -> ContainerFile | None:
     A file that took the place of a folder is no container, unless its name is one of a container.
     ``any_name``: for a delivered file, which has another name where it is read.
     """
+    if is_off_disk(path):
+        return None
     try:
         os.lstat(path)
     except NotADirectoryError:

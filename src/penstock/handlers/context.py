@@ -15,8 +15,9 @@ import msgspec
 from penstock import items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
-from penstock.job import Claim, NewJob, Settlement, Status
+from penstock.job import Claim, Job, NewJob, Settlement, Status
 from penstock.pipeline.budget import FileMark
+from penstock.traces import job_fields
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
@@ -34,6 +35,10 @@ _moment = lru_cache(128)(datetime.fromisoformat)
 
 def _refuse(settlement: Settlement) -> Status | None:
     raise RuntimeError(f"job {settlement.queue_id} cannot be settled in this context")
+
+
+def _unread(queue_id: str) -> Job | None:
+    raise RuntimeError(f"job {queue_id} cannot be read in this context")
 
 
 def _ignore(_mark: FileMark | None) -> None:
@@ -75,6 +80,7 @@ class Context:
         guard_service: Callable[[str], AbstractContextManager[None]] = nullcontext,  # type: ignore[assignment]
         settle: Callable[[Settlement], Status | None] = _refuse,
         mark: Callable[[FileMark | None], None] = _ignore,
+        read_job: Callable[[str], Job | None] = _unread,
         index: int = 0,
     ) -> None:
         self.claim = claim
@@ -86,6 +92,8 @@ class Context:
         self._guard_service = guard_service
         self._settle = settle
         self._mark = mark
+        self.read_job = read_job
+        """Read a row of the queue by its id, of any tenant."""
         self._index = index
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """The last ``cursor`` of ``expand``, from an earlier attempt or this one."""
@@ -98,7 +106,8 @@ class Context:
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        return logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": self.job_id})
+        about = {"job_id": self.job_id, "job_fields": job_fields(self.claim)}
+        return logging.LoggerAdapter(logging.getLogger("penstock.job"), about)
 
     @property
     def place(self) -> Place:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from penstock.catalog.protocol import Catalog
+from penstock.handlers.context import Context
 from penstock.handlers.files import Files
 from penstock.handlers.folders import Folders
 from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
-from penstock.handlers.registry import BatchHandler, Handler, Registry
-from penstock.handlers.source_files import NO_FILES, UnusedFiles
+from penstock.handlers.origins import NO_ORIGINS, origins_with
+from penstock.handlers.registry import BatchHandler, Handler, NotHandledHere, Registry
+from penstock.handlers.reindex import OUTDATED
+from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.handlers.tenant_jobs import OpenQueue
+from penstock.payloads import is_off_disk
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies
+
+if TYPE_CHECKING:
+    from penstock.handlers.libraries import LibraryJobs
 
 BATCH = 100
 
@@ -25,14 +34,17 @@ def register(
     open_queue: OpenQueue | None = None,
     *,
     checkpoint_interval: int,
-    kept_files: UnusedFiles = NO_FILES,
+    kept_files: SourceFiles = NO_FILES,
 ) -> None:
     """Register all document handlers.
 
     ``open_queue``: for deleting the jobs of a deleted tenant. ``checkpoint_interval``: files that a folder
-    walk compares between two progress reports. ``kept_files``: files that go with their documents.
+    walk compares between two progress reports. ``kept_files``: files that go with their documents; without
+    fetched ones, jobs of libraries and web pages are left to other workers.
     """
-    files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
+    fetched = kept_files.fetched
+    origins = NO_ORIGINS if fetched is None else origins_with(fetched)
+    files, notes = Files(catalog, pipeline, origins), Notes(catalog, pipeline)
     folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
         ("file", "ingest"): (files.ingest, BATCH),
@@ -46,8 +58,24 @@ def register(
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)
+
+    def libraries() -> LibraryJobs:
+        # Most processes run no job of a library.
+        from penstock.handlers.libraries import LibraryJobs
+
+        if fetched is None:
+            raise NotHandledHere("this worker keeps no fetched files")
+        return LibraryJobs(catalog, pipeline, fetched, state_dirs, open_queue)
+
+    def ingest_folder(context: Context) -> Any:
+        page = is_off_disk(context.payload.get("folder_path", "")) and not context.metadata.get(OUTDATED)
+        return libraries().crawl(context) if page else folders.ingest(context)
+
+    handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
+    handlers["library", "update"] = (lambda context: libraries().update(context), 0)
+    handlers["library", "delete"] = (lambda context: libraries().delete(context), 0)
     for item_type in ("folder", "project"):
-        handlers[item_type, "ingest"] = (folders.ingest, 0)
+        handlers[item_type, "ingest"] = (ingest_folder, 0)
         handlers[item_type, "scan"] = (folders.scan, 0)
         handlers[item_type, "delete"] = (folders.delete, 0)
     for (item_type, op), (handler, batch) in handlers.items():

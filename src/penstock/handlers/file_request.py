@@ -20,8 +20,8 @@ from penstock.handlers.file_reader import FileContent
 from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import unchanged_at
 from penstock.handlers.reindex import OUTDATED
-from penstock.items import DeliveredFile, delivered_file_of
-from penstock.payloads import FilePayload
+from penstock.items import ContentOrigin, DeliveredFile, delivered_file_of
+from penstock.payloads import FilePayload, is_off_disk
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in
@@ -42,7 +42,7 @@ class FileRequest(NamedTuple):
     place: Place
     path: str
     name: str
-    """Name that decides the type: the path, unless another type was announced."""
+    """Name that decides the type: the path, unless another type was announced or the origin has a name."""
     sizes: ChunkSizes
     gate: Gate
     graph: bool | None
@@ -61,9 +61,13 @@ class FileRequest(NamedTuple):
     """Entities that a paid model would be asked for again are kept: nothing in the request is about them."""
     archives: bool
     """Archives, also those inside the file, are opened as folders."""
+    origin: ContentOrigin | None = None
+    """Where the content of a web page or of a library's file is."""
 
     @classmethod
-    def from_job(cls, context: Context, pipeline: Pipeline) -> FileRequest:
+    def from_job(
+        cls, context: Context, pipeline: Pipeline, origin: ContentOrigin | None = None
+    ) -> FileRequest:
         payload = _payload(context.claim.payload_json)
         metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
@@ -71,6 +75,7 @@ class FileRequest(NamedTuple):
         source_type = delivered.source_type if delivered is not None else None
         name = file_types.named_as(path, source_type) if source_type is not None else path
         fingerprints = pipeline.fingerprints(name, sizes, graph=payload.graph, ocr=payload.ocr)
+        name = origin.name if origin is not None else name
         return cls(
             place=context.place,
             path=path,
@@ -89,6 +94,7 @@ class FileRequest(NamedTuple):
             job_id=context.job_id,
             keeps_paid=payload.graph is None and not metadata.get("rebuild") and not metadata.get(OUTDATED),
             archives=payload.archives,
+            origin=origin,
         )
 
     def as_known(self, known: Source, pipeline: Pipeline) -> FileRequest:
@@ -102,7 +108,9 @@ class FileRequest(NamedTuple):
         return request.of_size(known.size, pipeline).as_good_as(known, pipeline)
 
     def _fingerprints_of(self, reader: str | None, pipeline: Pipeline) -> Fingerprints:
-        return pipeline.fingerprints(self.name, self.sizes, reader, graph=self.graph, ocr=self.ocr)
+        # By the path, as a later comparison knows no other name; a reader that it does not name is recorded.
+        name = self.path if self.origin is not None else self.name
+        return pipeline.fingerprints(name, self.sizes, reader, graph=self.graph, ocr=self.ocr)
 
     def as_good_as(self, known: Source, pipeline: Pipeline) -> FileRequest:
         """The request, to be compared with a known source that need not be read again for OCR or entities."""
@@ -144,7 +152,8 @@ class FileRequest(NamedTuple):
 
     @property
     def read_from(self) -> str:
-        return self.delivered.read_from if self.delivered is not None else self.path
+        place = self.origin or self.delivered
+        return place.read_from if place is not None else self.path
 
     def mismatches(self, context: Context, known: Source, *, whole: bool) -> list[str]:
         """Declared facts that an unchanged file contradicts. Not ``whole``: its hash is that of a part."""
@@ -170,8 +179,10 @@ class FileRequest(NamedTuple):
             times = (known.size, known.mtime_ns) == (size, mtime_ns)
             return times and self.is_up_to_date(known, known.content_hash)
 
+        if is_off_disk(self.read_from):
+            raise FileNotFoundError(self.path)
         if self.delivered is None:
-            return reader.read(self.path, unchanged, name=self.name)
+            return reader.read(self.read_from, unchanged, name=self.name)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
             return reader.read(self.read_from, unchanged, known_as=self.path, delivered=True, name=self.name)
@@ -235,6 +246,8 @@ class FileRequest(NamedTuple):
     def tags_and_metadata(self, known: Source | None) -> tuple[tuple[str, ...], str]:
         """Tags and metadata of the new version: the old ones, merged with or replaced by the new ones."""
         tags, about = (known.tags, known.metadata) if known is not None else ((), "{}")
+        if self.origin is not None:
+            about = msgspec.json.encode({"source": self.origin.source}).decode()
         if self.delivered is None:
             return tags, about
         old_tags, old = (tags, msgspec.json.decode(about)) if self.delivered.keep else ((), {})

@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import ReadFile
-from penstock.catalog.values import Adoption, NewGeneration, Phase, Place, Touch
+from penstock.catalog.values import NewGeneration, Phase, Place, Touch
 from penstock.catalog.views import Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
@@ -27,18 +27,21 @@ from penstock.handlers.failed_files import FailedFiles, failed_before
 from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, lanes_of, too_many_tasks
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FailedBefore, FileRequest
-from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, stored_since
+from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, adopted, stored_since
 from penstock.handlers.member_jobs import send_outdated
 from penstock.handlers.members import MemberReader
-from penstock.handlers.missing_files import CAREFUL, maybe_unmounted, unchanged_at
+from penstock.handlers.missing_files import CAREFUL, awaits_move, unmounted_reason
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, unknown_at
+from penstock.handlers.origins import NO_ORIGINS, Origins, article_of, missing_origin
+from penstock.handlers.other_branches import OtherBranches
 from penstock.handlers.registry import Later, Wait
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.payloads import normal_path
+from penstock.handlers.work_trees import other_branch
+from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.fingerprints import outdated, same_reading, without_pictures
+from penstock.pipeline.fingerprints import outdated, without_pictures
 from penstock.pipeline.pipeline import Pipeline
 
 RETRY_DELAY = timedelta(seconds=2)
@@ -48,16 +51,18 @@ WATCHERS = ("watcher", "active_project")
 
 
 class Files:
-    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, origins: Origins = NO_ORIGINS) -> None:
         self._catalog = catalog
         self._pipeline = pipeline
+        self._origins = origins
         self._model = ModelCheck(catalog, pipeline.embedder)
         self._reader = MemberReader(pipeline)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """Index files: one result or exception per job."""
         self._model.check()
-        answers = _IngestCall(self._catalog, self._pipeline, self._reader, contexts).answers()
+        tools = (self._catalog, self._pipeline, self._reader, self._origins)
+        answers = _IngestCall(*tools, contexts).answers()
         self._reader.close_unused()
         return answers
 
@@ -72,8 +77,14 @@ class _IngestCall:
     """One call of the batch handler. Answers are filled in one by one."""
 
     def __init__(
-        self, catalog: Catalog, pipeline: Pipeline, reader: MemberReader, contexts: Sequence[Context]
+        self,
+        catalog: Catalog,
+        pipeline: Pipeline,
+        reader: MemberReader,
+        origins: Origins,
+        contexts: Sequence[Context],
     ) -> None:
+        self._origins = origins
         self._catalog = catalog
         self._pipeline = pipeline
         self._reader = reader
@@ -81,6 +92,7 @@ class _IngestCall:
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
         self._batch = GenerationBatch(catalog, pipeline)
+        self._branches = OtherBranches(catalog, pipeline)
         self._batched: list[tuple[int, str | None]] = []
         self._touched: list[tuple[int, Touch]] = []
         self._expected: list[tuple[Place, str, str]] = []
@@ -99,14 +111,14 @@ class _IngestCall:
         known = self._known(requests)
         if self._move_unknown(requests, known):
             known = self._known(requests)
+        self._branches.look_up(self._contexts, requests, known)
         for index, (context, request) in enumerate(zip(self._contexts, requests, strict=True)):
             try:
                 context.checkpoint()
                 if isinstance(request, Exception):
                     raise request
-                self._answers[index] = self._ingest_one(
-                    index, context, request, known.get((request.place, request.path))
-                )
+                source = known.get((request.place, request.path))
+                self._answers[index] = self._ingest_here(index, context, request, source)
             except MemoryInUse as wait:
                 self._answers[index] = Later(str(wait), RETRY_DELAY)
             except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
@@ -138,7 +150,7 @@ class _IngestCall:
 
     def _request(self, context: Context) -> FileRequest | Exception:
         try:
-            return FileRequest.from_job(context, self._pipeline)
+            return FileRequest.from_job(context, self._pipeline, self._origins(context))
         except Exception as error:  # noqa: BLE001 - an error in one job must not fail the others
             return error
 
@@ -160,7 +172,7 @@ class _IngestCall:
         """Rename known sources moved to these paths. Children of a walk were checked by the walk."""
         unknown: dict[Place, list[Context]] = {}
         for context, request in zip(self._contexts, requests, strict=True):
-            if context.claim.parent_id is not None or isinstance(request, Exception):
+            if context.claim.parent_id is not None or isinstance(request, Exception) or other_branch(context):
                 continue
             if (request.place, request.path) not in known:
                 unknown.setdefault(request.place, []).append(context)
@@ -170,6 +182,16 @@ class _IngestCall:
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(detection.move(files, min(context.asked_at for context in contexts)))
         return moved
+
+    def _ingest_here(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
+        """Index a file, if its branch is checked out: as stored for another branch, or from the disk."""
+        elsewhere = other_branch(context)
+        if elsewhere is not None and known is not None and context.metadata.get(OUTDATED):
+            return self._missing(index, context, request, known)
+        copied = None if elsewhere or known else self._branches.copy(context, request)
+        if copied is None:
+            return elsewhere or self._ingest_one(index, context, request, known)
+        return self._add_to_batch(index, copied, request.path)
 
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         request = request.checked_before(known, self._pipeline)
@@ -203,10 +225,10 @@ class _IngestCall:
             self._known_failures.add(index)
             return failed_before(context, known)
         if known is not None and not request.rebuild:
-            adopted = self._adopt(context, known, request, content_hash)
-            if adopted is not None:
+            reused = adopted(self._catalog, context, known, request.fingerprints, content_hash)
+            if reused is not None:
                 self._send_members(index, context, request, known, read.mtime_ns)
-                return adopted
+                return reused
         return self._build(index, context, request, known, read, content_hash)
 
     def _build(
@@ -218,21 +240,24 @@ class _IngestCall:
         read: FileContent,
         content_hash: str,
     ) -> Any:
+        if (elsewhere := other_branch(context)) is not None:
+            return elsewhere
         read_at = clock.now()
         self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
         seconds = self._pipeline.limits.seconds_for(len(read.data))
         with context.file(seconds, read.size, read.mtime_ns, request.read_with):
-            draft = draft_file(self._pipeline, request, read)
+            article = article_of(request, read)
+            draft = draft_file(self._pipeline, request, article.content)
         if too_many_tasks(self._catalog, lanes_of(draft)):
             return Later(
                 f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
             )
         members = ContainerMembers(self._catalog, self._pipeline, context, request, read)
         draft = draft.with_warnings(members.update(draft.attachments, known))
-        if members.sent:
-            self._containers.add(index)
+        self._containers |= {index} if members.sent else set()
         fingerprints = without_pictures(request.fingerprints) if draft.all_layers else request.fingerprints
         tags, metadata = request.tags_and_metadata(known)
+        related_id = None if known else self._branches.source_id(request)
         generation = NewGeneration(
             place=request.place,
             path=request.path,
@@ -249,7 +274,8 @@ class _IngestCall:
             title=draft.title,
             tags=tags,
             metadata=metadata,
-            properties=draft.stored_properties,
+            properties=article.described(draft.stored_properties),
+            related_id=related_id,
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
@@ -259,11 +285,12 @@ class _IngestCall:
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
-            known_id=known.source_id if known is not None else None,
+            known_id=known.source_id if known else related_id,
         )
-        if request.read_from != request.path:
+        if request.delivered is not None and request.read_from != request.path:
             self._expected.append((request.place, request.path, request.read_from))
-        return self._add_to_batch(index, drafted, request.path if request.delivered is None else None)
+        on_disk_now = request.delivered is None and request.origin is None
+        return self._add_to_batch(index, drafted, request.path if on_disk_now else None)
 
     def _add_to_batch(self, index: int, drafted: DraftedGeneration, read_from: str | None = None) -> None:
         """Add a generation to the batch. The answer comes with the write."""
@@ -275,7 +302,7 @@ class _IngestCall:
     def _keep(
         self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
     ) -> Any:
-        """Keep the stored text of an unchanged file, and read the files inside it that are not up to date."""
+        """Keep the stored text of an unchanged file; read files inside it that are not up to date."""
         answer = self._reuse_text(index, context, request, known, state)
         if not isinstance(answer, Later):
             self._send_members(index, context, request, known, state[1])
@@ -296,9 +323,9 @@ class _IngestCall:
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
             return UNCHANGED | stored_since(context, known)
-        adopted = self._adopt(context, known, request, known.content_hash)
-        if adopted is not None:
-            return adopted
+        reused = adopted(self._catalog, context, known, request.fingerprints, known.content_hash)
+        if reused is not None:
+            return reused
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
         if drafted is None or (drafted.texts > MAX_TEXTS and too_many_tasks(self._catalog, [Phase.VECTOR])):
             return Later(
@@ -306,26 +333,6 @@ class _IngestCall:
                 RETRY_DELAY,
             )
         return self._add_to_batch(index, drafted)
-
-    def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
-        """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
-        for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
-            with self._catalog.snapshot() as snapshot:
-                document = snapshot.document(document_id)
-            if document is None or document.content_hash != content_hash:
-                continue
-            if not same_reading(request.fingerprints, document.fingerprints):
-                continue
-            adoption = Adoption(
-                document_id=document_id,
-                asked_at=context.asked_at,
-                read_at=clock.now(),
-                job_id=context.job_id,
-                priority=context.claim.priority,
-            )
-            if self._catalog.adopt(adoption):
-                return Wait(waiting_for=str(document_id))
-        return None
 
     def _missing(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         if request.delivered is not None:
@@ -336,34 +343,27 @@ class _IngestCall:
             if request.is_up_to_date(known, known.content_hash):
                 return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
             return {"outcome": "kept", "note": "the file does not exist; its document is kept"}
-        if known is not None and self._awaits_move(context, known):
-            return {"outcome": "kept", "note": "its file is about to be moved here"}
+        if is_off_disk(request.path):
+            raise missing_origin(request)
         if known is not None:
-            reason = self._unmounted_reason(context, request.path) if context.metadata.get(CAREFUL) else None
-            if reason is not None:
+            if awaits_move(self._catalog, known):
+                return {"outcome": "kept", "note": "its file is about to be moved here"}
+            if (
+                context.metadata.get(CAREFUL)
+                and (reason := unmounted_reason(self._catalog, known)) is not None
+            ):
                 return {"outcome": "kept", "note": reason}
-            return self._remove(context, request.path, "the file is gone")
+            return other_branch(context) or self._remove(context, request.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by in WATCHERS:
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
-
-    def _awaits_move(self, context: Context, known: Source) -> bool:
-        """Check whether the file was read at another path and is still there, to be moved here."""
-        with self._catalog.snapshot() as snapshot:
-            read_from = snapshot.expected(context.place, known.path)
-        return read_from is not None and unchanged_at(read_from, known.size, known.mtime_ns)
-
-    def _unmounted_reason(self, context: Context, path: str) -> str | None:
-        with self._catalog.snapshot() as snapshot:
-            return maybe_unmounted(path, [walk.root for walk in snapshot.walks(context.place, path)])
 
     def _remove(self, context: Context, path: str, note: str) -> dict[str, Any]:
         remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))
         return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
-        batched, self._batched = self._batched, []
-        expected, self._expected = self._expected, []
+        batched, expected, self._batched, self._expected = self._batched, self._expected, [], []
         try:
             if expected:
                 self._catalog.expect(expected)

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
+from penstock.end_hooks import HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, UnknownEntity, UnknownFunction
 from penstock.handlers.context import Context
+from penstock.handlers.function_map import MAP, expand_map
+from penstock.handlers.payload_model import PayloadModel, model_of
 from penstock.handlers.registry import NotHandledHere, Registry
+from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event
 from penstock.job import Claim
 from penstock.payloads import FunctionPayload, read_payload
 from penstock.retry import FUNCTION_BACKOFF, Backoff
 
 Exists: TypeAlias = Callable[[str], bool]
-BackoffGiven: TypeAlias = Backoff | int | Sequence[int]
+BackoffGiven: TypeAlias = Backoff | float | Sequence[float]
+Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 
 MAX_RETRIES = 1000
 MAX_TIMEOUT_S = 365 * 86_400
 MAX_BACKOFF_S = 86_400
 LABEL = "function run payload"
+
+
+class FunctionOptions(TypedDict, total=False):
+    """Options of a function. Options of a call count before these, settings after them."""
+
+    requires: Iterable[str]
+    max_retries: int | None
+    timeout: int | None
+    backoff: BackoffGiven | None
+    priority: int | None
+    limit: str | None
+    webhook: str | None
+    on_success: str | Callable[..., Any] | None
+    on_failure: str | Callable[..., Any] | None
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +55,24 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     timeout_s: int | None = None
     backoff: Backoff = FUNCTION_BACKOFF
+    priority: int | None = None
+    limit: str | None = None
+    model: PayloadModel | None = None
+    webhook: str | None = None
+    on_success: str | None = None
+    on_failure: str | None = None
+    has_hooks: bool = False
+    """A webhook or another function follows the end of each call."""
 
     def missing(self, payload: Mapping[str, Any]) -> list[str]:
         return [field for field in self.requires if field not in payload]
 
+    def stored(self, payload: object) -> Any:
+        """The payload as it is stored and checked; an instance of the function's model as a mapping."""
+        return payload if self.model is None or payload is None else self.model.as_mapping(payload)
+
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Refuse a payload without a required field."""
+        """Refuse a payload without a required field, or one that is not of the function's model."""
         if not isinstance(payload, dict | Mapping):
             raise InvalidPayload(f"payload of {self.name}: expected an object, got {type(payload).__name__}")
         if missing := self.missing(payload):
@@ -47,14 +80,17 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
                 f"payload of {self.name}: missing required field {missing[0]!r}",
                 remedy=f"{self.name} requires {', '.join(self.requires)}.",
             )
+        if self.model is not None:
+            self.model.convert(payload)
 
     def run(self, payload: Mapping[str, Any], context: Context) -> Any:
-        answer = self.call(payload, context) if self.wants_context else self.call(payload)
+        given = payload if self.model is None else self.model.convert(payload)
+        answer = self.call(given, context) if self.wants_context else self.call(given)
         if not inspect.iscoroutine(answer):
             return answer
-        import asyncio  # slow to import, and most functions are not async
+        from penstock.handlers import async_run  # asyncio is slow to import, and most functions are not async
 
-        return asyncio.run(answer)
+        return async_run.run(answer, context)
 
 
 class Functions:
@@ -63,18 +99,12 @@ class Functions:
     def __init__(self) -> None:
         self._functions: dict[str, Function] = {}
         self._entity_types: dict[str, Exists | None] = {}
+        self._middleware: list[Middleware] = []
 
-    def add(
-        self,
-        name: str,
-        call: Callable[..., Any],
-        *,
-        requires: Iterable[str] = (),
-        max_retries: int | None = None,
-        timeout: int | None = None,
-        backoff: BackoffGiven | None = None,
-    ) -> Function:
+    def add(self, name: str, call: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Function:
         _check_name("function name", name)
+        if name.startswith(RESERVED):
+            raise InvalidName(f"function name must not start with {RESERVED!r}, got {name[:80]!a}")
         if name in self._functions:
             raise InvalidRequest(
                 f"a function named {name!r} is already registered", remedy="Choose another name."
@@ -83,10 +113,17 @@ class Functions:
             name=name,
             call=call,
             wants_context=_wants_context(name, call),
-            requires=_fields(name, requires),
-            max_retries=_whole(name, "max_retries", max_retries, 0, MAX_RETRIES),
-            timeout_s=_whole(name, "timeout", timeout, 1, MAX_TIMEOUT_S),
-            backoff=_backoff(name, backoff),
+            requires=_fields(name, options.get("requires", ())),
+            max_retries=_whole(name, "max_retries", options.get("max_retries"), 0, MAX_RETRIES),
+            timeout_s=_whole(name, "timeout", options.get("timeout"), 1, MAX_TIMEOUT_S),
+            backoff=_backoff(name, options.get("backoff")),
+            priority=_whole(name, "priority", options.get("priority"), 0, 10),
+            limit=options.get("limit"),
+            model=model_of(name, call),
+            webhook=options.get("webhook"),
+            on_success=_other(name, "on_success", options.get("on_success")),
+            on_failure=_other(name, "on_failure", options.get("on_failure")),
+            has_hooks=any(options.get(hook) is not None for hook in HOOK_FIELDS),
         )
         self._functions[name] = function
         return function
@@ -114,6 +151,16 @@ class Functions:
         names = self.names()
         return ", ".join(names[:10]) + (", …" if len(names) > 10 else "") if names else "none"
 
+    def add_middleware(self, enter: Callable[[Context], Any]) -> None:
+        """Surround every run with a context manager; a generator function becomes one."""
+        if not callable(enter):
+            raise InvalidRequest(f"middleware: {type(enter).__name__} cannot be called")
+        if inspect.iscoroutinefunction(enter) or inspect.isasyncgenfunction(enter):
+            raise InvalidRequest(
+                "middleware: it must not be async", remedy="Write def; async functions run inside of it, too."
+            )
+        self._middleware.append(contextmanager(enter) if inspect.isgeneratorfunction(enter) else enter)
+
     # Entities.
 
     def add_entity_type(self, name: str, exists: Exists | None = None) -> None:
@@ -139,23 +186,55 @@ class Functions:
 
     # Running.
 
-    def register_in(self, registry: Registry) -> None:
-        registry.register("function", "run", self.handle, backoff=self.backoff_of)
+    def register_in(self, registry: Registry, webhooks: WebhookOptions) -> None:
+        registry.register("function", "run", partial(self.handle, webhooks), backoff=self.backoff_of)
 
-    def handle(self, context: Context) -> Any:
+    def handle(self, webhooks: WebhookOptions, context: Context) -> Any:
         """Run a function job. The payload is checked again, since the code may be newer than the job."""
         request = _request(context)
+        if request.function_name == MAP:
+            return expand_map(context, request.payload or {}, self.find)
+        if request.function_name == WEBHOOK:
+            return deliver(context, request.payload or {}, webhooks)
         function = self.find(request.function_name)
+        if function is None and not self._functions:
+            raise NotHandledHere("no handler for function/run here: start a worker with --app MODULE:NAME")
         if function is None:
             raise NotHandledHere(
                 f"no function {request.function_name!r} here (this worker runs {self._listed()})"
             )
         payload = request.payload or {}
-        function.check(payload)
-        return function.run(payload, context)
+        if HOOK in context.metadata:
+            event = hook_event(context)
+            if not isinstance(event, dict):
+                return event
+            payload = event
+        if function.model is None:
+            function.check(payload)
+        return (
+            self._surrounded(function, payload, context)
+            if self._middleware
+            else function.run(payload, context)
+        )
+
+    def _surrounded(self, function: Function, payload: Mapping[str, Any], context: Context) -> Any:
+        """Run inside all middleware, the first registered outermost. An error is never swallowed."""
+        failure: BaseException | None = None
+        with ExitStack() as stack:
+            for enter in self._middleware:
+                stack.enter_context(enter(context))
+            try:
+                return function.run(payload, context)
+            except BaseException as error:
+                failure = error
+                raise
+        raise failure
 
     def backoff_of(self, claim: Claim) -> Backoff:
-        function = self.find(claim.payload.get("function_name", ""))
+        name = claim.payload.get("function_name", "")
+        if name == WEBHOOK:
+            return WEBHOOK_BACKOFF
+        function = self.find(name)
         return function.backoff if function else FUNCTION_BACKOFF
 
 
@@ -207,6 +286,18 @@ def _fields(name: str, requires: Iterable[str]) -> tuple[str, ...]:
     return fields
 
 
+def _other(name: str, what: str, value: object) -> str | None:
+    if value is None:
+        return None
+    # A handle of a function has its name.
+    found = getattr(value, "name", value)
+    if not isinstance(found, str):
+        raise InvalidRequest(
+            f"function {name}: {what} must be the name of a function, got {type(value).__name__}"
+        )
+    return found
+
+
 def _whole(name: str, what: str, value: int | None, low: int, high: int) -> int | None:
     if value is None:
         return None
@@ -220,15 +311,16 @@ def _whole(name: str, what: str, value: int | None, low: int, high: int) -> int 
 def _backoff(name: str, backoff: BackoffGiven | None) -> Backoff:
     if backoff is None:
         return FUNCTION_BACKOFF
-    steps = (
-        backoff.steps if isinstance(backoff, Backoff) else (backoff,) if isinstance(backoff, int) else backoff
+    steps = backoff.steps if isinstance(backoff, Backoff) else backoff
+    if isinstance(steps, int | float):
+        steps = (steps,)
+    valid = isinstance(steps, Sequence) and all(
+        isinstance(step, int | float) and not isinstance(step, bool) and 0 <= step <= MAX_BACKOFF_S
+        for step in steps
     )
-    whole = isinstance(steps, Sequence) and all(
-        isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_BACKOFF_S for step in steps
-    )
-    if not whole or not steps:
+    if not valid or not steps:
         raise InvalidRequest(
             f"function {name}: backoff must be seconds, or a list of them, got {backoff!r:.80}",
-            remedy="Use 5 for 5, 8, 16 … seconds, or [5, 60, 600].",
+            remedy="Use 5 for 5, 8, 16 … seconds, 0.2 for parts of one, or [5, 60, 600].",
         )
     return backoff if isinstance(backoff, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))

@@ -7,14 +7,25 @@ from typing import Any
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.values import Gate, NewChunk, NewGeneration, NewPage, Outcome, StoreResult
+from penstock.catalog.values import (
+    Adoption,
+    Fingerprints,
+    Gate,
+    NewChunk,
+    NewGeneration,
+    NewPage,
+    Outcome,
+    StoreResult,
+)
 from penstock.catalog.views import Source
 from penstock.errors import NoText, StoreError
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
+from penstock.pipeline.fingerprints import same_reading
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
@@ -151,3 +162,26 @@ def stored_since(context: Context, known: Source) -> dict[str, Any]:
     if context.claim.parent_id is None or at is None or at < context.asked_at:
         return {}
     return {"chunks": known.chunk_count}
+
+
+def adopted(
+    catalog: Catalog, context: Context, known: Source, wanted: Fingerprints, content_hash: str
+) -> Wait | None:
+    """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
+    for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
+        with catalog.snapshot() as snapshot:
+            document = snapshot.document(document_id)
+        if document is None or document.content_hash != content_hash:
+            continue
+        if not same_reading(wanted, document.fingerprints):
+            continue
+        adoption = Adoption(
+            document_id=document_id,
+            asked_at=context.asked_at,
+            read_at=clock.now(),
+            job_id=context.job_id,
+            priority=context.claim.priority,
+        )
+        if catalog.adopt(adoption):
+            return Wait(waiting_for=str(document_id))
+    return None

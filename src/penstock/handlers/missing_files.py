@@ -6,6 +6,8 @@ import errno
 import os
 from collections.abc import Iterable
 
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.views import Source
 from penstock.handlers.container_paths import container_of
 
 CAREFUL = "careful"
@@ -74,3 +76,16 @@ def gone_for_sure(path: str) -> bool:
             if error.errno not in _NOT_FOUND:
                 return False
     return False
+
+
+def awaits_move(catalog: Catalog, known: Source) -> bool:
+    """Check whether a delivered file was read at another path and is still there, to be moved to its own."""
+    with catalog.snapshot() as snapshot:
+        read_from = snapshot.expected(known.place, known.path)
+    return read_from is not None and unchanged_at(read_from, known.size, known.mtime_ns)
+
+
+def unmounted_reason(catalog: Catalog, known: Source) -> str | None:
+    """Reason why the missing file of a source may be on an unmounted disk; None: the file is gone."""
+    with catalog.snapshot() as snapshot:
+        return maybe_unmounted(known.path, [walk.root for walk in snapshot.walks(known.place, known.path)])

@@ -21,7 +21,7 @@ from penstock.errors import PenstockError
 from penstock.handlers.container_paths import may_hold_members
 from penstock.handlers.file_reader import read_file
 from penstock.handlers.missing_files import gone_for_sure
-from penstock.payloads import normal_path
+from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.extract.protocol import ExtractLimits
 
@@ -39,6 +39,8 @@ class UnknownFile(NamedTuple):
 
 def unknown_at(path: str) -> list[UnknownFile]:
     """The regular file at a path, if any."""
+    if is_off_disk(path):
+        return []
     try:
         found = os.lstat(path)
     except OSError:

@@ -19,6 +19,7 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.removal import removed_in_batches, single_path_rules
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
+from penstock.handlers.work_trees import other_branch
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.protocol import VectorCopies
@@ -41,6 +42,8 @@ class Moves:
 
     def rename(self, context: Context) -> Any:
         """Bring the index to the state of the disk at both paths, in any order of events."""
+        if (elsewhere := other_branch(context)) is not None:
+            return elsewhere
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
         old_exists, new_exists = _exists(payload.old_path), _exists(payload.new_path)
         if payload.is_folder and old_exists and new_exists and not _holds_anything(payload.old_path):

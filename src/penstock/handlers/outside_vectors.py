@@ -74,7 +74,7 @@ class OutsideVectors:
 
     def _write(self, space: str, tasks: Sequence[Task], vectors: dict[int, bytes]) -> None:
         points = [
-            Point(task.content_id, task.source.place.tenant_id, task.source.source_key, vectors[task.task_id])
+            Point(task.content_id, task.source.place.tenant_id, task.source.family_key, vectors[task.task_id])
             for task in tasks
         ]
         with self._calling():

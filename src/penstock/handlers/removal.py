@@ -15,6 +15,7 @@ from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.rules.path_scope import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.container_paths import container_of
+from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.protocol import WalkRules
 from penstock.pipeline.walk.single_path import SinglePathRules
 
@@ -81,6 +82,7 @@ def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
         collection=place.collection,
         branch=place.branch,
         path=path,
-        below=not Path(path).is_dir(),
+        # A page has no members: pages with a longer address are pages of their own.
+        below=not is_off_disk(path) and not Path(path).is_dir(),
         asked_at=asked_at,
     )

@@ -15,12 +15,16 @@ from typing import NamedTuple, Protocol
 from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.views import Source
 from penstock.config import Settings
+from penstock.handlers.fetched_files import FetchedFiles
 from penstock.handlers.page_files import PageFiles
+from penstock.pipeline.web.protocol import FetchLimits
 
 IMAGES = "page_images"
 """Folder of the state directory with pictures of pages."""
 UPLOADS = "uploads"
 """Folder of the state directory with uploaded files, unless the settings name another."""
+FETCHED = "web"
+"""Folder of the state directory with contents of web pages."""
 LOCK = ".lock"
 
 
@@ -37,6 +41,7 @@ class SourceFiles(NamedTuple):
     pages: str | None = None
     images: str | None = None
     uploads: str | None = None
+    fetched: FetchedFiles | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> SourceFiles:
@@ -45,12 +50,15 @@ class SourceFiles(NamedTuple):
             settings.pages_dir,
             str(settings.state_dir / IMAGES),
             os.path.realpath(uploads_directory(settings)),
+            fetched_files(settings),
         )
 
     def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
         """Remove files of versions that are neither in search nor being read."""
         PageFiles(self.pages).remove_unused(snapshot, source_ids)
         PageFiles(self.images).remove_unused(snapshot, source_ids)
+        if self.fetched is not None:
+            self.fetched.remove_unused(snapshot, source_ids)
         if self.uploads is None or not Path(self.uploads).is_dir():
             return
         for source_id in filter(None, source_ids):
@@ -65,6 +73,14 @@ NO_FILES = SourceFiles()
 def uploads_directory(settings: Settings) -> Path:
     """The directory with uploaded files."""
     return Path(settings.uploads_dir) if settings.uploads_dir else settings.state_dir / UPLOADS
+
+
+def fetched_files(settings: Settings) -> FetchedFiles:
+    """The files fetched from the web, with the limits of the settings."""
+    limits = FetchLimits(
+        max_bytes=settings.max_file_mb << 20, timeout_s=settings.web_timeout_s, private=settings.web_private
+    )
+    return FetchedFiles(str(settings.state_dir / FETCHED), limits, delay_s=settings.web_delay_s)
 
 
 @contextmanager

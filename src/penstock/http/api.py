@@ -17,10 +17,15 @@ from penstock.http import (
     health_routes,
     index_routes,
     job_routes,
+    library_routes,
+    limit_routes,
+    note_routes,
     problems,
     queue_routes,
+    schedule_routes,
     search_routes,
     session_routes,
+    upkeep_routes,
 )
 from penstock.http.answers import schemas
 from penstock.http.guard import Guard, GuardOptions
@@ -31,16 +36,22 @@ DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
 
 Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
 ROUTES = (
+    health_routes,
+    job_routes,
     event_routes,
     index_routes,
-    job_routes,
     document_routes,
     file_routes,
     search_routes,
     queue_routes,
-    health_routes,
+    note_routes,
+    schedule_routes,
+    library_routes,
+    limit_routes,
+    upkeep_routes,
     session_routes,
 )
+"""Those that are asked most often first: a request is compared with one route after the other."""
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 

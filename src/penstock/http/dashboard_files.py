@@ -1,6 +1,24 @@
 """Static files of the dashboard, with the headers that keep a browser from running anything else.
 
 Each file is a route of its own, so no path of a request is ever joined to a folder.
+
+The map of the scripts is here, because their size is limited. Pages (``js/pages``), and their questions:
+
+``overview``: Does it flow? When is all of it searchable? Which lane is slow? What failed? Who works?
+``jobs``: What waits, runs, ended? Whose is it? Why is it held? What did I ask today? Which may I stop?
+``job``: How far, how long yet? What happened so far? Which files failed and why? What exactly was asked?
+``failures``: How many causes? Which is new? Is it over? What is the remedy? Is a retry safe?
+``documents``: What is searchable? What is partial? What was left out? What is rebuilt? Where is my file?
+``document``: Is it searchable, since when? Which parts miss which phase, and why? What text was read?
+``search``: Is it found? Where? Why this hit? What stands around it? Is the index complete here?
+``schedules``: What runs by itself? When next? Did the last one work? Was one missed? Is it paused?
+``workers``: Who lives? Which lanes and slots? Who was lost? Which breaker is open? Which limit bites?
+
+``app``, ``router``: navigation, delegated handlers, and the page that the address after ``#`` names
+``api``, ``stream``, ``session``: requests and refusals, live events, what the key may do
+``dom``, ``parts``, ``job_parts``, ``list``, ``dialog``: elements as values, parts, dialogs and toasts
+``actions``, ``keys``: what a person can do, asked where it must be; keys of the keyboard
+``status``, ``format``, ``charts``, ``page_map``: status as shape and word, numbers as words, drawings
 """
 
 from __future__ import annotations

@@ -15,15 +15,18 @@ from penstock.http.job_queries import RangeQuery
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
+from penstock.payloads import is_off_disk
 from penstock.service.document_records import (
     DocumentDetail,
     DocumentPage,
     DocumentTree,
+    ProjectList,
+    ProjectRecord,
     ReasonRecord,
     reason_record,
 )
 from penstock.service.job_records import SubmitRecord
-from penstock.service.library_values import document_view
+from penstock.service.library_values import document_view, page_states
 
 router = APIRouter(tags=["documents"])
 
@@ -65,7 +68,7 @@ def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Qu
 
 @router.get(
     "/documents/{source_id}/tree",
-    responses=described(DocumentTree, refused=(404,)),
+    responses=described(DocumentTree, refused=(404,), value=True),
     summary="Show all pages of a document in short",
 )
 @reads
@@ -73,7 +76,10 @@ def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query
     """Show the status of all pages as one letter each, and the chunks of some pages."""
     records = sender.shared.document_records
     own = records.own(source_id, sender.principal.tenants)
-    return respond(records.tree(own, first=query.first, last=query.last or query.first + 199))
+    last = query.last or query.first + 199
+    if sender.wants_values:
+        return respond_values(page_states(sender.shared.documents, own.source_id, last))
+    return respond(records.tree(own, first=query.first, last=last))
 
 
 @router.delete(
@@ -99,6 +105,16 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
     return accepted(sender, receipt)
 
 
+@router.get("/projects", responses=described(ProjectList), summary="List projects")
+@reads
+def projects(sender: Reader) -> Response:
+    """List the folders that were indexed as projects, by name and folder."""
+    allowed = sender.principal.tenants
+    roots = sender.shared.documents.projects.roots()
+    found = [ProjectRecord(**root._asdict()) for root in roots if not allowed or root.tenant_id in allowed]
+    return respond(ProjectList(projects=found))
+
+
 @router.get("/why", responses=described(ReasonRecord, value=True), summary="Explain a path")
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
@@ -110,7 +126,7 @@ def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
         collection=query.collection,
         branch=query.branch,
     )
-    if found.verdict == "unknown":
+    if found.verdict == "unknown" and not is_off_disk(query.path):
         # The reason tells whether there is such a file: only where the sender may index it.
         shared.policy.allowed(query.path, allow_external=True)
     return respond_values(found) if sender.wants_values else respond(reason_record(found))

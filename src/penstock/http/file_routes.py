@@ -116,5 +116,6 @@ async def upload(request: Request, sender: Writer, query: Annotated[UploadFields
 @writes
 def _finish(sender: Sender, received: Upload, fields: UploadFields) -> Response:
     tenant = sender.tenant(fields.tenant_id)
+    sender.check_jobs(fields.after)
     given: dict[str, Any] = fields.model_dump(exclude={"name", "patterns", "tenant_id"})
     return respond(received.finish(tenant_id=tenant, include=fields.patterns, **given), 202)

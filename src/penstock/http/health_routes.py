@@ -51,8 +51,9 @@ def status(sender: Reader) -> Response:
 )
 @reads
 def metrics(sender: Reader) -> Response:
-    """Show metrics of the whole installation; only admin keys get labels with tenants."""
-    sender.principal.require_unbound()
+    """Show metrics of the installation, for admin keys by tenant. Keys with tenants get their own figures."""
+    if sender.principal.bound:
+        return Response(sender.shared.metrics.own_text(sender.principal), media_type=MEDIA_TYPE)
     named = sender.principal.scope == "admin" and not sender.shared.settings.metrics_public
     return Response(sender.shared.metrics.text(by_tenant=named), media_type=MEDIA_TYPE)
 

@@ -57,7 +57,10 @@ def add(
 
 def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_external: bool) -> Response:
     shared = sender.shared
-    tenant = sender.tenant(body.tenant_id)
+    # The tenant of a project is for senders whose key is not bound to others.
+    by_project = body.project and body.tenant_id is None and not sender.principal.bound
+    tenant = None if by_project else sender.tenant(body.tenant_id)
+    sender.check_jobs(body.after)
     path = shared.policy.allowed(body.folder_path, allow_external=allow_external)
     given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
     receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
@@ -106,6 +109,7 @@ def call(
     body: CallBody,
 ) -> Response:
     """Queue a call of a function. Its return value is the `result` of the job."""
+    sender.check_jobs(body.after)
     given = body.model_dump(exclude={"payload", "entity", "tenant_id", "timeout_s"})
     receipt = sender.shared.functions.call(
         name,

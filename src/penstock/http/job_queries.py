@@ -23,7 +23,9 @@ class JobFilters(BaseModel):
     item_type: Name | None = None
     error: Name | None = Field(None, description="Only jobs whose last error has this code.")
     reason: Name | None = Field(None, description="Only failed jobs with this reason, children too.")
-    held: Name | None = Field(None, description="Only pending jobs held by `time`, `lock` or `pause`.")
+    held: Name | None = Field(
+        None, description="Only jobs held by `time`, `lock`, `pause`, `after` or `limit`."
+    )
     parent_id: Name | None = Field(None, description="Only children of this job.")
     q: Name | None = Field(None, description="Only jobs with this text in id, payload or error message.")
     children: bool = Field(False, description="Include the jobs that other jobs expanded into.")

@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from penstock.dependencies import MOST_DEPENDENCIES
+
 MAX_PATTERNS = 1_000
 MAX_OFFSET, MAX_PAGE = 10_000, 1_000
 
@@ -48,17 +50,35 @@ class PlaceBody(RequestBody):
     branch: Name | None = Field(None, description="Branch; by default `main`.")
 
 
+After = Annotated[
+    list[Name], Field(max_length=MOST_DEPENDENCIES, description="Ids of jobs that have to end first.")
+]
+Webhook = Annotated[
+    Text | None, Field(max_length=2_000, description="URL that the end of the job is sent to, signed.")
+]
+OnDependencyFailure = Annotated[
+    Literal["cancel", "run"],
+    Field(description="What to do if one of these fails or is cancelled."),
+]
+
+
 class IndexFields(PlaceBody):
     """Options of a request to index."""
 
-    project: bool = Field(False, description="Treat the path as a source tree: code is included.")
+    project: bool = Field(
+        False,
+        description="Index a source tree: code is included, and without a tenant and branch, they are the "
+        "project's and the checked-out one.",
+    )
     include_code: bool | None = Field(
         None, description="Index source code; by default in a git repository or beside a project file."
     )
     patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
     exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
     recursive: bool = Field(True, description="Include subfolders.")
-    depth: Whole | None = Field(None, ge=1, le=10_000, description="Maximum folder depth.")
+    depth: Whole | None = Field(
+        None, ge=0, le=10_000, description="Maximum folder depth; of a web page, the links followed from it."
+    )
     archives: bool | None = Field(None, description="Open zip and tar archives; by default the server's.")
     ocr: bool | None = Field(None, description="Recognize text in pictures; by default the server's.")
     graph: bool | None = Field(
@@ -77,6 +97,9 @@ class IndexFields(PlaceBody):
         None,
         description="Run alone among the serial jobs of its collection, in order.",
     )
+    after: After = []
+    on_dependency_failure: OnDependencyFailure = "cancel"
+    webhook: Webhook = None
 
 
 class IndexBody(IndexFields):
@@ -95,6 +118,8 @@ class IndexBody(IndexFields):
         validation_alias=AliasChoices("folder_path", "path"),
         description="Path of a file or folder below a root of the server; also called `path`.",
     )
+    hosts: list[Name] = Field([], max_length=100, description="Further hosts that links may lead to.")
+    max_pages: Whole | None = Field(None, ge=1, le=100_000, description="Maximum number of web pages.")
 
     @model_validator(mode="before")
     @classmethod
@@ -131,10 +156,13 @@ class FilteredBody(PlaceBody):
     """A query over documents, with filters. Words between double quotes are a phrase."""
 
     query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
+    project: Name | None = Field(None, description="Project, by its name or tenant, instead of `tenant_id`.")
+    all_tenants: bool = Field(False, description="Search all tenants of the key: every project, too.")
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     exact: bool = Field(False, description="Do not correct misspelt words.")
     graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
     path: Text | None = Field(None, description="Only paths that match this glob.")
+    library: Name | None = Field(None, description="Only this library, as NAME or NAME==VERSION.")
     file_type: Name | None = Field(None, description="Only files of this type, such as `pdf`.")
     tag: Name | None = Field(None, description="Only documents with this tag, or one below it.")
     author: Name | None = None
@@ -217,6 +245,11 @@ class CallBody(RequestBody):
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
+    after: After = []
+    on_dependency_failure: OnDependencyFailure = "cancel"
+    webhook: Webhook = None
+    on_success: Name | None = Field(None, description="Function that is called if the job is done.")
+    on_failure: Name | None = Field(None, description="Function that is called if the job is not done.")
 
 
 class PauseBody(RequestBody):
@@ -258,6 +291,7 @@ class DocumentsQuery(QueryFields):
     collection: Name | None = None
     branch: Name | None = None
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
+    library: Name | None = Field(None, description="Only this library, as NAME or NAME==VERSION.")
     file_type: Name | None = None
     tag: Name | None = None
     author: Name | None = None

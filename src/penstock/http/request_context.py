@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
@@ -18,9 +18,11 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.library_values import find_job
+from penstock.service.limits import Limits
 from penstock.service.live_changes import LiveChanges
 from penstock.service.metrics import Metrics
 from penstock.service.path_policy import PathPolicy
+from penstock.service.schedules import Schedules
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
 from penstock.service.throughput import Throughput
@@ -45,6 +47,8 @@ class Shared:
             if isinstance(assembly.jobs, FunctionJobs)
             else FunctionJobs(assembly.queue, assembly.settings, door="http")
         )
+        self.schedules = Schedules(self.functions, lambda: assembly.documents)
+        self.limits = Limits(assembly.queue)
         self.job_records = JobRecords(assembly.jobs)
         self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
@@ -79,6 +83,11 @@ class Sender:
         if self.wants_values:
             return find_job(self.shared.jobs, job_id, self.principal.tenants)
         return self.shared.job_records.own(job_id, self.principal.tenants)
+
+    def check_jobs(self, ids: Iterable[str]) -> None:
+        """Refuse ids of other tenants' jobs, as if they did not exist."""
+        for job_id in ids:
+            self.job(job_id)
 
     def tenant(self, given: str | None) -> str:
         """The tenant of the request; see ``Principal.tenant``."""

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from penstock.errors import UnknownDocument
+from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import (
     ContextBody,
     EntityQuery,
+    FilteredBody,
     GraphQuery,
     NeighboursQuery,
     SearchBody,
     SimilarBody,
     WayQuery,
 )
-from penstock.http.request_context import Reader
+from penstock.http.request_context import Reader, Sender
 from penstock.http.thread_pools import reads
+from penstock.service.document_filters import DocumentFilters
 from penstock.service.graph import (
     EntityRecords,
     GraphCountRecord,
@@ -34,6 +36,9 @@ from penstock.service.search import SearchResult
 
 router = APIRouter(tags=["search"])
 
+MOST_SEARCHED = 200
+"""Tenants that one request may search."""
+
 
 class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
     """Chunks of other documents, nearest first."""
@@ -45,9 +50,9 @@ class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
 @reads
 def search(sender: Reader, body: SearchBody) -> Response:
     """Find the best chunks for a query, best first. `corrections` names misspelt words."""
-    given = body.model_dump(exclude={"query", "tenant_id", "marks"})
+    given = body.model_dump(include={"mode", "exact", "graph", "limit", "per_source"})
     found = sender.shared.assembly.search.ask(
-        body.query, tenant_id=sender.tenant(body.tenant_id), marks=(body.marks[0], body.marks[1]), **given
+        body.query, marks=(body.marks[0], body.marks[1]), **given, **_scoped(sender, body)
     )
     return respond(found)
 
@@ -60,11 +65,33 @@ def search(sender: Reader, body: SearchBody) -> Response:
 @reads
 def context(sender: Reader, body: ContextBody) -> Response:
     """Pack the best passages into a number of tokens, numbered, for the prompt of a language model."""
-    given = body.model_dump(exclude={"query", "tenant_id"})
-    found = sender.shared.assembly.search.context(
-        body.query, tenant_id=sender.tenant(body.tenant_id), **given
-    )
+    given = body.model_dump(include={"mode", "exact", "graph", "max_tokens"})
+    found = sender.shared.assembly.search.context(body.query, **given, **_scoped(sender, body))
     return respond(found)
+
+
+def _scoped(sender: Sender, body: FilteredBody) -> dict[str, Any]:
+    """The filters of a search: of one tenant or project, or of every tenant that the sender may see."""
+    filters = body.model_dump(include=set(DocumentFilters.__annotations__))
+    if [body.tenant_id is not None, body.project is not None, body.all_tenants].count(True) > 1:
+        raise InvalidRequest("tenant_id, project and all_tenants: give one of them")
+    if body.project is None and not body.all_tenants:
+        return {**filters, "tenant_id": sender.tenant(body.tenant_id)}
+    projects = sender.shared.documents.projects
+    if body.project is not None:
+        scope = projects.scope_of(body.project, sender.principal.tenants)
+        return {**filters, **scope, "branch": body.branch or scope.get("branch")}
+    if body.branch is not None:
+        raise InvalidRequest(
+            "branch: not together with all_tenants, whose projects have branches of their own"
+        )
+    first, *more = projects.all_scopes(sender.principal.tenants)
+    if len(more) >= MOST_SEARCHED:
+        raise InvalidRequest(
+            f"all_tenants: there are {len(more) + 1:,}, and one request searches at most {MOST_SEARCHED}",
+            remedy="Name a tenant or a project.",
+        )
+    return {**filters, **first, "also": [{**filters, **one} for one in more]}
 
 
 @router.post("/similar", responses=described(SimilarHits, refused=(404,)), summary="Find similar chunks")

@@ -37,6 +37,8 @@ CONNECTIONS = 2_000
 KEEP_ALIVE_S = 30
 GRACE_S = 5
 """Time for open requests to end."""
+WORKER_NICENESS = 5
+"""Processes of the worker give way to the server, whose answers cost a millisecond."""
 REPEAT_S = 0.2
 """Time after which a signal for a starting worker is sent again."""
 
@@ -91,6 +93,7 @@ class HttpServer:
                 worker = self._assembly.worker(
                     processes=options.processes, grace=options.grace, app=options.app
                 )
+                worker.niceness = WORKER_NICENESS
             with _Stop() as stop:
                 thread.start()
                 self._shared.throughput.start()

@@ -98,9 +98,12 @@ def _add_search_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         mode: Annotated[
             Literal["hybrid", "keyword", "vector"], Field(description="By words, by meaning, or by both.")
         ] = "hybrid",
+        library: Annotated[
+            str | None, Field(description="Only this library, as NAME or NAME==VERSION.")
+        ] = None,
     ) -> str:
         """Find passages in indexed files and notes. Returns paths with line numbers and snippets."""
-        return await _call(toolbox_of(ctx).search, query, limit, collection, path, mode)
+        return await _call(toolbox_of(ctx).search, query, limit, collection, path, mode, library)
 
     @server.tool(annotations=READ, structured_output=False)
     async def context(

@@ -10,11 +10,13 @@ import msgspec
 
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.mcp import texts
+from penstock.service import paths
 from penstock.service.access import LOCAL, KeyScope, Principal
 from penstock.service.document_records import DocumentRecords
 from penstock.service.documents import Documents
 from penstock.service.job_records import JobDetail, JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
+from penstock.service.projects import Placement, WantedPlace
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -26,6 +28,11 @@ Resolve = Callable[[str], str]
 """From a path as the agent wrote it to the path that may be used; raises ``PathOutside``."""
 
 
+def on_this_machine(path: str) -> str:
+    """A path as the person who started the server means it."""
+    return paths.off_disk(path) or os.path.abspath(path)  # noqa: PTH100 - links stay
+
+
 class Toolbox:
     """The tools for one agent: ``principal`` bounds its tenants and scope, ``resolve`` its paths.
 
@@ -33,7 +40,7 @@ class Toolbox:
     """
 
     def __init__(
-        self, assembly: Assembly, *, resolve: Resolve = os.path.abspath, principal: Principal = LOCAL
+        self, assembly: Assembly, *, resolve: Resolve = on_this_machine, principal: Principal = LOCAL
     ) -> None:
         self._assembly = assembly
         self._resolve = resolve
@@ -53,6 +60,7 @@ class Toolbox:
         collection: str | None = None,
         path: str | None = None,
         mode: Literal["hybrid", "keyword", "vector"] = "hybrid",
+        library: str | None = None,
     ) -> str:
         """Hits of a query, with places and snippets."""
         self._require("read")
@@ -62,7 +70,8 @@ class Toolbox:
             mode=mode,
             collection=collection,
             path=path,
-            tenant_id=self._tenant(),
+            library=library,
+            **self._scope(path, library),
         )
         return texts.search_text(found)
 
@@ -70,13 +79,15 @@ class Toolbox:
         """Passages of a query within a budget of tokens, with numbers to cite."""
         self._require("read")
         budget = _within("max_tokens", max_tokens, MOST_TOKENS)
-        found = self._assembly.search.context(query, max_tokens=budget, tenant_id=self._tenant())
+        found = self._assembly.search.context(query, max_tokens=budget, **self._scope())
         return texts.context_text(found)
 
     def graph_neighbours(self, name: str, hops: int = 1) -> str:
         """Entities and relations around a name."""
         self._require("read")
-        found = self._assembly.graph.neighbours(name, hops=_within("hops", hops, 4), tenant_id=self._tenant())
+        found = self._assembly.graph.neighbours(
+            name, hops=_within("hops", hops, 4), tenant_id=self._place().tenant_id
+        )
         return texts.neighbourhood_text(found)
 
     # Work.
@@ -95,7 +106,11 @@ class Toolbox:
         """Queue a file or folder."""
         self._require("write")
         receipt = self._index.index(
-            self._resolve(path), include_code=include_code, collection=collection, tenant_id=self._tenant()
+            self._resolve(path),
+            include_code=include_code,
+            collection=collection,
+            tenant_id=None if self._is_person else self._tenant(),
+            project=None if self._is_person else False,
         )
         return self._jobs.receipt(receipt)
 
@@ -124,17 +139,22 @@ class Toolbox:
         """Documents, one a line; ``path`` is a glob or a folder."""
         self._require("read")
         most = _within("limit", limit, MOST_DOCUMENTS)
-        return texts.documents_text(self._documents.page(path=path, limit=most, tenant_id=self._tenant()))
+        place = self._place()
+        found = self._documents.page(path=path, limit=most, tenant_id=place.tenant_id, branch=place.branch)
+        return texts.documents_text(found)
 
     def read_document(self, path_or_id: str, page: int = 1) -> str:
         """The text of one page of a document."""
         self._require("read")
-        return texts.page_text(self._index.page(self._source(path_or_id).source_id, page))
+        found = self._source(path_or_id)
+        return texts.page_text(self._index.page(found.source_id, page, tenant_id=found.place.tenant_id))
 
     def why(self, path: str) -> str:
         """The reason why search does, or does not, find a path."""
         self._require("read")
-        reason = self._index.why(self._resolve(path), tenant_id=self._tenant())
+        found = self._named(path)
+        place = self._place(found)
+        reason = self._index.why(found, tenant_id=place.tenant_id, branch=place.branch)
         return texts.reason_text(reason)
 
     # Resources.
@@ -161,13 +181,39 @@ class Toolbox:
             raise UnknownDocument(f"no chunk {chunk_id[:80]!a} in search", remedy="Search again.")
         return views[0].text
 
+    def _named(self, path: str) -> str:
+        """The path of a document. Documents of web pages and libraries need no permission to fetch."""
+        return paths.off_disk(path) or self._resolve(path)
+
     def _source(self, path_or_id: str) -> Source:
         """The document with an id, or at a path."""
-        tenant = self._tenant()
         try:
             return self._documents.own(path_or_id.removeprefix("document://"), self._principal.tenants)
         except UnknownDocument:
-            return self._index.source(self._resolve(path_or_id), tenant_id=tenant)
+            found = self._named(path_or_id)
+            place = self._place(found)
+            return self._index.source(found, tenant_id=place.tenant_id, branch=place.branch)
+
+    @property
+    def _is_person(self) -> bool:
+        """The agent works for the person who started the server, in the folder of the server."""
+        return self._principal is LOCAL
+
+    def _place(self, path: str | None = None) -> Placement:
+        """Tenant and branch of documents at a path, or in the folder of the server; see decision 0056."""
+        if not self._is_person:
+            return Placement(self._tenant())
+        return self._index.projects.for_reading(path or os.curdir, WantedPlace())
+
+    def _scope(self, path: str | None = None, library: str | None = None) -> dict[str, Any]:
+        place = self._place()
+        if not self._is_person:
+            return {"tenant_id": place.tenant_id}
+        if library is not None:
+            # Libraries belong to the person, not to a project.
+            return {"tenant_id": self._tenant()}
+        first, *more = self._index.projects.scopes(place)
+        return {**first, "also": [] if path is not None else more}
 
     def _tenant(self) -> str:
         return self._principal.tenant(None, self._assembly.settings.tenant_id)

@@ -12,6 +12,7 @@ import msgspec
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Failure, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
+from penstock.pipeline.chunk.added_chunkers import added_chunker
 from penstock.pipeline.chunk.prose import ProseChunker
 from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract import file_types
@@ -107,7 +108,7 @@ def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPag
         return NewPage(number=page.number, failure=Failure(page.failure_code, page.failure))
     if page.needs_ocr and not page.text:
         return NewPage(number=page.number, needs_ocr=True)
-    chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
+    chunks = _chunks(page.text, extracted, sizes)
     lines = page.positions or (range(1, page.text.count("\n") + 2) if extracted.line_numbers else None)
     recognized = page.recognition
     return NewPage(
@@ -157,6 +158,13 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
         raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF)
     return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
+
+
+def _chunks(text: str, extracted: ExtractedText, sizes: ChunkSizes) -> list[Chunk]:
+    added = added_chunker(extracted.file_type.extractor)
+    if added is not None:
+        return added.chunk(text, sizes) if text else []
+    return chunk_page(text, extracted.shape, extracted.file_type.language, sizes)
 
 
 def chunk_page(

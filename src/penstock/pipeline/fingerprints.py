@@ -42,13 +42,15 @@ def fingerprints(
     """
     # Imported here: a search needs only ``fingerprint``, and should start quickly.
     from penstock.pipeline.chunk import boundaries
-    from penstock.pipeline.extract.factory import EXTRACTORS, extractor
+    from penstock.pipeline.chunk.added_chunkers import added_chunker_versions
+    from penstock.pipeline.extract.factory import extractor
+    from penstock.pipeline.extract.file_types import EXTRACTORS
 
     names = EXTRACTORS if extractor_name is None else (extractor_name,)
     parts: dict[str, object] = {
         "extract": {name: extractor(name).version for name in names},
         "chunk": boundaries.VERSION,
-    }
+    } | added_chunker_versions(names)
     text_fingerprint = fingerprint(parts | ({} if grammar is None else {"grammar": grammar}))
     if ocr is not None:
         text_fingerprint += f"+{ocr}"

@@ -21,7 +21,7 @@ from penstock.pipeline.draft import Draft, awaiting_ocr, build_draft, without_oc
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
-from penstock.pipeline.extract.factory import SANDBOXED, extract, is_plain
+from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.pipeline.fingerprints import (
@@ -213,7 +213,7 @@ class Pipeline:
 
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data)
-            if file_type.extractor in SANDBOXED:
+            if is_sandboxed(file_type.extractor):
                 return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes)
             return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
 

@@ -1,6 +1,8 @@
 """The job queue: one contract, five engines.
 
 - ``protocol``: the contract of every engine
+- ``schedule_rows``: the contract for schedules, and what engines share of it
+- ``limit_rows``: the contract for limits, and what engines share of it
 - ``engine``: base class of the engines built on the rules
 - ``rules/``: the decisions, written once over the rows of a transaction
 - ``memory/``, ``jsonl/``, ``sqlite/``, ``postgres/``: engines built on the rules

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from penstock import clock
 from penstock.errors import InvalidRequest
@@ -17,6 +20,7 @@ from penstock.job import (
     ClaimRequest,
     Exchange,
     Job,
+    JobQuery,
     NewJob,
     QueueLimits,
     RequeueResult,
@@ -24,10 +28,13 @@ from penstock.job import (
     Settlement,
     Status,
 )
+from penstock.limits import Limit
+from penstock.queue.limit_rows import KEYS_AT_ONCE
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rules import (
     addition,
     cancellation,
+    dependencies,
     next_jobs,
     pause_batches,
     pauses,
@@ -35,8 +42,11 @@ from penstock.queue.rules import (
     retention,
     settlement,
 )
+from penstock.queue.rules import limits as limit_rules
+from penstock.queue.rules.limits import admit_touched
 from penstock.queue.rules.pauses import ClaimPosition
 from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.settlement import Leftovers
 
 
 class EngineRows(Rows, retention.Prunable, next_jobs.Startable, Protocol):
@@ -48,7 +58,93 @@ T = TypeVar("T")
 CascadeStep: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
-class Engine(ABC, Generic[R]):
+DUMPED_AT_ONCE = 500
+
+
+def pages_of(find: Callable[[JobQuery], list[Job]]) -> Iterator[list[Job]]:
+    """All rows by id in batches. The first is read at once, which begins the snapshot of a transaction."""
+    query = JobQuery(limit=DUMPED_AT_ONCE)
+    return _further_pages(find, query, find(query))
+
+
+def _further_pages(
+    find: Callable[[JobQuery], list[Job]], query: JobQuery, jobs: list[Job]
+) -> Iterator[list[Job]]:
+    while jobs:
+        last = jobs[-1].queue_id
+        yield jobs
+        jobs = find(msgspec.structs.replace(query, after=last))
+
+
+class RuleLimits(ABC):
+    """Limits of the engines that are built on the limits."""
+
+    _admitted_after = ""
+    """Position of the search for rows that wait for limits."""
+
+    @abstractmethod
+    def _write(self, what: str, work: Callable[[Any], Any]) -> Any: ...
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Any]: ...
+
+    @abstractmethod
+    def now(self) -> datetime: ...
+
+    def limits(self) -> list[Limit]:
+        with self._reading() as rows:
+            found: list[Limit] = rows.all_limits()
+        return sorted(found, key=lambda limit: limit.key)
+
+    def put_limit(self, limit: Limit, *, now: datetime | None = None) -> bool:
+        moment = now or self.now()
+
+        def put(rows: Any) -> bool:
+            stored = rows.limit(limit.key)
+            if limit.same(stored):
+                return False
+            rows.set_limit(msgspec.structs.replace(limit, next_at=stored.next_at if stored else None))
+            return True
+
+        if not self._write("limit", put):
+            return False
+        while (
+            self._write("limit", lambda rows: limit_rules.recall(rows, limit.key, moment))
+            == limit_rules.ADMITTED_AT_ONCE
+        ):
+            pass
+        self._admit_all([limit.key], moment)
+        return True
+
+    def drop_limit(self, key: str, *, now: datetime | None = None) -> bool:
+        dropped: bool = self._write("limit", lambda rows: rows.drop_limit(key))
+        if dropped:
+            self._admit_all([key], now or self.now())
+        return dropped
+
+    def admit(self, *, now: datetime | None = None) -> int:
+        with self._reading() as rows:
+            keys: list[str] = rows.limited_keys(self._admitted_after, KEYS_AT_ONCE)
+        self._admitted_after = keys[-1] if len(keys) == KEYS_AT_ONCE else ""
+        return self._admit_all(keys, now or self.now())
+
+    def _admit_all(self, keys: list[str], now: datetime) -> int:
+        """Release rows of these keys, key by key in bounded transactions."""
+        seen = 0
+        for key in keys:
+            found = limit_rules.ADMITTED_AT_ONCE
+            while found == limit_rules.ADMITTED_AT_ONCE:
+                found = self._write("admit", partial(limit_rules.admit, keys=[key], now=now))
+                seen += found
+        return seen
+
+    def slots_of(self, key: str) -> int:
+        with self._reading() as rows:
+            admitted, _ = rows.slots(key, limit_rules.ADMITTED_AT_ONCE, 0, self.now())
+        return int(admitted)
+
+
+class Engine(RuleLimits, ABC, Generic[R]):
     """Queue methods shared by the memory, JSONL, SQLite and PostgreSQL engines."""
 
     _unfinished = False
@@ -58,12 +154,25 @@ class Engine(ABC, Generic[R]):
     _stranded_after: ClaimPosition | None = None
     """Position of the search for held rows without a pause."""
 
+    _resolved_after = ""
+    """Position of the search for held rows whose dependencies have ended."""
+
     @abstractmethod
     def _write(self, what: str, work: Callable[[R], T]) -> T:
         """Run ``work`` in one transaction; ``what`` is the name in the audit log.
 
         An engine with concurrent writers may run it again from the start.
         """
+
+    def _apply(self, what: str, work: Callable[[R], T], now: datetime) -> T:
+        """Run ``work``, and give the slots that it has freed to other rows, in one transaction."""
+
+        def work_and_admit(rows: R) -> T:
+            result = work(rows)
+            admit_touched(rows, now)
+            return result
+
+        return self._write(what, work_and_admit)
 
     def now(self) -> datetime:
         return clock.now()
@@ -89,18 +198,33 @@ class Engine(ABC, Generic[R]):
                 remedy="Leave out connection=, or use a sqlite:/// or postgresql:// store.",
             )
         moment = now or self.now()
-        return self._write("add", lambda rows: addition.add(rows, new, limits, moment))
+        return self._apply("add", lambda rows: addition.add(rows, new, limits, moment), moment)
+
+    def restore(self, jobs: Sequence[Job]) -> list[str | None]:
+        def work(rows: R) -> list[str | None]:
+            found = addition.restore(rows, jobs)
+            # Upkeep releases them: the limits may be restored after the jobs.
+            rows.limit_keys.clear()
+            return found
+
+        return self._write("restore", work)
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         moment = now or self.now()
 
         def work(rows: R) -> list[Claim] | None:
-            return self._claim(rows, request, moment)
+            return self._claim_only(rows, request, moment)
 
         claims = self._write("claim", work)
         if self._advance_after_claim(claims, moment):
             claims = self._write("claim", work)
         return claims or []
+
+    def _claim_only(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
+        """Claim without releasing rows: upkeep passes on the slots of rows that a claim holds back."""
+        claims = self._claim(rows, request, now)
+        rows.limit_keys.clear()
+        return claims
 
     def _advance_after_claim(self, claims: list[Claim] | None, now: datetime) -> bool:
         """Record an unfinished claim and advance an active resume. Returns whether to claim again."""
@@ -121,28 +245,38 @@ class Engine(ABC, Generic[R]):
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
         moment = now or self.now()
-        answers, parents = self._write("settle", lambda rows: settlement.settle(rows, settlements, moment))
-        self._cascade(parents, moment, cancellation.stop_children, "cancel")
+        answers, left = self._write("settle", lambda rows: self._settled(rows, settlements, moment))
+        self._finish(left, moment)
         return answers
+
+    def _settled(
+        self, rows: R, settlements: Sequence[Settlement], now: datetime
+    ) -> tuple[list[Status | None], Leftovers]:
+        answered = settlement.settle(rows, settlements, now)
+        admit_touched(rows, now)
+        return answered
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         moment = now or self.now()
 
-        def settle_and_claim(rows: R) -> tuple[list[Status | None], list[str], list[Claim] | None]:
-            return *settlement.settle(rows, settlements, moment), self._claim(rows, request, moment)
+        def settle_and_claim(rows: R) -> tuple[list[Status | None], Leftovers, list[Claim] | None]:
+            answers, left = self._settled(rows, settlements, moment)
+            return answers, left, self._claim_only(rows, request, moment)
 
-        answers, parents, claims = self._write("exchange", settle_and_claim)
-        self._cascade(parents, moment, cancellation.stop_children, "cancel")
+        answers, left, claims = self._write("exchange", settle_and_claim)
+        self._finish(left, moment)
         if self._advance_after_claim(claims, moment):
-            claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
+            claims = self._write("claim", lambda rows: self._claim_only(rows, request, moment))
         return Exchange(answers, claims or [])
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
         moment = now or self.now()
-        answers, parents = self._write("cancel", lambda rows: cancellation.cancel(rows, list(ids), moment))
-        self._cascade(parents, moment, cancellation.stop_children, "cancel")
+        answers, left = self._apply(
+            "cancel", lambda rows: cancellation.cancel(rows, list(ids), moment), moment
+        )
+        self._finish(left, moment)
         return answers
 
     def requeue(
@@ -153,15 +287,21 @@ class Engine(ABC, Generic[R]):
         def work(rows: R) -> tuple[list[RequeueResult], list[str]]:
             return requeue.requeue(rows, list(ids), moment, keep_retries=keep_retries)
 
-        answers, parents = self._write("requeue", work)
+        answers, parents = self._apply("requeue", work, moment)
         self._cascade(parents, moment, requeue.return_children, "requeue")
         return answers
 
-    def _cascade(self, parents: list[str], now: datetime, step: CascadeStep, what: str) -> None:
+    def _finish(self, left: Leftovers, now: datetime) -> None:
+        if left.to_stop:
+            self._cascade(left.to_stop, now, cancellation.stop_children, "cancel")
+        if left.to_resolve:
+            self._cascade(left.to_resolve, now, dependencies.resolve_step, "resolve")
+
+    def _cascade(self, parents: Sequence[str], now: datetime, step: CascadeStep, what: str) -> None:
         """Process children in batches, so no transaction is larger on a larger tree."""
         waiting = list(parents)
         while waiting:
-            last, more = self._write(what, partial(self._run_step, step, waiting[0], now))
+            last, more = self._apply(what, partial(self._run_step, step, waiting[0], now), now)
             waiting = (waiting[1:] if last else waiting) + more
 
     def _run_step(self, step: CascadeStep, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
@@ -178,7 +318,7 @@ class Engine(ABC, Generic[R]):
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        return self._write("purge", lambda rows: retention.purge(rows, jobs, moment))
+        return self._apply("purge", lambda rows: retention.purge(rows, jobs, moment), moment)
 
     def scrub(self) -> None:
         """Do nothing: this engine keeps no data of deleted rows."""
@@ -197,8 +337,10 @@ class Engine(ABC, Generic[R]):
         """Advance the active resume by some batches. Returns the number of released rows."""
         released = 0
         for _ in range(steps):
-            step = self._write(
-                "resume", lambda rows: pause_batches.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE)
+            step = self._apply(
+                "resume",
+                lambda rows: pause_batches.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE),
+                now,
             )
             released += step.released
             if not step.more:
@@ -208,14 +350,26 @@ class Engine(ABC, Generic[R]):
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         moment = now or self.now()
-        repairs = self._write("reconcile", lambda rows: settlement.reconcile(rows, moment, limit))
-        self._cascade(repairs.to_stop, moment, cancellation.stop_children, "cancel")
+        repairs = self._apply("reconcile", lambda rows: settlement.reconcile(rows, moment, limit), moment)
+        self._finish(repairs.leftovers, moment)
         self._cascade(repairs.to_return, moment, requeue.return_children, "requeue")
+        resolved = self._resolve_again(moment)
         released = self._advance(moment, pauses.RESUME_STEPS)
-        stranded, self._stranded_after = self._write(
-            "resume", lambda rows: self._release_stranded(rows, moment)
+        stranded, self._stranded_after = self._apply(
+            "resume", lambda rows: self._release_stranded(rows, moment), moment
         )
-        return repairs.rows + released + stranded
+        return repairs.rows + released + stranded + resolved
+
+    def _resolve_again(self, now: datetime) -> int:
+        """Continue cascades over dependencies that a crash has cut off. Returns their number."""
+        limit = dependencies.RESOLVED_AT_ONCE
+
+        def find(rows: R) -> tuple[list[str], str]:
+            return dependencies.unresolved(rows, self._resolved_after, limit)
+
+        ended, self._resolved_after = self._write("reconcile", find)
+        self._finish(Leftovers(to_resolve=ended), now)
+        return len(ended)
 
     def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
         limit, after = pauses.MOVED_AT_ONCE, self._stranded_after

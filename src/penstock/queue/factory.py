@@ -19,31 +19,43 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownScheme,
 )
+from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 
 
-def open_queue(settings: Settings) -> Queue:
-    """Open the queue at ``settings.url`` and migrate the schema."""
+def open_queue(settings: Settings, *, restoring: bool = False) -> Queue:
+    """Open the queue at ``settings.url`` and migrate the schema.
+
+    ``restoring``: for a restore, which also opens a store whose restore was not finished.
+    """
     match settings.store.engine:
         case "memory":
             queue = _memory(settings.store.rest)
         case "sqlite":
-            queue = _sqlite(settings)
+            queue = _sqlite(settings, restoring=restoring)
         case "jsonl":
-            queue = _jsonl(settings)
+            queue = _jsonl(settings, restoring=restoring)
         case "postgres":
-            queue = _postgres(settings)
+            queue = _postgres(settings, restoring=restoring)
         case "redis":
-            queue = _redis(settings)
+            queue = _redis(settings, restoring=restoring)
         case _:
-            raise UnknownScheme(f"no engine for {settings.store.masked[:200]!r}")
+            queue = _extension(settings)
     try:
         queue.migrate()
     except BaseException:
         queue.close()
         raise
+    return queue
+
+
+def _extension(settings: Settings) -> Queue:
+    added = find(ExtensionKind.QUEUE, settings.store.scheme)
+    if added is None:
+        raise UnknownScheme(f"no engine for {settings.store.masked[:200]!r}")
+    queue: Queue = added.call(settings.url)
     return queue
 
 
@@ -55,11 +67,16 @@ def _memory(rest: str) -> Queue:
     return MemoryQueue()
 
 
-def _sqlite(settings: Settings) -> Queue:
+def _sqlite(settings: Settings, *, restoring: bool) -> Queue:
     from penstock.queue.sqlite.queue import SqliteQueue
 
     path = sqlite_file(settings.store, settings)
-    return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
+    return SqliteQueue(
+        path,
+        synchronous=settings.sqlite_synchronous,
+        busy_timeout_s=settings.busy_timeout_s,
+        restoring=restoring,
+    )
 
 
 def sqlite_file(url: StoreUrl, settings: Settings) -> Path:
@@ -69,15 +86,15 @@ def sqlite_file(url: StoreUrl, settings: Settings) -> Path:
     return path
 
 
-def _jsonl(settings: Settings) -> Queue:
+def _jsonl(settings: Settings, *, restoring: bool) -> Queue:
     from penstock.queue.jsonl.queue import JsonlQueue
 
     path = settings.store.path
     _make_directory(path, settings)
-    return JsonlQueue(path)
+    return JsonlQueue(path, restoring=restoring)
 
 
-def _postgres(settings: Settings) -> Queue:
+def _postgres(settings: Settings, *, restoring: bool) -> Queue:
     with postgres_driver():
         from penstock.queue.postgres.queue import PostgresQueue
 
@@ -86,6 +103,7 @@ def _postgres(settings: Settings) -> Queue:
         pool_size=settings.postgres_pool_size,
         pooled=settings.postgres_pooler,
         timeout_s=settings.postgres_timeout_s,
+        restoring=restoring,
     )
 
 
@@ -103,14 +121,14 @@ def postgres_driver() -> Iterator[None]:
         ) from error
 
 
-def _redis(settings: Settings) -> Queue:
+def _redis(settings: Settings, *, restoring: bool) -> Queue:
     try:
         from penstock.queue.redis.queue import RedisQueue
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "redis":
             raise
         raise DriverMissing("redis:// needs the redis package", remedy=install_remedy("redis")) from error
-    return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
+    return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s, restoring=restoring)
 
 
 def _make_directory(directory: Path, settings: Settings) -> None:

@@ -2,13 +2,14 @@
 
 The contract is written only here; engines have no docstrings for these methods. ``now=None`` means the
 clock of the store; only tests pass a time. Every write is atomic and durable before the call returns (as
-far as the settings of the engine allow). Engines raise only ``QueueFull``, ``DuplicateId`` and subclasses
-of ``StoreError``.
+far as the settings of the engine allow). Engines raise only ``QueueFull``, subclasses of ``InvalidRequest``
+for what only the rows can tell, and subclasses of ``StoreError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -33,6 +34,8 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.queue.limit_rows import LimitStore
+from penstock.queue.schedule_rows import ScheduleStore
 from penstock.row_counts import RowCounts
 
 NO_LIMITS = QueueLimits()
@@ -44,7 +47,7 @@ CASCADE_BATCH = 1_000
 """Children cancelled, requeued or released in one transaction."""
 
 
-class Queue(Protocol):
+class Queue(ScheduleStore, LimitStore, Protocol):
     """A durable job queue."""
 
     def add(
@@ -59,10 +62,40 @@ class Queue(Protocol):
 
         A new job whose key (tenant, branch, key) is live joins that row. A pending row takes the newest op
         and payload and the higher priority; a row in progress keeps them for its next run. Raises
-        ``QueueFull`` when the new rows exceed the limits, ``DuplicateId`` when an id is taken. With
+        ``QueueFull`` when the new rows exceed the limits, ``DuplicateId`` when an id is taken. A job with
+        ``after`` is held until these have ended, one with ``limit_key`` until its limit allows a start.
+        ``UnknownDependency``, ``DependencyCycle`` or ``OtherDependencies`` (a live row with its key waits for
+        others) refuse the call. No job has both ``lock_key`` and ``limit_key``. With
         ``connection`` (SQL engines) the rows join the caller's transaction; such requests must have
         ``dedupe=False``.
         """
+
+    def restore(self, jobs: Sequence[Job]) -> list[str | None]:
+        """Insert whole rows of another store, in any status, all or none. No limits apply.
+
+        None for an inserted row; else nothing is written for it, and the id of the row in its way is
+        returned: one with its id, the live one with its key, or the holder of a lock that it holds. Pending
+        rows get new turns in the given order; all other columns stay as they are.
+        """
+
+    def dump(self) -> AbstractContextManager[Iterator[list[Job]]]:
+        """Read all rows, ordered by id, in batches.
+
+        The rows are those of one moment: when the context was entered. Redis has no such moment: each batch
+        has one, and a row that is there from the beginning to the end is read once.
+        """
+
+    def begin_restore(self) -> None:
+        """Delete all rows, pauses and reports of workers, and mark the store as unfinished.
+
+        Until ``end_restore``, nobody can open the store (``RestoreUnfinished``) but another restore.
+        """
+
+    def end_restore(self) -> None:
+        """Remove the mark: the store can be opened."""
+
+    def restore_unfinished(self) -> bool:
+        """Check whether the store has the mark. Only a store opened for a restore can."""
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         """Claim up to ``limit`` jobs for a worker until the lease ends.
@@ -85,8 +118,9 @@ class Queue(Protocol):
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
         """Claim this pending job, at any position, also before its start time.
 
-        None when the job is not pending, or a pause or the holder of its lock prevents the claim. ``limit``
-        and ``oldest`` are ignored.
+        None when the job is not pending, or a pause, a dependency, a limit or the holder of its lock
+        prevents it.
+        ``limit`` and ``oldest`` are ignored.
         """
 
     def settle(
@@ -120,8 +154,9 @@ class Queue(Protocol):
         """Run failed or cancelled jobs again, with all retries or (``keep_retries``) those left.
 
         A parent that waited for failed or cancelled children requeues them and waits again; a child
-        re-opens its failed ancestors, which hold their locks again. Refused with the id of the live job
-        that has the same key, or that holds the lock of a parent to be re-opened.
+        re-opens its failed ancestors, which hold their locks again. A job with dependencies waits for live
+        ones. Refused with the id of the live job that has the same key, or that holds the lock of a parent to
+        be re-opened.
         """
 
     def prune(
@@ -202,7 +237,8 @@ class Queue(Protocol):
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         """Repair the effects of a crash between two transactions. Returns the number of corrected rows.
 
-        Locks that were not passed on, interrupted cascades, waiting parents with wrong counts.
+        Locks that were not passed on, interrupted cascades, waiting parents with wrong counts, rows held for
+        jobs that have ended.
         """
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:

@@ -7,6 +7,9 @@
 ``job_filters``: filters for jobs, checked
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
+``function_handle``, ``call_fields``, ``mapped_calls``: a registered function, fields of a call, maps
+``schedules``: jobs by the clock
+``limits``: limits by key
 ``documents``, ``notes``, ``search``, ``graph``, ``graph_svg``, ``rebuild``, ``verification``: the index
 ``neighbour_order``: the order of entities around another
 ``document_filters``: filters of searches and lists
@@ -25,6 +28,7 @@
 ``job_records``, ``document_records``: the same as records for programs
 ``access``, ``keys``, ``path_policy``, ``rate_limit``, ``audit``: senders of requests to a server, and limits
 ``server_status``, ``runtime_file``: the state of a server, and where it runs
+``projects``: tenant and branch of documents in git work trees
 ``change_plan``: jobs for changed paths below a watched folder
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -12,7 +12,7 @@ from penstock import clock
 from penstock.catalog.rules.failures import remedy_for
 from penstock.errors import CountChanged
 from penstock.failure_reasons import BUCKETS, FailureGroup
-from penstock.job import CancelResult, JobQuery, RequeueResult
+from penstock.job import CancelResult, Job, JobQuery, RequeueResult
 from penstock.queue.protocol import CASCADE_BATCH
 from penstock.service.job_filters import JobFilter, job_query
 from penstock.service.job_records import JobRecords
@@ -116,13 +116,16 @@ class BulkActions:
                 limit=CASCADE_BATCH,
             )
             while not progress.over and (found := self._jobs.queue.find(query)):
-                progress.add(len(found), self._apply(act, [job.queue_id for job in found]))
+                progress.add(len(found), self._apply(act, found))
                 query = msgspec.structs.replace(query, after=found[-1].queue_id)
 
-    def _apply(self, act: Act, ids: list[str]) -> list[SkippedJob]:
+    def _apply(self, act: Act, found: Sequence[Job]) -> list[SkippedJob]:
         """Change a batch of jobs; return those that were left as they are."""
         answers: Sequence[CancelResult | RequeueResult]
-        answers = self._jobs.queue.requeue(ids) if act == "retry" else self._jobs.queue.cancel(ids)
+        if act == "retry":
+            answers = self._jobs.requeue(found)
+        else:
+            answers = self._jobs.queue.cancel([job.queue_id for job in found])
         return [SkippedJob(one.queue_id, self._refusal(act, one)) for one in answers if one.refused]
 
     def _refusal(self, act: Act, answer: CancelResult | RequeueResult) -> str:

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipeline.walk.repository import find_repository
+from penstock.pipeline.walk.repository import find_repository, is_switching
 from penstock.pipeline.walk.single_path import SinglePathRules
 from penstock.service.folder_requests import walk_rules
 from penstock.service.requests import Submission
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
+    from penstock.catalog.values import Place
     from penstock.catalog.views import KnownSource, Source
     from penstock.config import Settings
     from penstock.service.documents import Documents
@@ -39,8 +40,42 @@ class ChangePlan:
         self._documents = documents
         self._options = options
         self._settings = settings
-        where = {name: options.get(name) for name in ("tenant_id", "collection", "branch")}
-        self._place = documents.place(**where)
+        self._repository = find_repository(self.root)
+        self._placement = documents.projects.record(documents.placement(self.root, **options))
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that the documents of the last plan are of, in a project."""
+        return self._placement.branch
+
+    @property
+    def _place(self) -> Place:
+        found = self._placement
+        return self._documents.place(
+            tenant_id=found.tenant_id, collection=self._options.get("collection"), branch=found.branch
+        )
+
+    def switched(self) -> bool:
+        """Check whether another branch was checked out since the last call; plans are for that one then."""
+        before = self._placement
+        if before.project is None or self._options.get("branch") is not None:
+            return False
+        self._placement = self._documents.placement(self.root, **self._options)
+        return self._placement.branch != before.branch
+
+    def is_changing(self) -> bool:
+        """Check whether a git command is changing files now."""
+        return self._repository is not None and is_switching(self._repository)
+
+    def head_state(self) -> tuple[int, int, int] | None:
+        """Marks of the file with the checked-out branch, which change whenever it is written."""
+        if self._repository is None:
+            return None
+        try:
+            found = Path(self._repository.git_dir, "HEAD").stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def whole(self) -> Submission:
         """The job for the root: every file is compared."""
@@ -144,6 +179,7 @@ class ChangePlan:
             "tenant_id": place.tenant_id,
             "collection": place.collection,
             "branch": place.branch,
+            "metadata": self._placement.metadata or None,
         }
 
 
@@ -158,7 +194,6 @@ def _same_file(source: Source | KnownSource, found: os.stat_result) -> bool:
     return (source.size, source.mtime_ns) == (found.st_size, found.st_mtime_ns)
 
 
-def git_dir_of(path: str) -> str | None:
-    """The directory in which git keeps the state of the work tree around a path."""
-    repository = find_repository(path)
-    return None if repository is None else repository.git_dir
+def is_in_repository(path: str) -> bool:
+    """Check whether a path is in a git work tree."""
+    return find_repository(path) is not None

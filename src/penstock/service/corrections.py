@@ -12,6 +12,7 @@ from penstock.catalog.rules.near_words import (
     closest_word,
     is_correctable,
     is_likelier,
+    may_be_misspelt,
     neighbours,
 )
 from penstock.catalog.rules.query_terms import words_outside_quotes
@@ -46,6 +47,7 @@ def corrections(
         if (word[0].islower() or query.lstrip().startswith(word))
         and word.lower() not in found
         and is_correctable(word)
+        and may_be_misspelt(word, _count_pieces)
     ]
     if not doubtful:
         return []
@@ -73,7 +75,7 @@ def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[st
             continue
         # The most frequent; of equally frequent ones the first by letters, so that every store says the same.
         best = min(texts, key=lambda near: (-len(texts[near]), near))
-        views = snapshot.hydrate(texts[best][:SHOWN_TEXTS])
+        views = snapshot.hydrate(texts[best][:SHOWN_TEXTS], filters)
         searched = closest_word(word, (view.text for view in views if view), best)
         if is_likelier(searched, word, _count_pieces):
             yield Correction(word=word, searched=searched)

@@ -7,11 +7,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from importlib import metadata
-from typing import Literal, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
+from penstock import extensions
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.config import Settings
@@ -20,20 +22,11 @@ from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.store_comparison import unfilled_stores
 from penstock.queue.protocol import Queue
+from penstock.service import machine_checks
 from penstock.service.explanations import living_workers
+from penstock.service.machine_checks import Check
 from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many
-
-Verdict: TypeAlias = Literal["ok", "note", "failed"]
-
-
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a diagnosis. A ``note`` is a limit that may matter; only ``failed`` prevents work."""
-
-    subject: str
-    status: Verdict = "ok"
-    detail: str
-    remedy: str = ""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -46,27 +39,37 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return all(check.status != "failed" for check in self.checks)
 
 
-def diagnose(
-    settings: Settings,
-    open_queue: Callable[[], Queue],
-    open_catalog: Callable[[], Catalog],
-    open_vector_store: Callable[[], VectorStore | None],
-    open_graph_store: Callable[[], GraphCopy | None],
-) -> Diagnosis:
-    """Check everything that Penstock needs. Stores are opened and closed; nothing else changes."""
+class Installation(NamedTuple):
+    """Functions that open the parts of an installation, and check or repair what only workers know."""
+
+    open_queue: Callable[[], Queue]
+    open_catalog: Callable[[], Catalog]
+    open_vector_store: Callable[[], VectorStore | None]
+    open_graph_store: Callable[[], GraphCopy | None]
+    check_model: Callable[[], None]
+    """Raises if the embedding model is missing or damaged."""
+    any_dead_worker: Callable[[], bool]
+    release_dead: Callable[[Queue, Catalog], int]
+
+
+def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> Diagnosis:
+    """Check everything that Penstock needs. Stores are opened and closed; only ``fix`` changes something."""
     return Diagnosis(
         [
             Check(subject="penstock", detail=f"{metadata.version('penstock')} in {sys.prefix}"),
             Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
             _state_directory(settings),
-            *_queue(settings, open_queue),
-            *_catalog(settings, open_catalog),
+            *(found.settled(fix=fix) for found in machine_checks.machine(settings)),
+            *_queue(settings, parts, fix=fix),
+            *_catalog(settings, parts.open_catalog, fix=fix),
+            _embedder(settings, parts),
             _sandbox(),
             _ocr(settings),
-            _vector_search(open_vector_store),
-            *_graph_store(open_graph_store),
+            _vector_search(parts.open_vector_store),
+            *_graph_store(parts.open_graph_store),
             *_formats(),
             *_extras(),
+            *_extensions(),
         ]
     )
 
@@ -90,9 +93,9 @@ def _state_directory(settings: Settings) -> Check:
         )
 
 
-def _queue(settings: Settings, open_queue: Callable[[], Queue]) -> Iterator[Check]:
+def _queue(settings: Settings, parts: Installation, *, fix: bool) -> Iterator[Check]:
     try:
-        queue = open_queue()
+        queue = parts.open_queue()
     except PenstockError as error:
         yield _failed("queue", error)
         return
@@ -101,13 +104,21 @@ def _queue(settings: Settings, open_queue: Callable[[], Queue]) -> Iterator[Chec
         yield Check(subject="queue", detail=f"{settings.store.masked}, schema current")
         alive = f"{how_many(len(workers), 'worker')} alive"
         yield Check(subject="workers", detail=alive if workers else "none: commands do the work themselves")
+        release = partial(_release_dead, parts, queue) if parts.any_dead_worker() else None
+        for found in machine_checks.queue_state(queue, settings, release):
+            yield found.settled(fix=fix)
     except PenstockError as error:
         yield _failed("queue", error)
     finally:
         queue.close()
 
 
-def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Iterator[Check]:
+def _release_dead(parts: Installation, queue: Queue) -> int:
+    with closing(parts.open_catalog()) as catalog:
+        return parts.release_dead(queue, catalog)
+
+
+def _catalog(settings: Settings, open_catalog: Callable[[], Catalog], *, fix: bool) -> Iterator[Check]:
     try:
         catalog = open_catalog()
     except PenstockError as error:
@@ -117,12 +128,14 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog]) -> Iterato
         with catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
         unfilled = unfilled_stores(catalog.outside, settings)
+        rows = [found.settled(fix=fix) for found in machine_checks.catalog_state(catalog)]
     except PenstockError as error:
         yield _failed("catalog", error)
         return
     finally:
         catalog.close()
     yield _model(settings, model)
+    yield from rows
     for what in unfilled:
         remedy = "A worker fills it; `penstock verify --fix` does it at once."
         yield Check(subject="catalog", status="note", detail=what, remedy=remedy)
@@ -138,6 +151,23 @@ def _model(settings: Settings, model: str | None) -> Check:
             remedy="Set PENSTOCK_EMBEDDER to the model of the catalog, or run `penstock rebuild`.",
         )
     return Check(subject="catalog", detail=detail)
+
+
+def _embedder(settings: Settings, parts: Installation) -> Check:
+    from penstock.service.models import Models
+
+    (used,) = (model for model in Models(settings, parts.open_catalog).states() if model.in_use)
+    if used.usable:
+        try:
+            parts.check_model()
+        except PenstockError as error:
+            return _failed("embedder", error)
+    return Check(
+        subject="embedder",
+        status="ok" if used.usable else "failed",
+        detail=f"{used.name}: {used.description}" + ("" if used.usable else ", not ready"),
+        remedy=used.missing,
+    )
 
 
 def _sandbox() -> Check:
@@ -227,3 +257,19 @@ def _extras() -> Iterator[Check]:
                 detail=f"{detail}, not installed ({extra.size_mb} MB)",
                 remedy=install_command(extra.name),
             )
+
+
+def _extensions() -> Iterator[Check]:
+    """What other packages add, and those of them that cannot be loaded."""
+    loaded: dict[str, list[str]] = {}
+    for extension in extensions.installed():
+        try:
+            extension.load()
+        except PenstockError as error:
+            yield _failed("extensions", error)
+        else:
+            package = f"{extension.package} {extension.version}"
+            loaded.setdefault(package, []).append(extension.title)
+    if loaded:
+        detail = "; ".join(f"{package}: {', '.join(titles)}" for package, titles in loaded.items())
+        yield Check(subject="extensions", detail=detail)

@@ -8,11 +8,13 @@ from penstock.catalog.rules.properties import time_key
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
+from penstock.payloads import LIBRARIES, library_path, parse_requirement
 
 
 class DocumentFilters(TypedDict, total=False):
     """Filters of documents. ``path`` is a glob; ``tag`` includes tags below it.
 
+    ``library`` is the name of one, or ``NAME==VERSION``; it cannot be combined with ``path``.
     ``author`` and ``title`` are parts of the text, in any case; ``language`` ``en`` includes ``en-US``.
     ``created_after`` and ``created_before`` are dates: on this day or later, and before this day. Compared is
     what the documents state about themselves. A document that does not state it is left out.
@@ -22,6 +24,7 @@ class DocumentFilters(TypedDict, total=False):
     collection: str | None
     branch: str | None
     path: str | None
+    library: str | None
     file_type: str | None
     tag: str | None
     author: str | None
@@ -41,7 +44,7 @@ def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Fi
         tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
         collection=given.get("collection"),
         branch=given.get("branch"),
-        path=given.get("path"),
+        path=_path(given.get("path"), given.get("library")),
         file_type=file_type.removeprefix(".").lower() if file_type else None,
         tag=given.get("tag"),
         author=given.get("author"),
@@ -50,6 +53,15 @@ def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Fi
         created_from=_time("created_after", given.get("created_after")),
         created_before=_time("created_before", given.get("created_before")),
     )
+
+
+def _path(path: str | None, library: str | None) -> str | None:
+    if library is None:
+        return path
+    if path is not None:
+        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
+    name, version = parse_requirement(library)
+    return f"{library_path(name, version or '')}/*"
 
 
 def _time(name: str, text: str | None) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.rules.phases import CHUNK_PHASES
-from penstock.catalog.values import Phase, StoredProperties, TaskStatus
+from penstock.catalog.values import GenerationState, Phase, StoredProperties, TaskStatus
 from penstock.catalog.views import ChunkState, ChunkView, Document, PageState, Progress, Source
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.document_filters import DocumentFilters
@@ -75,11 +76,17 @@ class DocumentDetail(DocumentRecord, frozen=True, kw_only=True):
     """A document with its versions, newest first, and progress and pages of the newest one.
 
     ``progress`` has ``filename``, the status of each phase, and its counts of pages and chunks.
+    ``time_left_s``: estimate of the time until the newest version is searchable, from the ``rate`` of its
+    slowest phase in ``rate_unit`` (pages or chunks) a second, over ``rate_window_s``.
     ``next_page``: the page from which to go on, None at the end.
     """
 
     generations: list[GenerationRecord]
     progress: dict[str, str | int]
+    time_left_s: float | None
+    rate: float | None
+    rate_window_s: int | None
+    rate_unit: str | None
     tree: list[PageRecord]
     next_page: int | None
 
@@ -130,6 +137,21 @@ class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
     documents: list[DocumentRecord]
     limit: int
     next: str | None
+
+
+class ProjectRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that was indexed as a project, and the tenant of its documents."""
+
+    root: str
+    tenant_id: str
+    name: str
+    remote: str
+
+
+class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of projects, by name and folder."""
+
+    projects: list[ProjectRecord]
 
 
 class ReasonRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +231,7 @@ class DocumentRecords:
             **_columns(source),
             generations=[_generation(each) for each in generations],
             progress=_progress(progress) if progress is not None else {},
+            **time_estimate(generations[0], progress, clock.now()) if progress is not None else _UNKNOWN,
             tree=[_page(page) for page in pages[:limit]],
             next_page=pages[limit].number if len(pages) > limit else None,
         )
@@ -315,6 +338,38 @@ def _generation(document: Document) -> GenerationRecord:
         created_at=document.created_at,
         published_at=document.published_at,
     )
+
+
+_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
+_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
+
+
+def time_estimate(document: Document, progress: Progress, now: datetime) -> dict[str, Any]:
+    """The time until a version is searchable; unknown before each of its phases has ended a page or chunk."""
+    if document.state is not GenerationState.BUILDING:
+        return _UNKNOWN
+    window = max((now - document.created_at).total_seconds(), 1.0)
+    pages = progress.ocr_completed_pages + progress.ocr_failed_pages
+    reads = progress.status[Phase.OCR] in _OPEN
+    # Pages that are not yet read will have chunks as well.
+    chunks = (
+        progress.total_chunks * progress.total_pages / pages if reads and pages else progress.total_chunks
+    )
+    embedded = progress.completed_chunks[Phase.VECTOR]
+    phases: list[tuple[str, float, int]] = [("pages", progress.total_pages, pages)] if reads else []
+    if progress.status[Phase.VECTOR] in _OPEN:
+        phases.append(("chunks", chunks, embedded))
+    if not phases or any(not ended for _, _, ended in phases):
+        return _UNKNOWN
+    left, unit, ended = max(
+        (max(total - ended, 0) * window / ended, unit, ended) for unit, total, ended in phases
+    )
+    return {
+        "time_left_s": round(left, 1),
+        "rate": round(ended / window, 3),
+        "rate_window_s": round(window),
+        "rate_unit": unit,
+    }
 
 
 def _page(page: PageState) -> PageRecord:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -15,22 +14,24 @@ from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
 from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
-from penstock.errors import PathNotFound, UnknownDocument
+from penstock.errors import UnknownDocument
 from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
-from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.job import Job, Status
+from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
-from penstock.service.folder_requests import IndexOptions, Preview, preview_of, walked
+from penstock.service.folder_requests import IndexOptions, Preview, index_submission, preview_of
 from penstock.service.jobs import Jobs
+from penstock.service.libraries import Libraries
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
+from penstock.service.projects import Placement, Projects, WantedPlace
 from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
-from penstock.vocabulary import how_many
 
 
 class Where(TypedDict, total=False):
@@ -62,11 +63,13 @@ class Documents:
         self._jobs = jobs
         self._settings = settings
         self.notes = Notebook(catalog, jobs, settings)
+        self.projects = Projects(catalog, jobs, settings)
+        self.libraries = Libraries(catalog, jobs, self.notes.place_of)
 
     # Requests.
 
     def index(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
-        """Index a file, or everything below a folder.
+        """Index a file, everything below a folder, or a web page with the pages that it links to.
 
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
@@ -77,44 +80,24 @@ class Documents:
         ``checksum`` compares contents even where size and time are equal. ``archives`` opens zip and tar
         archives as folders, ``ocr`` recognizes text in pictures; by default the settings of the same names
         decide. ``graph`` extracts entities and relations, or removes them; without it, they stay. The
-        ``operation`` "add" removes nothing: documents whose files are gone stay.
+        ``operation`` "add" removes nothing: documents whose files are gone stay. Of a web page, links are
+        followed up to ``depth`` (3), on its host and ``hosts``, up to ``max_pages`` (1,000).
+
+        With ``project`` the documents are of the project around the path: its tenant and the checked-out
+        branch, unless they are given. None: only where the path is in a git work tree.
         """
+        paths.refuse_unusable(os.fspath(path))
+        self.projects.record(self.placement(path, **options))
         return self._jobs.submit(**self.submission(path, **options))
+
+    def placement(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Placement:
+        """Tenant and branch of the documents of ``index``."""
+        wanted = WantedPlace(options.get("tenant_id"), options.get("branch"), options.get("project", False))
+        return self.projects.for_index(os.fspath(path), wanted)
 
     def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
         """Build the submission of ``index`` without submitting it."""
-        paths.refuse_unusable(os.fspath(path))
-        if options.get("archives") is None:
-            options["archives"] = self._settings.archives
-        absolute = os.path.realpath(os.fspath(path))
-        try:
-            mode = Path(absolute).stat().st_mode
-        except OSError as error:
-            raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
-        payload: dict[str, Any] = {
-            name: options[name]
-            for name in ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "operation")
-            if options.get(name) is not None
-        }
-        submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
-        if stat.S_ISDIR(mode):
-            submission["item_type"] = "project" if options.get("project") else "folder"
-            payload |= walked(absolute, submission["item_type"], options)
-        elif stat.S_ISREG(mode):
-            payload["file_path"] = absolute
-            if options["archives"]:
-                payload["archives"] = True
-        else:
-            raise PathNotFound(f"{os.fspath(path)} is neither a file nor a folder")
-        for name in ("tenant_id", "collection", "branch", "priority", "run_at", "delay", "timeout_s"):
-            if options.get(name) is not None:
-                submission[name] = options[name]
-        submission["serial"] = options.get("serial")
-        metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
-        if metadata:
-            submission["metadata"] = metadata
-        submission["force"] = bool(options.get("force"))
-        return submission
+        return index_submission(os.fspath(path), options, self._settings, self.placement(path, **options))
 
     def note(
         self,
@@ -151,6 +134,9 @@ class Documents:
             found = (snapshot.find(place, name) for name in names)
             document = next((source.path for source in found if source is not None and source.live), None)
             folder = next((name for name in names if snapshot.known(place, name, limit=1)), None)
+        if names[0].startswith(("http://", "https://")) and names[0].endswith("/"):
+            # The address of a folder: all pages below it.
+            document, folder = None, names[0].rstrip("/")
         if document is None and folder is None and Path(path_or_id).is_dir():
             # Nothing below it is known yet, but jobs already queued must not add documents after the removal.
             folder = names[1]
@@ -168,7 +154,8 @@ class Documents:
 
     def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
         """The reason why ``index`` includes code by itself; None where it does not, or the options decide."""
-        if options.get("include_code") is not None or options.get("project") or not Path(path).is_dir():
+        decided = options.get("include_code") is not None or options.get("project")
+        if decided or is_off_disk(os.fspath(path)) or not Path(path).is_dir():
             return None
         return code_reason(os.path.realpath(os.fspath(path)))
 
@@ -176,9 +163,9 @@ class Documents:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
         place = self.place(
-            tenant_id=options.get("tenant_id"),
-            collection=options.get("collection"),
-            branch=options.get("branch"),
+            tenant_id=submission.get("tenant_id"),
+            collection=submission.get("collection"),
+            branch=submission.get("branch"),
         )
         return preview_of(self.catalog, place, submission, self._settings)
 
@@ -227,7 +214,11 @@ class Documents:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
             elsewhere = reasons.elsewhere(snapshot, place, absolute) if found is None else []
-        queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
+        queued = (
+            reasons.queued(self._jobs.queue, absolute, place)
+            if found is None or found.verdict == "folder"
+            else None
+        )
         if found is not None and queued is not None:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
@@ -236,25 +227,6 @@ class Documents:
             unfilled = unfilled_stores(self.catalog.outside, self._settings)
             found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
         return found or queued or past or reasons.unknown(absolute, place, elsewhere)
-
-    def _queued(self, path: str, place: Place) -> Reason | None:
-        """Find a live job for the path. Jobs have no path column, so up to 1,000 live jobs are read."""
-        live = JobQuery(
-            statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}),
-            tenant_id=place.tenant_id,
-            collection=place.collection,
-            limit=1000,
-        )
-        for job in self._jobs.queue.find(live):
-            covered = _path_of(job)
-            if covered and (path == covered or path.startswith(covered + "/")):
-                what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
-                if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
-                    what += f", released: {job.history[-1].note}"
-                if job.waiting_for == CHILDREN:
-                    what += f", {how_many(job.children_open, 'file')} pending"
-                return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
-        return None
 
     def sources(
         self, *, after: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]
@@ -341,7 +313,7 @@ class Documents:
             place, path, since = of.place, of.path, reasons.EARLIEST
         else:
             place, since = Place(of.tenant_id, of.collection, of.branch), of.created_at
-            path = _path_of(of) or ""
+            path = reasons.path_of(of) or ""
         with self.catalog.snapshot() as snapshot:
             found = snapshot.recognized(place, path, since, LOW_CONFIDENCE) if path else None
         return found or RecognizedPages(0)
@@ -392,9 +364,3 @@ def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
     """The source, unless it is another tenant's: ids are known outside, in exports and logs."""
     return source if source is not None and source.place.tenant_id == tenant_id else None
-
-
-def _path_of(job: Job) -> str | None:
-    payload = job.payload
-    found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
-    return found if isinstance(found, str) else None

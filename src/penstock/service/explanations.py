@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from penstock import vocabulary
 from penstock.catalog.values import GenerationState, Phase
 from penstock.catalog.views import Document, DocumentEvent, Source
+from penstock.dependencies import Dependencies, dependencies_of
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.protocol import POSITION_CAP, Queue
 from penstock.service.responses import HistoryEntry
@@ -22,10 +24,14 @@ def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float
         return _running(job)
     if job.status is not Status.PENDING:
         return None
+    if job.held is Held.LIMIT or (job.held is Held.TIME and job.limit_at is not None):
+        return _limited(queue, job)
     if job.held is Held.TIME and job.run_at is not None:
         return _until(job, job.run_at, queue.now())
     if job.held is Held.LOCK:
         return _locked(queue, job)
+    if job.held is Held.AFTER:
+        return _dependent(queue, job)
     scope = _covering(queue.paused(), job)
     if job.held is Held.PAUSE or scope is not None:
         return _paused(scope)
@@ -56,6 +62,41 @@ def _until(job: Job, run_at: datetime, now: datetime) -> str:
     if job.retry_count or job.error_code:
         return f"held until {moment}: retry {job.retry_count} of {job.max_retries} after {job.error_code}"
     return f"held until {moment}, as requested"
+
+
+def _limited(queue: Queue, job: Job) -> str:
+    """Name the limit that holds a job, and when it may go."""
+    if job.limit_at is not None:
+        return f"limit {job.limit_key}: may start at {_second(job.limit_at)}"
+    limit = next((one for one in queue.limits() if one.key == job.limit_key), None)
+    if limit is None:
+        return f"limit {job.limit_key} was removed; the next upkeep releases this job"
+    if limit.concurrent is not None and queue.slots_of(limit.key) >= limit.concurrent:
+        most = how_many(limit.concurrent, "job")
+        return f"limit {limit.key}: {most} at once, and all slots are taken; starts after one of them ends"
+    if limit.next_at is not None and limit.next_at > queue.now():
+        return f"limit {limit.key}: {limit.rate}, the next start is at {_second(limit.next_at)}"
+    return f"limit {limit.key}: {limit.rate or limit.concurrent}; jobs of the key before this one go first"
+
+
+def _second(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _dependent(queue: Queue, job: Job) -> str:
+    """Name the first live job that is waited for, and how many there are."""
+    after = dependencies_of(job).after
+    live = [found for found in map(queue.get, after) if found is not None and not found.ended]
+    if not live:
+        return "the jobs it waited for have ended; the next upkeep releases it"
+    more = f" and {how_many(len(live) - 1, 'other job')}" if len(live) > 1 else ""
+    return f"waiting for {live[0].queue_id} ({vocabulary.speak(live[0].status, 'cli')}){more}"
+
+
+def first_dependency(found: Dependencies) -> str:
+    """The reason as far as the row itself has it, without the state of the others."""
+    more = f" and {how_many(len(found.after) - 1, 'other job')}" if len(found.after) > 1 else ""
+    return f"waiting for {found.after[0]}{more}"
 
 
 def _locked(queue: Queue, job: Job) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
@@ -14,10 +16,16 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import Source
 from penstock.config import Settings
+from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
 from penstock.payloads import Operation
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason
+from penstock.pipeline.web import urls
+from penstock.service import paths
+from penstock.service.projects import Placement
 from penstock.service.requests import Submission
+
+NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
 
 
 class IndexOptions(TypedDict, total=False):
@@ -42,12 +50,28 @@ class IndexOptions(TypedDict, total=False):
     checksum: bool
     retry_failed: bool
     allow_empty: bool
-    project: bool
+    project: bool | None
     operation: Operation
     run_at: datetime | str | None
     delay: float | None
     timeout_s: int | None
     serial: bool | None
+    after: Sequence[str] | None
+    on_dependency_failure: str | None
+    webhook: str | None
+    hosts: Sequence[str]
+    max_pages: int | None
+
+
+def job_options(options: Mapping[str, Any]) -> Submission:
+    """The options of ``index`` that belong to the job, and not to its payload or its place."""
+    given = {name: value for name, value in options.items() if name in _OF_THE_JOB and value is not None}
+    return cast("Submission", given)
+
+
+_OF_THE_JOB = frozenset(
+    "collection priority run_at delay timeout_s serial after on_dependency_failure webhook".split()
+)
 
 
 class Preview(msgspec.Struct, kw_only=True):
@@ -62,6 +86,66 @@ class Preview(msgspec.Struct, kw_only=True):
     """Failed in an earlier run, and of the same size and time since."""
     skipped: dict[str, int] = {}
     include_code: bool = False
+
+
+def index_submission(
+    path: str, options: IndexOptions, settings: Settings, placement: Placement
+) -> Submission:
+    """The submission for a file, a folder or a web page. Raises ``PathNotFound`` for a missing path."""
+    paths.refuse_unusable(path)
+    payload: dict[str, Any] = {
+        name: options[name]
+        for name in ("chunk_size", "chunk_overlap", "graph", "ocr", "gate", "operation")
+        if options.get(name) is not None
+    }
+    submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
+    opens_archives = settings.archives if options.get("archives") is None else options.get("archives")
+    if urls.is_web_url(path):
+        submission["item_type"] = "folder"
+        payload |= {"folder_path": urls.canonical(path)} | crawl_fields(options)
+    else:
+        absolute = os.path.realpath(path)
+        mode = _mode(path, absolute)
+        if stat.S_ISDIR(mode):
+            submission["item_type"] = "project" if options.get("project") else "folder"
+            payload |= walked(absolute, submission["item_type"], {**options, "archives": opens_archives})
+        elif stat.S_ISREG(mode):
+            payload |= {"file_path": absolute} | ({"archives": True} if opens_archives else {})
+        else:
+            raise PathNotFound(f"{path} is neither a file nor a folder")
+    return with_job_options(submission, options, placement)
+
+
+def with_job_options(submission: Submission, options: Mapping[str, Any], placement: Placement) -> Submission:
+    """Add the options of a job, such as its place and priority, to a submission."""
+    submission |= job_options(options)
+    submission |= cast("Submission", placement.names)
+    asked = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
+    if metadata := placement.metadata | asked:
+        submission["metadata"] = metadata
+    submission["force"] = bool(options.get("force"))
+    return submission
+
+
+def _mode(path: str, absolute: str) -> int:
+    try:
+        return Path(absolute).stat().st_mode
+    except OSError as error:
+        raise PathNotFound(f"{path}: {error.strerror}") from None
+
+
+def crawl_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a payload for a crawl, from the options of ``index``."""
+    names = {"hosts": "hosts", "include": "patterns", "exclude": "ignore_patterns"}
+    payload: dict[str, Any] = {
+        field: list(options[name]) for name, field in names.items() if options.get(name)
+    }
+    if options.get("recursive") is False:
+        payload["recursive"] = False
+    for name, field in (("depth", "recursive_depth"), ("max_pages", "max_pages")):
+        if options.get(name) is not None:
+            payload[field] = options[name]
+    return payload
 
 
 def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,6 +165,8 @@ def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, A
     if options.get("recursive") is False:
         payload["recursive"] = False
     if options.get("depth") is not None:
+        if not options["depth"]:
+            raise InvalidRequest("depth: of a folder it is 1 or more; only a web page can have 0")
         payload["recursive_depth"] = options["depth"]
     return payload
 
@@ -103,6 +189,8 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, settings:
     """Count the files that a submission would compare, by size and time alone."""
     payload = submission["payload"]
     root = payload.get("folder_path") or payload.get("project_root")
+    if root is not None and urls.is_web_url(root):
+        raise InvalidUrl("the pages of a site are not counted before they are fetched", remedy=NO_PREVIEW)
     skipped = Counter[str]()
     preview = Preview(include_code=payload.get("include_code", submission["item_type"] == "project"))
     if root is None:

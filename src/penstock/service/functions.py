@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
 
-from penstock import clock, items, vocabulary
+from penstock import clock, items, traces, vocabulary
 from penstock.config import Settings
-from penstock.errors import InvalidRequest, NoResult
-from penstock.handlers.functions import BackoffGiven, Exists, Function, Functions
+from penstock.end_hooks import HOOK_FIELDS, HookCall
+from penstock.errors import InvalidLimit, InvalidRequest, NoResult
+from penstock.handlers.functions import Exists, Function, FunctionOptions, Functions
 from penstock.handlers.registry import Registry
-from penstock.job import NewJob, Status
-from penstock.payloads import encode_payload
+from penstock.handlers.webhooks import webhook_options
+from penstock.job import AddResult, NewJob, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import JOB_BACKOFF, Backoff
+from penstock.service.call_fields import PLAIN, Call, CallOptions, read_entity, refuse_misshapen
+from penstock.service.function_handle import FunctionHandle
 from penstock.service.jobs import Jobs
+from penstock.service.mapped_calls import MappedCall, MapProgress, map_payload, map_progress, map_results
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 from penstock.service.tasks import Tasks
+from penstock.strict_json import encode_payload
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class CallOptions(TypedDict, total=False):
-    """Options of a call; defaults come from the function, then from the settings."""
-
-    tenant_id: str | None
-    collection: str | None
-    priority: int | None
-    run_at: datetime | str | None
-    delay: timedelta | float | None
-    key: str | None
-    metadata: Mapping[str, Any] | None
-    max_retries: int | None
-    timeout: int | None
-    job_id: str | None
-
-
-class Call(CallOptions, total=False):
-    """One of many calls."""
-
-    name: Required[str]
-    payload: Mapping[str, Any] | None
-    entity: tuple[str, str] | None
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class FunctionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +38,7 @@ class FunctionRecord(msgspec.Struct, frozen=True, kw_only=True):
     requires: tuple[str, ...]
     max_retries: int | None
     timeout_s: int | None
+    priority: int | None = None
 
 
 class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,36 +71,71 @@ class FunctionJobs(Jobs):
         self.functions = functions or Functions()
         self._templates: dict[str, _Template] = {}
         self._registry = Registry()
-        self.functions.register_in(self._registry)
+        self.functions.register_in(self._registry, webhook_options(settings))
 
+    @overload
+    def function(self, name: Callable[P, R], /) -> FunctionHandle[P, R]: ...
+
+    @overload
     def function(
-        self,
-        name: str,
-        *,
-        requires: Iterable[str] = (),
-        max_retries: int | None = None,
-        timeout: int | None = None,
-        backoff: BackoffGiven | None = None,
-    ) -> Callable[[F], F]:
-        """Register a function for workers to run.
+        self, name: str | None = None, **options: Unpack[FunctionOptions]
+    ) -> Callable[[Callable[P, R]], FunctionHandle[P, R]]: ...
 
-            @app.function("send_mail", requires=["to"], max_retries=5, timeout=60)
-            def send_mail(payload, context): ...
+    def function(self, name: Any = None, **options: Unpack[FunctionOptions]) -> Any:
+        """Register a function for workers to run, under a name or under its own.
 
-        It may be async, and may leave out ``context``. Its return value, as JSON, is the job's result.
-        ``timeout`` is in seconds. ``backoff`` is the seconds before the first retry, or a list of them; after
-        these come the powers of two above the last. By default 1, 2, 4 … 300 seconds.
+            @app.function(max_retries=5, timeout=60)
+            def send_mail(payload: Mail, context): ...
+
+            send_mail.call(Mail(to="miller@example.org"), delay=60)
+
+        It may be async, and may leave out ``context``. A dataclass, msgspec struct or pydantic model as the
+        type of the payload is checked at the call, and passed. The return value, as JSON, is the result.
+        ``requires`` names fields of a plain payload. ``timeout`` is in seconds. ``priority``: 0 to 10.
+        ``limit``: key of a limit that its calls count for; see ``Limits``.
+        ``backoff`` is the seconds before the first retry, or a list of them; after these come the powers of
+        two above the last. By default 1, 2, 4 … 300 seconds. ``webhook``, ``on_success`` and ``on_failure``
+        are as for ``call``, for each call.
         """
-        if not isinstance(name, str):
-            raise InvalidRequest("function: the name is missing", remedy='Write @app.function("name").')
-
-        def register(call: F) -> F:
-            self.functions.add(
-                name, call, requires=requires, max_retries=max_retries, timeout=timeout, backoff=backoff
+        if callable(name):
+            return self._register(None, name, {})
+        if name is not None and not isinstance(name, str):
+            raise InvalidRequest(
+                f"function: expected a name, got {type(name).__name__}",
+                remedy='Write @app.function or @app.function("name").',
             )
-            return call
+        return lambda call: self._register(name, call, options)
 
-        return register
+    def _register(
+        self, name: str | None, call: Callable[P, R], options: FunctionOptions
+    ) -> FunctionHandle[P, R]:
+        if name is None:
+            name = getattr(call, "__name__", None)
+            if name is None or name == "<lambda>":
+                raise InvalidRequest(
+                    "function: it has no name of its own", remedy='Write app.function("name")(function).'
+                )
+        call = call._function if isinstance(call, FunctionHandle) else call
+        self.functions.add(name, call, **options)
+        return FunctionHandle(self, name, call)
+
+    def middleware(self, enter: F) -> F:
+        """Surround every run of a function with a context manager, for logging and context.
+
+            @app.middleware
+            def logged(context):
+                print("before", context.job_id)
+                try:
+                    yield
+                except Exception as error:
+                    print("failed", error)
+                    raise
+
+        A function of the context that yields once, or that returns a context manager. The first registered
+        is the outermost. An error always fails the job, also one that the middleware does not raise again.
+        """
+        self.functions.add_middleware(enter)
+        return enter
 
     def handler(
         self, item_type: str, op: str, *, batch: int = 0, backoff: Backoff = JOB_BACKOFF
@@ -148,7 +167,7 @@ class FunctionJobs(Jobs):
     def call(
         self,
         name: str,
-        payload: Mapping[str, Any] | None = None,
+        payload: Any = None,
         *,
         entity: tuple[str, str] | None = None,
         connection: Any = None,
@@ -161,12 +180,13 @@ class FunctionJobs(Jobs):
         Calls with the same entity run one at a time; those of equal priority in order, also while one of them
         waits for a retry. A higher priority goes first, and a call for later once its time has come.
         ``key``: calls with the same key are one job while it lives. ``connection``, on SQL engines, adds the
-        call in the caller's own transaction.
+        call in the caller's own transaction. ``webhook`` is a URL that the end of the job is sent to;
+        ``on_success`` and ``on_failure`` name functions that are called with it.
         """
         call: Call = {"name": name, "payload": payload, "entity": entity, **options}
         new = self._plain_calls([call]) if connection is None else None
         if new is not None:
-            return self._receipt(self.queue.add(new, limits=self._limits())[0], None)
+            return self._receipt(self._add_plain(new)[0], None)
         return self._submit(self._submission(call), connection, counted=False)
 
     def call_many(self, calls: Sequence[Call], *, connection: Any = None) -> list[Receipt]:
@@ -176,7 +196,7 @@ class FunctionJobs(Jobs):
         """
         new = self._plain_calls(calls) if connection is None else None
         if new:
-            return [self._receipt(added, None) for added in self.queue.add(new, limits=self._limits())]
+            return [self._receipt(added, None) for added in self._add_plain(new)]
         submissions = []
         for number, call in enumerate(calls, 1):
             try:
@@ -196,20 +216,30 @@ class FunctionJobs(Jobs):
         new = []
         try:
             for call, queue_id in zip(calls, clock.new_ids(len(calls)), strict=True):
-                if type(call) is not dict or not _PLAIN.issuperset(call):
+                if type(call) is not dict or not PLAIN.issuperset(call):
+                    return None
+                if self._template(call["name"]).function.has_hooks:
                     return None
                 new.append(self._plain_call(call, queue_id))
         except (InvalidRequest, KeyError):
             return None
         return new
 
+    def _add_plain(self, new: Sequence[NewJob]) -> list[AddResult]:
+        """Add rows without hooks. Most processes have no tracer either, and need nothing around it."""
+        if traces.tracer() is None:
+            return self.queue.add(new, limits=self._limits())
+        return self.add_all(new, self._limits())
+
     def _plain_call(self, call: Call, queue_id: str) -> NewJob:
         function, _, new = self._template(call["name"])
-        payload, entity = call.get("payload"), _entity(call.get("entity"))
+        payload, entity = function.stored(call.get("payload")), read_entity(call.get("entity"))
         function.check({} if payload is None else payload)
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
         lock_key = None
         if entity is not None:
+            if new.limit_key is not None:
+                raise InvalidLimit("the general path says why")
             self.functions.check_entity(*entity)
             body["entity_type"], body["entity_id"] = entity
         if entity is not None or type(payload) is not dict:
@@ -230,30 +260,38 @@ class FunctionJobs(Jobs):
         function = self.functions.get(name)
         found = self._templates.get(name)
         if found is None or found.function is not function or found.settings is not self.settings:
-            # The required fields have to be there; their values are replaced.
-            submission = self._submission({"name": name, "payload": dict.fromkeys(function.requires)})
+            submission = self._submission_of(function, {"name": name}, {"function_name": name})
             (new,) = self._new([submission], joins=False)
             found = self._templates[name] = _Template(function, self.settings, new)
         return found
 
+    def call_submission(self, call: Mapping[str, Any]) -> Submission:
+        """Build the submission of a call. Without any registered function, it is not checked."""
+        if not self.functions.names():
+            return super().call_submission(call)
+        return self._submission(cast("Call", call))
+
     def _submission(self, call: Call) -> Submission:
-        _refuse_misshapen(call)
+        refuse_misshapen(call)
         function = self.functions.get(call["name"])
-        payload = call.get("payload")
+        payload = function.stored(call.get("payload"))
         function.check({} if payload is None else payload)
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
-        entity = _entity(call.get("entity"))
+        entity = read_entity(call.get("entity"))
         if entity is not None:
             self.functions.check_entity(*entity)
             body["entity_type"], body["entity_id"] = entity
-        timeout, retries = call.get("timeout"), call.get("max_retries")
-        return Submission(
+        return self._submission_of(function, call, body)
+
+    def _submission_of(self, function: Function, call: Call, body: Mapping[str, Any]) -> Submission:
+        timeout, retries, priority = call.get("timeout"), call.get("max_retries"), call.get("priority")
+        submission = Submission(
             item_type="function",
             op="run",
             payload=body,
             tenant_id=call.get("tenant_id"),
             collection=call.get("collection"),
-            priority=call.get("priority"),
+            priority=function.priority if priority is None else priority,
             run_at=call.get("run_at"),
             delay=call.get("delay"),
             key=call.get("key"),
@@ -261,7 +299,65 @@ class FunctionJobs(Jobs):
             max_retries=function.max_retries if retries is None else retries,
             timeout_s=function.timeout_s if timeout is None else timeout,
             job_id=call.get("job_id"),
+            after=call.get("after"),
+            on_dependency_failure=call.get("on_dependency_failure"),
+            limit=function.limit if call.get("limit") is None else call.get("limit"),
         )
+        if function.has_hooks or not HOOK_FIELDS.isdisjoint(call):
+            submission["webhook"] = call.get("webhook") or function.webhook
+            submission["on_success"] = self.hook_call(call.get("on_success") or function.on_success)
+            submission["on_failure"] = self.hook_call(call.get("on_failure") or function.on_failure)
+        return submission
+
+    def hook_call(self, name: Any) -> HookCall | None:
+        """The call of a function that follows a job, with the options of that function."""
+        if name is None or not self.functions.names():
+            return super().hook_call(name)
+        function = self.functions.get(getattr(name, "name", name))
+        retries, timeout = function.max_retries, function.timeout_s
+        return HookCall(
+            function.name,
+            self.settings.max_retries if retries is None else retries,
+            self.settings.job_timeout_s if timeout is None else timeout,
+        )
+
+    # One function over many payloads.
+
+    def map(self, name: str, payloads: Iterable[Any], **options: Unpack[CallOptions]) -> Receipt:
+        """Queue one parent job with a call of the function for each payload.
+
+            receipt = app.map("resize", [{"image": path} for path in paths])
+            app.wait(receipt.job_id)
+            print([call.result for call in app.map_results(receipt.job_id)])
+
+        All payloads are checked now and stored with the parent; a worker adds the calls as its children. The
+        parent is done when all are done, and fails if one failed. A cancel of the parent cancels all.
+        """
+        function = self.functions.get(name)
+        call: Call = {"name": name, **options}  # type: ignore[typeddict-item]
+        refuse_misshapen(call)
+        parent = self._submission_of(function, call, {})
+        if parent["limit"] is not None:
+            raise InvalidLimit(
+                f"map: the calls of {name} have a limit ({parent['limit']}), those of a map have none",
+                remedy="Use call_many.",
+            )
+        retries, timeout = parent["max_retries"], parent["timeout_s"]
+        parent["payload"] = map_payload(
+            function,
+            payloads,
+            max_retries=self.settings.max_retries if retries is None else retries,
+            timeout_s=self.settings.job_timeout_s if timeout is None else timeout,
+        )
+        return self._submit(parent, None, counted=False)
+
+    def map_progress(self, id_or_prefix: str) -> MapProgress:
+        """Count the calls of a ``map`` that ended, and those that did not."""
+        return map_progress(self.job(id_or_prefix))
+
+    def map_results(self, id_or_prefix: str) -> list[MappedCall]:
+        """The calls of a ``map`` in the order of their payloads, ended or not."""
+        return map_results(self.queue, self.job(id_or_prefix))
 
     def known(self) -> FunctionRecords:
         """The functions and types of entities that were registered."""
@@ -269,7 +365,11 @@ class FunctionJobs(Jobs):
         return FunctionRecords(
             functions=[
                 FunctionRecord(
-                    name=one.name, requires=one.requires, max_retries=one.max_retries, timeout_s=one.timeout_s
+                    name=one.name,
+                    requires=one.requires,
+                    max_retries=one.max_retries,
+                    timeout_s=one.timeout_s,
+                    priority=one.priority,
                 )
                 for one in found
             ],
@@ -289,36 +389,6 @@ class FunctionJobs(Jobs):
         """The same jobs in the words of a function task queue: PENDING, IN_PROGRESS, COMPLETED, FAILED."""
         return Tasks(self)
 
-    def _has_handler(self, item_type: str, op: str) -> bool:
-        return self._registry.find(item_type, op) is not None
-
     def handlers(self) -> Registry:
         """Handlers for a worker of this application."""
         return self._registry.copy()
-
-
-_KNOWN = Call.__required_keys__ | Call.__optional_keys__
-_PLAIN = frozenset({"name", "payload", "entity"})
-"""Fields of calls that differ from the template of their function in payload, entity and id only."""
-
-
-def _refuse_misshapen(call: Call) -> None:
-    if not isinstance(call, dict | Mapping):
-        raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
-    if not _KNOWN.issuperset(call):
-        unknown = sorted(map(str, set(call) - _KNOWN))
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
-    if "name" not in call:
-        raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
-
-
-def _entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
-    if given is None:
-        return None
-    pair = tuple(given) if isinstance(given, tuple | list) else ()
-    if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
-        raise InvalidRequest(
-            f"entity: expected a type and an id, got {str(given)[:80]!a}",
-            remedy='Write entity=("worker", "w1").',
-        )
-    return pair[0], pair[1]

@@ -29,7 +29,7 @@ def _add_each(jobs: Jobs, new: Sequence[NewJob]) -> list[Receipt | PenstockError
     if not new:
         return []
     try:
-        added = jobs.queue.add(new, limits=jobs._limits())
+        added = jobs.add_all(new, jobs._limits())
     except PenstockError as refusal:
         if len(new) == 1 or isinstance(refusal, StoreError):
             return [refusal] * len(new)

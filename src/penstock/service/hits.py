@@ -21,7 +21,7 @@ SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 _WORD_END = r"(?:\b|(?=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
 """A word in a name such as ``maxHeaderSize`` or ``max_header_size`` is a word as well."""
-_RUN = re.compile(r"[^\W_]+")
+_LOWERED = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _CUT_WORD = re.compile(r"\A\S+\s")
 
 
@@ -50,12 +50,14 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     ``rerank_score``: the score by which a re-ranker ordered the hits, None without one.
     ``also_in``: other places of the same text. ``page_unit``: what ``page`` counts: page, slide, sheet or
     chapter. ``position_unit``: what ``first_line`` and ``last_line`` count: line, paragraph or cell.
+    ``url``: the address of a web page, with the anchor of the hit's heading; empty for files.
     ``start`` and ``end``: characters of the page's text. ``chunk_index``: the chunk's number on its page.
     """
 
     score: float
     weak: bool
     path: str
+    url: str = ""
     title: str
     snippet: str
     text: str
@@ -98,6 +100,26 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     corrections: tuple[Correction, ...] = ()
+
+
+def merged(answers: Sequence[SearchResult], limit: int) -> SearchResult:
+    """Merge the hits of the same query in different scopes: good ones first, then by score; texts once."""
+    hits: dict[str, Hit] = {}
+    for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
+        hits.setdefault(hit.text.strip(), hit)
+    corrected = {each.word: each for answer in answers for each in answer.corrections}
+    # A word that one of the scopes has is no misspelt one.
+    fixed = [each for word, each in corrected.items() if all(_corrects(word, one) for one in answers)]
+    return SearchResult(
+        hits=list(hits.values())[:limit],
+        notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
+        words=max((each.words for each in answers), key=len, default=()),
+        corrections=tuple(fixed),
+    )
+
+
+def _corrects(word: str, answer: SearchResult) -> bool:
+    return any(each.word == word for each in answer.corrections)
 
 
 class RankedText(NamedTuple):
@@ -151,6 +173,7 @@ def build_hit(candidate: RankedText, match: Match, snippet: str, relation: str =
         score=round(candidate.score, 6),
         weak=match.weak,
         path=view.path,
+        url=view.properties.address(view.heading_path),
         title=view.title,
         snippet=snippet,
         text=view.text,
@@ -165,7 +188,7 @@ def build_hit(candidate: RankedText, match: Match, snippet: str, relation: str =
         symbols=view.symbols,
         tags=view.tags,
         file_type=view.file_type,
-        properties=view.properties,
+        properties=msgspec.structs.replace(view.properties, anchors={}),
         tenant_id=view.place.tenant_id,
         collection=view.place.collection,
         branch=view.place.branch,
@@ -215,26 +238,41 @@ class _QueryMarks(NamedTuple):
     def first(self, text: str) -> int | None:
         """The place of the first word in a text."""
         other = self.others.search(text) if self.others else None
-        start = next((start for start, _ in self._plain_spans(text)), None)
+        start = min((begin for begin, _ in self._plain_spans(text)), default=None)
         return min((at for at in (start, other and other.start()) if at is not None), default=None)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Places of the words in a text, in order."""
-        found = [*self._plain_spans(text)]
+        found = sorted(self._plain_spans(text))
         if self.others:
             found = sorted([*found, *(match.span() for match in self.others.finditer(text))])
         return [span for before, span in pairwise([(0, 0), *found]) if span[0] >= before[1]]
 
     def _plain_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        for run in _RUN.finditer(text) if self.plain else ():
-            word, at = run[0], run.start()
-            if word.lower() in self.plain:
-                yield run.span()
-            elif not word[1:].islower():
-                for part in HUMP.split(word):
-                    if part.lower() in self.plain:
-                        yield at, at + len(part)
-                    at += len(part)
+        """Places of the plain words: as a whole word of the text, or as a part of a name with humps."""
+        lowered = text.lower()
+        if len(lowered) != len(text):
+            # A letter that becomes two in lower case: in a text with one, only ASCII letters are lowered.
+            lowered = text.translate(_LOWERED)
+        for word in self.plain:
+            begin = lowered.find(word)
+            while begin >= 0:
+                end = begin + len(word)
+                if _is_word(text, begin, end):
+                    yield begin, end
+                begin = lowered.find(word, begin + 1)
+
+
+def _is_word(text: str, begin: int, end: int) -> bool:
+    """Check whether a place in a text is a word, or a part of a name such as ``maxHeaderSize``."""
+    free_begin = begin == 0 or not text[begin - 1].isalnum()
+    free_end = end == len(text) or not text[end].isalnum()
+    if free_begin and free_end:
+        return True
+    # A hump is seen with the letters on both of its sides.
+    humps = {match.start() for match in HUMP.finditer(text, max(0, begin - 1), min(len(text), end + 2))}
+    inside = any(begin < hump < end for hump in humps)
+    return (free_begin or begin in humps) and (free_end or end in humps) and not inside
 
 
 @lru_cache(4)

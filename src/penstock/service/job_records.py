@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import msgspec
 
 from penstock.catalog.rules.failures import remedy_for
+from penstock.dependencies import dependencies_of
 from penstock.errors import InvalidRequest, JobNotFound
 from penstock.items import validate_name
 from penstock.job import Held, Job, JobQuery, Status
@@ -91,6 +92,7 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
     ``payload``: values with names of secrets are masked, and texts of notes are given by their length.
     ``history``: oldest first. ``follow_up``: what was asked during the run is done in one more run.
+    ``after``: jobs that this one waits or waited for.
     """
 
     queue_position: int | None
@@ -108,6 +110,8 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
     waiting_for: str | None
     run_at: datetime | None
     follow_up: bool
+    after: list[str]
+    on_dependency_failure: str | None
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +193,7 @@ class JobRecords:
         """The record of one job with everything known of it."""
         found = self._jobs.details(job.queue_id)
         record = self._record(found.job, found.reason, self._jobs.queue)
+        waits = dependencies_of(found.job)
         return JobDetail(
             **{name: getattr(record, name) for name in record.__struct_fields__},
             queue_position=found.queue_position,
@@ -197,6 +202,8 @@ class JobRecords:
             payload=masked_payload(found.job.payload),
             history=found.history,
             follow_up=found.job.followup_json is not None,
+            after=list(waits.after),
+            on_dependency_failure=waits.on_failure,
             **{name: getattr(found.job, name) for name in _ROW},
         )
 
@@ -266,6 +273,10 @@ class JobRecords:
         """The reason why a job waits, as far as its own row has it: a list reads no other rows."""
         if job.status is Status.IN_PROGRESS or job.held is Held.TIME:
             return explanations.reason(self._jobs.queue, job, None, self._jobs.settings.heartbeat_s)
+        if job.held is Held.AFTER:
+            return explanations.first_dependency(dependencies_of(job))
+        if job.held is Held.LIMIT:
+            return f"held: limit {job.limit_key}"
         return None if job.held is None else f"held: {job.held}"
 
     def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack, cast
 
 import msgspec
 
-from penstock import items, vocabulary
+from penstock import clock, items, traces, vocabulary
 from penstock.config import Settings
+from penstock.end_hooks import HookCall, hook_jobs
 from penstock.errors import (
     AmbiguousId,
     CannotCancel,
     CannotRetry,
+    InvalidName,
     InvalidRequest,
     InvalidTime,
     JobNotFound,
@@ -60,7 +62,10 @@ class Jobs:
         If the same request is pending or running, that job is returned (``dedupe_hit``). ``force=True`` adds
         a new job that also indexes unchanged files; ``dedupe=False`` and ``rebuild=True`` are its two parts.
         ``run_at`` (a datetime with a zone, or ISO text) or ``delay`` (seconds or timedelta) give the earliest
-        start. Calls of a function with the same ``key`` are one job. ``connection``, on SQL engines, adds the
+        start. ``after``: ids of jobs that have to end first; if one fails or is cancelled, this one is
+        cancelled, or runs with ``on_dependency_failure="run"``. ``webhook``: URL that the end is sent to.
+
+        Calls of a function with the same ``key`` are one job. ``connection``, on SQL engines, adds the
         row in the caller's own transaction: it exists when the caller commits, and never dedupes.
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
@@ -71,9 +76,9 @@ class Jobs:
         """Add one job; ``counted`` adds the queue position, which costs more than the job itself."""
         joins = connection is not None
         (new,) = self._new([submission], joins=joins)
-        (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
+        (added,) = self.add_all([new], self._limits(), connection)
         later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
-        positioned = counted and connection is None and not later
+        positioned = counted and connection is None and not later and not new.after
         receipt = self._receipt(added, self.queue.position(added.queue_id) if positioned else None)
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 
@@ -89,19 +94,48 @@ class Jobs:
         joins = connection is not None
         new = self._new(submissions, joins=joins)
         limits = self._limits() if limited else QueueLimits()
-        added = self.queue.add(new, limits=limits, connection=connection)
-        return [self._receipt(answer, None) for answer in added]
+        return [self._receipt(answer, None) for answer in self.add_all(new, limits, connection)]
+
+    def add_all(self, new: Sequence[NewJob], limits: QueueLimits, connection: Any = None) -> list[AddResult]:
+        """Add checked rows together with their hooks; return the results of the rows."""
+        with traces.enqueued(new) as rows:
+            hooks = [hook for each in rows for hook in hook_jobs(each, clock.new_ids)]
+            return self.queue.add([*rows, *hooks], limits=limits, connection=connection)[: len(new)]
 
     def _new(self, submissions: Sequence[Submission], *, joins: bool) -> list[NewJob]:
-        new = new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
-        for job in new:
-            if job.item_type in items.APPLICATIONS_ONLY and not self._has_handler(job.item_type, job.op):
-                raise items.no_handler(job.item_type, job.op)
-        return new
+        return new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
 
-    def _has_handler(self, _item_type: str, _op: str) -> bool:
-        """Tell whether the application behind this door registered a handler."""
-        return False
+    def call_submission(self, call: Mapping[str, Any]) -> Submission:
+        """Build the submission of a function call. The functions are not known here, so it is not checked."""
+        body = {"function_name": call["name"], "payload": call.get("payload")}
+        if call.get("entity") is not None:
+            body["entity_type"], body["entity_id"] = call["entity"]
+        return Submission(
+            item_type="function",
+            op="run",
+            payload=body,
+            tenant_id=call.get("tenant_id"),
+            collection=call.get("collection"),
+            priority=call.get("priority"),
+            key=call.get("key"),
+            metadata=call.get("metadata"),
+            max_retries=call.get("max_retries"),
+            timeout_s=call.get("timeout"),
+            webhook=call.get("webhook"),
+            on_success=self.hook_call(call.get("on_success")),
+            on_failure=self.hook_call(call.get("on_failure")),
+        )
+
+    def hook_call(self, name: Any) -> HookCall | None:
+        """The call of a function that follows a job, with the defaults of the settings."""
+        if name is None:
+            return None
+        function = getattr(name, "name", name)
+        if not isinstance(function, str) or not 1 <= len(function) <= 255:
+            raise InvalidName(
+                f"function name must be text of 1 to 255 characters, got {str(function)[:80]!a}"
+            )
+        return HookCall(function, self.settings.max_retries, self.settings.job_timeout_s)
 
     def room(self) -> int:
         """Number of indexing jobs the queue still accepts, for doors which wait instead of failing."""
@@ -195,8 +229,9 @@ class Jobs:
         Raises ``CannotRetry`` for a job in another status. Raises ``LiveTwin`` when a live job has the same
         key, or holds the lock of a parent that would wait again.
         """
-        job_id = self.job(id_or_prefix).queue_id
-        (answer,) = self.queue.requeue([job_id])
+        job = self.job(id_or_prefix)
+        job_id = job.queue_id
+        (answer,) = self.requeue([job])
         if answer.was is None:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.twin is not None:
@@ -207,6 +242,15 @@ class Jobs:
         if answer.refused:
             raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}")
         return self.job(job_id)
+
+    def requeue(self, jobs: Sequence[Job]) -> list[RequeueResult]:
+        """Put a batch of jobs back into the queue, as ``retry`` does, with their hooks."""
+        answers = self.queue.requeue([job.queue_id for job in jobs])
+        # They will end once more, and the hooks of the last end are over.
+        again = [job for job, one in zip(jobs, answers, strict=True) if not (one.refused or job.parent_id)]
+        if hooks := [hook for job in again for hook in hook_jobs(job, clock.new_ids)]:
+            self.queue.add(hooks)
+        return answers
 
     def retry_failed(self, **filters: Unpack[JobFilter]) -> RetryAnswer:
         """Retry every matching failed job, except those whose key a live job has.
@@ -231,9 +275,8 @@ class Jobs:
             limit=CASCADE_BATCH,
         )
         while found := self.queue.find(query):
-            ids = [job.queue_id for job in found]
-            yield from self.queue.requeue(ids)
-            query = msgspec.structs.replace(query, after=ids[-1])
+            yield from self.requeue(found)
+            query = msgspec.structs.replace(query, after=found[-1].queue_id)
 
     def pause(self, *, tenant_id: str | None = None, collection: str | None = None) -> Scope:
         """Pause a tenant, a collection, or a tenant's collection; running jobs continue.

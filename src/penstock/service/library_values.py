@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.catalog.views import Document, RecognizedPages, Source
+from penstock.catalog.views import Document, PageState, RecognizedPages, Source
 from penstock.errors import AmbiguousId, JobNotFound
 from penstock.job import Job, JobQuery
 from penstock.service.access import Principal
@@ -20,6 +20,9 @@ from penstock.service.failures import FailedPath
 from penstock.service.job_reports import InsideFiles, JobReport, inside_files, report_of
 from penstock.service.jobs import Jobs
 from penstock.service.responses import Details, Stats
+
+MOST_PAGES = 1_000
+"""States of pages in one answer."""
 
 
 class JobListing(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,12 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     generations: list[Document]
     failed_inside: list[FailedPath]
     recognized: RecognizedPages
+
+
+def page_states(documents: Documents, source_id: str, limit: int) -> list[PageState]:
+    """States of the first pages of the newest generation of a document."""
+    generations = documents.generations(source_id)
+    return documents.pages(generations[0].document_id, limit=min(limit, MOST_PAGES)) if generations else []
 
 
 def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:

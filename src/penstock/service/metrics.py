@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from penstock import clock
 from penstock.job import JobQuery, Status
+from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers
 from penstock.service.jobs import Jobs
@@ -17,6 +18,7 @@ from penstock.service.worker_records import breaker_records
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "penstock_"
 MOST_TENANTS = 200
+TOKENS = "Tokens sent to endpoints this month."
 
 
 class Metric(NamedTuple):
@@ -44,6 +46,28 @@ class Metrics:
         metrics = [*self._queue_metrics(), *self._work_metrics()]
         if by_tenant:
             metrics.append(self._tenant_metric())
+        return "".join(_written(metric) for metric in metrics)
+
+    def own_text(self, principal: Principal) -> str:
+        """Metrics of the tenants of a key: their jobs and tokens. Rates and workers are of all tenants."""
+        tenants = principal.tenants
+        stats = self._status.stats(principal)
+        jobs: list[tuple[Mapping[str, str], float]] = [
+            ({"status": status, "item_type": item_type}, number)
+            for item_type, counts in stats.by_item_type.items()
+            for status, number in counts.items()
+        ]
+        metrics = [
+            Metric("queue_jobs", "gauge", "Jobs by status and item type.", jobs),
+            Metric(
+                "lane_waiting",
+                "gauge",
+                "Jobs or tasks that wait.",
+                [({"lane": one.lane}, one.waiting) for one in stats.lanes],
+            ),
+            Metric("tokens_total", "counter", TOKENS, [*self._tokens(tenants)]),
+            self._tenant_metric(tenants),
+        ]
         return "".join(_written(metric) for metric in metrics)
 
     def _queue_metrics(self) -> Iterator[Metric]:
@@ -103,19 +127,23 @@ class Metrics:
             lane: (total(f"{lane}_us"), total(f"{lane}_done") + total(f"{lane}_failed")) for lane in LANES
         }
         yield _summary("run_seconds", "Time spent on jobs and tasks.", runs)
-        yield Metric("tokens_total", "counter", "Tokens sent to endpoints this month.", [*self._tokens()])
+        yield Metric("tokens_total", "counter", TOKENS, [*self._tokens((None,))])
 
-    def _tokens(self) -> Iterator[tuple[Mapping[str, str], float]]:
+    def _tokens(self, tenants: Sequence[str | None]) -> Iterator[tuple[Mapping[str, str], float]]:
+        month = clock.now().strftime("%Y-%m")
         with self._documents.catalog.snapshot() as snapshot:
-            uses = snapshot.token_uses(None, clock.now().strftime("%Y-%m"))
+            uses = [use for tenant in tenants for use in snapshot.token_uses(tenant, month)]
         by_service: dict[str, int] = {}
         for use in uses:
             by_service[use.service] = by_service.get(use.service, 0) + use.tokens
         return (({"endpoint": name}, number) for name, number in sorted(by_service.items()))
 
-    def _tenant_metric(self) -> Metric:
+    def _tenant_metric(self, tenants: Sequence[str | None] = (None,)) -> Metric:
         live = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
-        counts = self._jobs.queue.count(JobQuery(statuses=live), by=("tenant_id", "status"))
+        counts: dict[tuple[str, Status], int] = {}
+        for tenant in tenants:
+            query = JobQuery(tenant_id=tenant, statuses=live)
+            counts |= self._jobs.queue.count(query, by=("tenant_id", "status"))
         most = sorted(counts.items(), key=lambda one: -one[1])[:MOST_TENANTS]
         samples: list[tuple[Mapping[str, str], float]] = [
             ({"tenant": tenant, "status": self._jobs.word(status)}, number)

@@ -12,11 +12,13 @@ from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import TokenUse
 from penstock.config import Settings
-from penstock.errors import InvalidRequest
-from penstock.extras import install_remedy
+from penstock.errors import InvalidRequest, InvalidSetting
+from penstock.extras import install_remedy, is_installed, refuse_missing
+from penstock.pipeline.embed import fastembed_embedder
+from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
 from penstock.pipeline.embed.minilm import download, model_files
 
-INSTALLABLE = (model_files.NAME,)
+INSTALLABLE = (model_files.NAME, fastembed_embedder.NAME)
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,11 @@ class Models:
             ("static", "table of word pieces, the default", ""),
             ("minilm", "all-MiniLM-L6-v2 in 8 bits, on onnxruntime", self._missing_of_minilm()),
             (
+                "fastembed",
+                f"ONNX model of fastembed: {self._settings.fastembed_model}",
+                self._missing_of_fastembed(),
+            ),
+            (
                 "endpoint",
                 "endpoint compatible with OpenAI's",
                 "" if url else "Set PENSTOCK_EMBED_ENDPOINT_URL.",
@@ -69,14 +76,39 @@ class Models:
         """
         if name not in INSTALLABLE:
             raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(INSTALLABLE)}")
+        if name == fastembed_embedder.NAME:
+            return self._install_fastembed(source, tell)
         parts = download.read_archive(source) if source else download.download(download.ModelSources(), tell)
         model_files.install(self.directory, parts.weights, parts.vocabulary)
         return self.directory
+
+    def _install_fastembed(self, source: Path | None, tell: Callable[[str], None]) -> Path:
+        if source is not None:
+            raise InvalidRequest(
+                "fastembed: a model in a directory is used from there, and not installed",
+                remedy=f"Set PENSTOCK_FASTEMBED_MODEL={source.resolve()}.",
+            )
+        refuse_missing(fastembed_embedder.NAME, "embedder = 'fastembed'")
+        options = self._fastembed()
+        tell(f"Downloading {options.model} from the model hub")
+        return fastembed_embedder.download(options, self.directory)
 
     def token_uses(self, tenant_id: str | None = None, month: str | None = None) -> list[TokenUse]:
         """Tokens of a month (by default this one), by tenant, service and job."""
         with self._open_catalog().snapshot() as snapshot:
             return snapshot.token_uses(tenant_id, month or clock.format_time(clock.now())[:7])
+
+    def _fastembed(self) -> FastembedOptions:
+        return FastembedOptions(self._settings.fastembed_model, self._settings.fastembed_pooling)
+
+    def _missing_of_fastembed(self) -> str:
+        if not is_installed(fastembed_embedder.NAME):
+            return install_remedy(fastembed_embedder.NAME)
+        try:
+            fastembed_embedder.find_files(self._fastembed(), self.directory)
+        except InvalidSetting as error:
+            return error.remedy
+        return ""
 
     def _missing_of_minilm(self) -> str:
         if find_spec("onnxruntime") is None:

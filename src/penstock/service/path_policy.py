@@ -7,35 +7,53 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.errors import PathOutside
+from penstock.errors import PathOutside, WebOff
+from penstock.pipeline.web import urls
 from penstock.service import paths
 
 
 class PathPolicy:
     """Roots below which a server may index. Links are followed before the comparison.
 
-    ``allow_external``: a request may name any path. ``state_dir`` is refused in every case: it has the keys
-    and the texts of all tenants.
+    ``allow_external``: a request may name any path. ``allow_web``: it may name web pages.
+    ``state_dir`` is refused in every case: it has the keys and the texts of all tenants.
     """
 
-    def __init__(self, roots: Sequence[str], state_dir: str, *, allow_external: bool) -> None:
+    def __init__(
+        self, roots: Sequence[str], state_dir: str, *, allow_external: bool, allow_web: bool = False
+    ) -> None:
         self.roots = tuple(os.path.realpath(root) for root in roots)
         self._allow_external = allow_external
+        self._allow_web = allow_web
         self._state_dir = os.path.realpath(state_dir)
 
     @classmethod
     def of(cls, settings: Settings) -> PathPolicy:
         """The policy of the settings; by default the working directory is the root."""
         roots = settings.roots or (str(Path.cwd()),)
-        return cls(roots, str(settings.state_dir), allow_external=settings.allow_external)
+        return cls(
+            roots,
+            str(settings.state_dir),
+            allow_external=settings.allow_external,
+            allow_web=settings.allow_web,
+        )
 
     def named(self, path: str) -> str:
         """The absolute path that a request means: relative ones begin at the first root."""
         paths.refuse_unusable(path)
+        if (known := paths.off_disk(path)) is not None:
+            return known
         return os.path.join(self.roots[0], path)  # noqa: PTH118 - Path would take away a last slash
 
     def allowed(self, path: str, *, allow_external: bool = False) -> str:
-        """The real path; raise ``PathOutside``, whether or not it exists."""
+        """The real path; raise ``PathOutside``, whether or not it exists.
+
+        Raises ``WebOff`` for a web page, unless the setting lets requests name them.
+        """
+        if urls.is_web_url(path):
+            if not self._allow_web:
+                raise WebOff("this server fetches no web pages for requests")
+            return urls.canonical(path)
         real = os.path.realpath(self.named(path))
         external = allow_external and self._allow_external
         inside = external or any(_below(real, root) for root in self.roots)

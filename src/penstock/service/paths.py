@@ -6,20 +6,38 @@ import os
 from pathlib import Path
 
 from penstock.errors import PathNotFound
+from penstock.pipeline.web import urls
 
 HEAD = 4_096
 """Bytes read to tell the type of a file."""
 
 
+def off_disk(path: str) -> str | None:
+    """The path of a web page or of a library in the form of the catalog; None: a path of the disk."""
+    if urls.is_web_url(path):
+        return urls.canonical(path)
+    # Imported here: the help of all commands loads this module.
+    from penstock.payloads import LIBRARIES, library_path
+
+    if not path.startswith(LIBRARIES):
+        return None
+    name, slash, inside = path[len(LIBRARIES) :].partition("/")
+    return library_path(name) + (f"/{inside}".rstrip("/") if slash else "")
+
+
 def real(path: str) -> str:
     """The path with all links followed, as the catalog stores a path indexed by name."""
     refuse_unusable(path)
+    if (known := off_disk(path)) is not None:
+        return known
     return _readable(os.path.realpath(path))
 
 
 def shown(path: str) -> str:
     """The path as a walk reports it: the last part is not followed, invalid UTF-8 is escaped."""
     refuse_unusable(path)
+    if (known := off_disk(path)) is not None:
+        return known
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
     return _readable(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - as above
 

@@ -128,17 +128,15 @@ def fused(
     whole = (keyword.weight if keyword.by_chunk else 0.0) + max((one.weight for one in spaces), default=0.0)
     by_graph = {chunk: graph.weight * match.score for chunk, match in graph.matches.items()}
     whole += graph.weight if by_graph else 0.0
-    chunks = dict.fromkeys(chunk for scores in (keyword, *spaces) for chunk in scores.by_chunk) | by_graph
     by_vector, no_vector = _best_shares(spaces)
+    chunks = {*keyword.by_chunk, *by_graph}.union(*(space.by_chunk for space in spaces))
+    in_words, in_vectors, in_graph = by_words.get, by_vector.get, by_graph.get
     scores = [
-        (
-            chunk,
-            (by_words.get(chunk, no_words) + by_vector.get(chunk, no_vector) + by_graph.get(chunk, 0.0))
-            / whole,
-        )
+        (-(in_words(chunk, no_words) + in_vectors(chunk, no_vector) + in_graph(chunk, 0.0)) / whole, chunk)
         for chunk in chunks
     ]
-    return sorted(scores, key=lambda item: (-item[1], item[0]))
+    scores.sort()
+    return [(chunk, -score) for score, chunk in scores]
 
 
 def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:

@@ -17,7 +17,10 @@ from penstock.catalog.rules.properties import MAX_WARNINGS, shortened
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
 from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of, may_hold_members
+from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.payloads import library_path
 from penstock.pipeline.extract import file_types
+from penstock.queue.protocol import Queue
 from penstock.service.failures import MOST, FailedPath, failed_path
 from penstock.vocabulary import how_many
 
@@ -332,3 +335,33 @@ def with_page_warnings(snapshot: CatalogSnapshot, source: Source) -> Source:
     ]
     properties = msgspec.structs.replace(known, warnings=shortened((*known.warnings, *found)))
     return msgspec.structs.replace(source, properties=properties)
+
+
+def queued(queue: Queue, path: str, place: Place) -> Reason | None:
+    """Find a live job for the path. Jobs have no path column, so up to 1,000 live jobs are read."""
+    live = JobQuery(
+        statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}),
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        limit=1000,
+    )
+    for job in queue.find(live):
+        covered = path_of(job)
+        if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+            what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
+            if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
+                what += f", released: {job.history[-1].note}"
+            if job.waiting_for == CHILDREN:
+                what += f", {how_many(job.children_open, 'file')} pending"
+            return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
+    return None
+
+
+def path_of(job: Job) -> str | None:
+    """The file or folder that a job is about."""
+    payload = job.payload
+    found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
+    if job.item_type == "library":
+        found = library_path(str(payload.get("library_name")), str(payload.get("library_version")))
+    return found if isinstance(found, str) else None

@@ -13,6 +13,7 @@ from penstock.handlers.reindex import OUTDATED, why_outdated
 from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.repository import WORK_TREE
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
@@ -105,7 +106,7 @@ class Rebuilder:
                 "collection": place.collection,
                 "branch": place.branch,
                 "priority": PRIORITY,
-                "metadata": {OUTDATED: True},
+                "metadata": {OUTDATED: True} | self._work_tree(place),
                 # An ordinary index job of the same folder does not re-index unchanged files.
                 "dedupe": False,
             }
@@ -113,3 +114,8 @@ class Rebuilder:
         ]
         # Without limits: a refusal here would leave the new model without jobs.
         return self._jobs.submit_many(submissions, limited=False)
+
+    def _work_tree(self, place: Place) -> dict[str, str]:
+        """The metadata that keeps files of another branch out of a project's documents."""
+        found = [one.root for one in self._catalog.projects.all() if one.tenant_id == place.tenant_id]
+        return {WORK_TREE: found[0]} if found else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 ABSENT = ("unknown", "removed", "moved")
 
 
-def renaming(documents: Documents, old: str, new: str, place: Place) -> Submission:
+def renaming(
+    documents: Documents, old: str, new: str, place: Place, metadata: Mapping[str, str] | None = None
+) -> Submission:
     """Build the submission to record that a file or folder was moved; nothing is submitted."""
     # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
     old_path, new_path = paths.shown(old), paths.real(new)
@@ -35,12 +38,14 @@ def renaming(documents: Documents, old: str, new: str, place: Place) -> Submissi
         },
         "tenant_id": place.tenant_id,
         "collection": place.collection,
+        "branch": place.branch,
+        "metadata": metadata or None,
     }
 
 
 def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
     """Refuse a path that no document has. A pending job may add one, and a move may be recorded already."""
-    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection)
+    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
     if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
         return
     raise UnknownDocument(

@@ -9,11 +9,25 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
+import msgspec
+
 from penstock import clock, items
 from penstock.config import Settings
-from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, InvalidTime
+from penstock.dependencies import MOST_DEPENDENCIES
+from penstock.end_hooks import HOOKS, RESERVED, EndHooks, HookCall
+from penstock.errors import (
+    InvalidLimit,
+    InvalidName,
+    InvalidPayload,
+    InvalidRequest,
+    InvalidTime,
+    InvalidUrl,
+    WebhookUnsigned,
+)
 from penstock.job import NewJob
-from penstock.payloads import FunctionPayload, Payload, encode_payload
+from penstock.payloads import FunctionPayload, Payload
+from penstock.service.limits import checked_key
+from penstock.strict_json import encode_payload
 
 T = TypeVar("T")
 
@@ -48,6 +62,12 @@ class Submission(SubmissionFields, total=False):
     timeout_s: int | None
     serial: bool | None
     job_id: str | None
+    after: Sequence[str] | None
+    on_dependency_failure: str | None
+    limit: str | None
+    webhook: str | None
+    on_success: HookCall | None
+    on_failure: HookCall | None
 
 
 def new_jobs(
@@ -114,11 +134,24 @@ class _Builder:
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
             run_at=due_at(given.get("run_at"), given.get("delay"), now),
-            lock_key=self._lock(payload, item_type),
+            **self._lock_or_limit(payload, item_type),
             max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
             timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
             submitted_by=self._door,
+            **_dependencies(given),
         )
+
+    def _lock_or_limit(self, payload: Payload, item_type: str) -> dict[str, Any]:
+        """The lock of a job, or the key of its limit. With both, it would wait for its lock in a slot."""
+        lock_key, limit = self._lock(payload, item_type), self._given.get("limit")
+        if limit is None:
+            return {"lock_key": lock_key}
+        if lock_key is not None:
+            raise InvalidLimit(
+                f"limit: this job has a lock ({lock_key}), and a job has a lock or a limit",
+                remedy="Leave out the entity or the limit. A limit with concurrent=1 runs one job at a time.",
+            )
+        return {"lock_key": None, "limit_key": checked_key(limit)}
 
     def _lock(self, payload: Payload, item_type: str) -> str | None:
         """The lock of a serial job is its collection: a parent holds it until its children have ended."""
@@ -150,8 +183,12 @@ class _Builder:
         if given is not None and not isinstance(given, dict | Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
         metadata = dict(given or {})
-        if not metadata and item_type == "function" and self._flags is FLAGS:
+        refuse_reserved(metadata)
+        hooks = self._hooks()
+        if not metadata and hooks is None and item_type == "function" and self._flags is FLAGS:
             return "{}"
+        if hooks is not None:
+            metadata[HOOKS] = msgspec.to_builtins(hooks)
         if self._flags["force"] or self._flags["rebuild"]:
             metadata["rebuild"] = True
         if item_type != "function":
@@ -163,6 +200,57 @@ class _Builder:
         except InvalidRequest as refusal:
             message = refusal.message.replace("payload", "metadata", 1)
             raise type(refusal)(message, remedy=refusal.remedy) from None
+
+    def _hooks(self) -> EndHooks | None:
+        """The hooks of the job; None for most."""
+        given = self._given
+        webhook, success, failure = given.get("webhook"), given.get("on_success"), given.get("on_failure")
+        if webhook is None and success is None and failure is None:
+            return None
+        if self._joins:
+            raise InvalidRequest(
+                "a job that joins a transaction cannot have hooks",
+                remedy="Leave out connection=, or webhook, on_success and on_failure.",
+            )
+        if webhook is not None:
+            _check_webhook(webhook, self._settings)
+        return EndHooks(webhook=webhook, on_success=success, on_failure=failure)
+
+
+def _check_webhook(url: object, settings: Settings) -> None:
+    # Loaded with the first webhook, for the start-up time of all else.
+    from penstock.pipeline.web import urls
+
+    if not isinstance(url, str):
+        raise InvalidUrl(f"webhook: expected a URL, got {type(url).__name__}")
+    urls.receiver(url)
+    if settings.webhook_key is None and settings.webhook_key_file is None:
+        raise WebhookUnsigned("no secret for webhooks is set")
+
+
+def refuse_reserved(metadata: Mapping[str, Any]) -> None:
+    """Refuse keys in the metadata of a request that only Penstock itself writes."""
+    for key in metadata:
+        if isinstance(key, str) and key.startswith(RESERVED):
+            raise InvalidPayload(f"metadata: keys must not start with {RESERVED!r}, got {key[:80]!a}")
+
+
+def _dependencies(given: Submission) -> dict[str, Any]:
+    """The fields of a job that waits for others; none for most jobs."""
+    after, choice = given.get("after"), given.get("on_dependency_failure")
+    if choice is not None and choice not in ("cancel", "run"):
+        raise InvalidRequest(f"on_dependency_failure: expected cancel or run, got {str(choice)[:80]!r}")
+    if not after:
+        return {}
+    if isinstance(after, str) or not isinstance(after, Sequence):
+        raise InvalidRequest(f"after: expected a list of job ids, got {type(after).__name__}")
+    ids = tuple(dict.fromkeys(items.validate_name("job_id", queue_id) for queue_id in after))
+    if len(ids) > MOST_DEPENDENCIES:
+        raise InvalidRequest(
+            f"after: expected at most {MOST_DEPENDENCIES:,} jobs, got {len(ids):,}",
+            remedy="Let some of them wait for the others, and name the last ones.",
+        )
+    return {"after": ids, "run_after_failure": choice == "run"}
 
 
 FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})

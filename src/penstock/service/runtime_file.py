@@ -88,6 +88,13 @@ class RuntimeFile:
             return None
         return found if found is not None and self._locked() else None
 
+    def is_stale(self) -> bool:
+        """Tell whether the file names a server that has died without removing its address."""
+        try:
+            return self._path.stat().st_size > 0 and not self._locked()
+        except OSError:
+            return False
+
     def _locked(self) -> bool:
         """Tell whether a server holds the lock."""
         with suppress(OSError):

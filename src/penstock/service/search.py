@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from typing import Literal, NamedTuple, Protocol, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, Unpack, cast, get_args
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import keyword_text, query_words, quoted_phrases, with_words
+from penstock.catalog.rules.query_terms import is_indexed_as_it_is, query_words, quoted_phrases, with_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.protocol import NearestVectors
+from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.corrections import Correction, corrections
 from penstock.service.document_filters import DocumentFilters, catalog_filters
 from penstock.service.graph_hits import rank_by_graph, relation_texts, require_graph
-from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, spread
+from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, merged, spread
 from penstock.service.hits import SearchResult as SearchResult
 from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
@@ -48,6 +52,7 @@ class SearchRequest(DocumentFilters, total=False):
     """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document.
 
     ``exact``: misspelt words are not corrected. ``graph``: chunks that relations lead to are found as well.
+    ``also``: further filters, such as of another tenant, whose hits are merged by their scores.
     """
 
     mode: Mode
@@ -56,6 +61,7 @@ class SearchRequest(DocumentFilters, total=False):
     marks: tuple[str, str]
     exact: bool
     graph: bool
+    also: Sequence[DocumentFilters]
 
 
 class _Question(NamedTuple):
@@ -118,10 +124,22 @@ class Search:
         marks: tuple[str, str] = ("", ""),
         exact: bool = False,
         graph: bool = False,
+        also: Sequence[DocumentFilters] = (),
         **narrowed: Unpack[DocumentFilters],
     ) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
+        if also:
+            how: SearchRequest = {
+                "mode": mode,
+                "limit": limit,
+                "per_source": per_source,
+                "marks": marks,
+                "exact": exact,
+            }
+            how["graph"] = graph
+            scopes = [cast("SearchRequest", each) for each in (narrowed, *also)]
+            return merged([self.ask(query, **(how | each)) for each in scopes], limit)
         filters = catalog_filters(self._settings.tenant_id, **narrowed)
         asked = _Question(query, filters, mode, limit, graph)
         fixed: list[Correction] = []
@@ -164,6 +182,7 @@ class Search:
         mode: Mode = "hybrid",
         exact: bool = False,
         graph: bool = False,
+        also: Sequence[DocumentFilters] = (),
         **narrowed: Unpack[DocumentFilters],
     ) -> PromptContext:
         """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
@@ -178,7 +197,7 @@ class Search:
             raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
         limit = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
         answer = self.ask(
-            query, mode=mode, limit=limit, per_source=None, exact=exact, graph=graph, **narrowed
+            query, mode=mode, limit=limit, per_source=None, exact=exact, graph=graph, also=also, **narrowed
         )
         good = [hit for hit in answer.hits if not hit.weak]
         passages = pack(good, max_tokens, count_tokens)
@@ -193,7 +212,7 @@ class Search:
         self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
     ) -> dict[int, str]:
         """Snippets by the store. It would show the words that are added to a text for its index."""
-        plain = [each.view for each in chosen if keyword_text(each.view.text) == each.view.text]
+        plain = [each.view for each in chosen if is_indexed_as_it_is(each.view.text)]
         return snapshot.snippets(query, [view.content_id for view in plain], marks)
 
     def _find(
@@ -275,15 +294,37 @@ class Search:
                 unsearched = f"{how_many(space.chunks, 'chunk')} searched by words only"
                 notes.append(f"{unsearched}: {error.message}. {error.remedy}")
                 continue
-            near = self._vectors.nearest(
-                snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
-            )
+            near = self._visible(snapshot, space.name, vector, filters, depth, allowed)
             having = _having_phrases(snapshot, query, [hit.content_id for hit in near])
             near = [hit for hit in near if hit.content_id in having]
             rankings.append(SpaceRanking(embedder.name, near, depth))
             notice = self._vectors.notice()
             notes += [notice] if notice and notice not in notes else []
         return rankings, notes
+
+    def _visible(
+        self,
+        snapshot: CatalogSnapshot,
+        space: str,
+        vector: npt.NDArray[np.float32],
+        filters: Filters,
+        depth: int,
+        allowed: list[int] | None,
+    ) -> list[NearVector]:
+        """The nearest chunks that pass the filters. Of the documents allowed, some have chunks that only
+        their version in another branch has."""
+        wanted = depth
+        while True:
+            near = self._vectors.nearest(
+                snapshot, filters.tenant_id, space, vector, limit=wanted, allowed=allowed
+            )
+            if allowed is None:
+                return near
+            seen = snapshot.visible(filters, [hit.content_id for hit in near])
+            chosen = [hit for hit in near if hit.content_id in seen]
+            if len(chosen) >= depth or len(near) < wanted:
+                return chosen[:depth]
+            wanted *= 4
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
         """Spaces of a tenant, cached until a change: counting reads every source."""
@@ -319,7 +360,7 @@ def _texts(
         while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
             read += 1
         new = [content_id for content_id, _ in ranked[:read] if content_id not in views]
-        views.update(zip(new, snapshot.hydrate(new), strict=True))
+        views.update(zip(new, snapshot.hydrate(new, asked.filters), strict=True))
         found = [
             (score, view)
             for content_id, score in ranked[:read]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -234,7 +234,7 @@ class StatusReader:
     def lanes(self, tenants: Sequence[str | None]) -> list[LaneRecord]:
         """The lanes, as these tenants see them: all (None), or only the jobs of some."""
         if None not in tenants:
-            own = self._own_jobs.get(",".join(map(str, tenants)), lambda: self._count_own(tenants))
+            own = self._own_jobs.get(("open", *tenants), lambda: self._count_own(tenants))
             return [LaneRecord(lane=JOBS_LANE, **own)]
         counts, _ = self._jobs.queue.tally()
         pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
@@ -301,7 +301,7 @@ class StatusReader:
         if tenants == (None,):
             return sum(number for (status, *_), number in queue.tally()[0].items() if status is Status.FAILED)
         return self._own_jobs.get(
-            "failed," + ",".join(map(str, tenants)),
+            ("failed", *tenants),
             lambda: {
                 "failed": sum(
                     sum(queue.count(JobQuery(tenant_id=tenant, statuses=failed)).values())
@@ -345,30 +345,42 @@ class StatusReader:
 class CachedReads(Generic[T]):
     """Values that cost too much to be read for each request.
 
-    They are renewed each second, or after 20 times their cost. While one thread renews a value,
-    others take the former one.
+    They are used for a second, or for 20 times their cost. For as long again they are renewed by a thread of
+    their own, beside the requests. After that, or for the first time, a request waits for the value.
     """
 
     def __init__(self) -> None:
         self._renewing = threading.Lock()
-        self._values: dict[str, tuple[float, T]] = {}
-        """By key: the time until which the value is used, and the value."""
+        self._values: dict[Hashable, tuple[float, float, T]] = {}
+        """By key: the times until which the value is current and usable, and the value."""
 
-    def get(self, key: str, read: Callable[[], T]) -> T:
-        known = self._values.get(key)
-        if known is not None and (clock.elapsed_s() < known[0] or not self._renewing.acquire(blocking=False)):
-            return known[1]
-        if known is None:
-            self._renewing.acquire()
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        now, known = clock.elapsed_s(), self._values.get(key)
+        if known is None or now >= known[1]:
+            with self._renewing:
+                return self._renew(key, read)
+        if now >= known[0] and self._renewing.acquire(blocking=False):
+            renewal = (key, read)
+            threading.Thread(target=self._renew_beside, args=renewal, name="counts", daemon=True).start()
+        return known[2]
+
+    def _renew_beside(self, key: Hashable, read: Callable[[], T]) -> None:
         try:
-            began = clock.elapsed_s()
-            value = read()
-            if len(self._values) >= MOST_COUNTED:
-                self._values.clear()
-            ended = clock.elapsed_s()
-            self._values[key] = ended + max(COUNTED_EVERY_S, SHARE * (ended - began)), value
+            self._renew(key, read)
+        except PenstockError:
+            # The next request waits for the value, and reports the error.
+            self._values.pop(key, None)
         finally:
             self._renewing.release()
+
+    def _renew(self, key: Hashable, read: Callable[[], T]) -> T:
+        began = clock.elapsed_s()
+        value = read()
+        if len(self._values) >= MOST_COUNTED:
+            self._values.clear()
+        ended = clock.elapsed_s()
+        lifetime = max(COUNTED_EVERY_S, SHARE * (ended - began))
+        self._values[key] = ended + lifetime, ended + 2 * lifetime, value
         return value
 
 

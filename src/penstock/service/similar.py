@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.views import ChunkView, Source, Space
+from penstock.catalog.views import ChunkView, Filters, Source, Space
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.documents import Documents, Where
@@ -57,7 +57,9 @@ class Similar:
             own = _chunks(snapshot, source)
             asked = own if line is None else _at(own, line, source.path)
             near = self._nearest(snapshot, source, own, asked, max(LEAST_DEPTH, 4 * limit))
-            views = snapshot.hydrate([hit.content_id for hit in near])
+            views = snapshot.hydrate(
+                [hit.content_id for hit in near], Filters(tenant_id=source.place.tenant_id)
+            )
         places = {hit.content_id: (rank, hit.score) for rank, hit in enumerate(near, 1)}
         found = [(places[view.content_id][1], view) for view in views if view and _is_hit(view, source)]
         return [
@@ -105,7 +107,9 @@ def _chunks(snapshot: CatalogSnapshot, source: Source) -> list[ChunkView]:
             break
         numbers += [chunk.content_id for page in pages for chunk in snapshot.chunks(page.page_id)]
         after = pages[-1].number
-    views = [view for view in snapshot.hydrate(numbers) if view]
+    place = source.place
+    filters = Filters(tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
+    views = [view for view in snapshot.hydrate(numbers, filters) if view]
     if not views:
         raise UnknownDocument(
             f"{source.path} has no chunks in search", remedy=f"`penstock why {source.path}` tells the reason."
@@ -137,7 +141,7 @@ def _mean_vector(
     import numpy as np
 
     found = []
-    for batch in snapshot.load(view.place.tenant_id, space.name, [view.source_key]):
+    for batch in snapshot.load(view.place.tenant_id, space.name, [view.family_key]):
         numbers = np.frombuffer(batch.content_ids, np.int64)
         vectors = np.frombuffer(batch.vectors, "<f4").reshape(len(numbers), -1)
         found.append(vectors[np.isin(numbers, list(wanted))])

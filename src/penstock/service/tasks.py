@@ -25,7 +25,8 @@ from penstock.errors import (
 from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
 
 if TYPE_CHECKING:
-    from penstock.service.functions import Call, FunctionJobs
+    from penstock.service.call_fields import Call
+    from penstock.service.functions import FunctionJobs
 
 MAX_RETRIES = 3
 STALE_MESSAGE = "Task timed out and was reset"

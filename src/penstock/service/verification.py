@@ -21,8 +21,10 @@ from penstock.handlers.store_comparison import StoreComparison
 from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.vectors.protocol import VectorCopies
+from penstock.pipeline.walk.repository import other_state
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
+from penstock.service.projects import followed
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -82,12 +84,27 @@ class Verifier:
                 yield Difference(what=what)
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
+        elsewhere = self._other_roots(places)
         for place in places:
             roots = _Roots(self._catalog, place)
             for known in known_below(self._catalog, place):
+                if known.path.startswith(elsewhere.get(place, ())):
+                    continue
                 found = _differs(known, place, roots, self._limits if checksum else None)
                 if found is not None and not self._on_its_way(known):
                     yield found
+
+    def _other_roots(self, places: list[Place]) -> dict[Place, tuple[str, ...]]:
+        """Folders in which another branch than a place's is checked out: their files are not the place's."""
+        projects = self._catalog.projects.all()
+        return {
+            place: tuple(
+                f"{one.root.rstrip('/')}/"
+                for one in projects
+                if one.tenant_id == place.tenant_id and other_state(one.root, place.branch) is not None
+            )
+            for place in places
+        }
 
     def close(self) -> None:
         """Close the connection to a graph store outside the catalog."""
@@ -152,8 +169,10 @@ class Verifier:
                 "branch": one.place.branch,
                 # Size and time are unchanged: a plain request, which would skip the file, is not the same.
                 "dedupe": not one.content,
-                # The disk may be unmounted by the time the job runs.
-                "metadata": {CAREFUL: True} | ({"checksum": True} if one.content else {}),
+                # The disk may be unmounted, or another branch checked out, by the time the job runs.
+                "metadata": {CAREFUL: True}
+                | followed(self._catalog, one.place, one.path)
+                | ({"checksum": True} if one.content else {}),
             }
             for one in found
             if one.path is not None and one.place is not None and one.left_alone is None

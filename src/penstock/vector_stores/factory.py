@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from penstock.config import Settings
 from penstock.errors import DriverMissing, InvalidSetting
+from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
+from penstock.setting_types import VECTOR_STORE_SCHEMES
 from penstock.vector_stores.address import SETTING, VectorStoreUrl
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ def open_vector_store(settings: Settings) -> VectorStore | None:
     if settings.vector_store == DEFAULT:
         return None
     url = VectorStoreUrl(settings.vector_store)
+    added = None if url.scheme in VECTOR_STORE_SCHEMES else find(ExtensionKind.VECTOR_STORE, url.scheme)
+    if added is not None:
+        store: VectorStore = added.call(settings.vector_store, settings.vector_store_timeout_s)
+        return store
     _refuse_missing(url.engine)
     timeout_s = settings.vector_store_timeout_s
     if url.engine == "qdrant":

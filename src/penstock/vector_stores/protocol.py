@@ -23,7 +23,8 @@ AT_ONCE = 256
 
 
 class Point(NamedTuple):
-    """A text's vector (float32, little endian) with the tenant and source that filters compare."""
+    """A text's vector (float32, little endian) with what filters compare: the tenant, and the source, or the
+    family of sources in several branches that share the text."""
 
     content_id: int
     tenant_id: str
@@ -77,7 +78,7 @@ class VectorStore(Protocol):
         """Numbers of all points; empty if there is no such collection."""
 
     def present(self, collection: str, content_ids: Collection[int]) -> set[int]:
-        """Those of some numbers that there are points of."""
+        """Numbers among ``content_ids`` with a point in the collection."""
 
     def collections(self, prefix: str) -> list[str]:
         """Names of the collections that begin like this."""

@@ -33,6 +33,11 @@ class PendingChanges:
             self._times.clear()
             self.overflow = True
 
+    def clear(self) -> None:
+        """Forget all paths: everything is compared, which includes them. Later writes have events again."""
+        self._times.clear()
+        self.overflow = False
+
     def take(self, now: float) -> list[str]:
         """Take the paths that are written. The two halves of a move come at once and are taken together."""
         written = [

@@ -6,28 +6,34 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from penstock import clock
 from penstock.errors import PathNotFound, QueueFull, StoreError
-from penstock.service.change_plan import ChangePlan, git_dir_of
+from penstock.items import Source
+from penstock.service.change_plan import ChangePlan, is_in_repository
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
+from penstock.service.path_policy import PathPolicy
 from penstock.watch.pending_changes import PendingChanges
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.config import Settings
 
 TICK_MS = 250
 """Time between two looks at paths that are being written."""
+STEP_MS = 100
+"""Time without an event after which events are handed over."""
 POLL_MS = 5_000
 """Time between two looks at all files, where the system cannot tell of changes."""
+RESCAN_S = 3_600.0
+"""Time between two comparisons of all files."""
 RETRY_S = 5.0
 """Time to the next try after a full queue, or while the store or the folder is missing."""
-LOCK_S = 60.0
-"""Time to wait for the end of a git command, by its lock file."""
 
 UNWATCHED = ("/.git/", "/.hg/", "/.svn/", "/.jj/", "/.penstock/")
 
@@ -35,13 +41,13 @@ log = logging.getLogger("penstock.watch")
 
 
 class WatchedRoot:
-    """One root with its pending changes. ``git_dir``: where git keeps its lock; None outside a repository."""
+    """One root with its pending changes."""
 
-    def __init__(self, plan: ChangePlan, jobs: Jobs, git_dir: str | None, state_dir: str) -> None:
+    def __init__(self, plan: ChangePlan, jobs: Jobs, state_dir: str) -> None:
         self.plan = plan
         self._jobs = jobs
         self._state_dir = state_dir
-        self._git_lock = None if git_dir is None else f"{git_dir}/index.lock"
+        self._head = plan.head_state()
         self._pending = PendingChanges()
         self._scan = True
         self._scanned_at = clock.elapsed_s()
@@ -64,10 +70,14 @@ class WatchedRoot:
         """Submit jobs for what is written; returns their number."""
         now = clock.elapsed_s()
         self._scan = self._scan or self._pending.overflow or now - self._scanned_at >= rescan_s
-        if now < self._retry_at or self._is_switching():
+        if now < self._retry_at or self.plan.is_changing():
             return 0
         written = self._pending.take(now)
         try:
+            # Another branch is one set of changes: the whole folder is compared with that branch's documents.
+            self._scan = self._branch_switched() or self._scan
+            if not written and not self._scan:
+                return 0
             submissions = [self.plan.whole()] if self._scan else self.plan.submissions(written)
             for submission in submissions:
                 self._jobs.submit(**submission)
@@ -77,18 +87,55 @@ class WatchedRoot:
             self._scan, self._retry_at = True, now + RETRY_S
             return 0
         if self._scan:
-            self._scan, self._pending.overflow, self._scanned_at = False, False, now
+            self._scan, self._scanned_at = False, now
+            self._pending.clear()
         return len(submissions)
 
-    def _is_switching(self) -> bool:
-        """Check whether git is changing many files; all of them then become one set of changes."""
-        if self._git_lock is None:
+    def _branch_switched(self) -> bool:
+        head = self.plan.head_state()
+        if head == self._head:
             return False
+        switched = self.plan.switched()
+        self._head = head
+        return switched
+
+
+class WatcherThread:
+    """The watcher of a server: a thread with stores of its own. Jobs wait for a worker of the queue.
+
+    ``paths`` are checked before the thread starts.
+    """
+
+    def __init__(self, make: Callable[[], Assembly], settings: Settings, paths: Sequence[str]) -> None:
+        """``make`` gives the stores."""
+        policy = PathPolicy.of(settings)
+        self._make = make
+        self._paths = _outermost([policy.allowed(path) for path in paths])
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="watcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the watcher, if it runs, and wait for its end."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
         try:
-            age = clock.now().timestamp() - Path(self._git_lock).stat().st_mtime
-        except OSError:
-            return False
-        return age < LOCK_S
+            with closing(self._make()) as assembly:
+                assembly.watch(
+                    self._paths,
+                    with_worker=False,
+                    stop=self._stop,
+                    rescan_s=RESCAN_S,
+                    report=log.warning,
+                    project=None,
+                )
+        except Exception:
+            log.exception("the watcher ended; changes of %s are not followed", ", ".join(self._paths))
 
 
 def run_watcher(
@@ -112,10 +159,11 @@ def run_watcher(
 
 
 def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]) -> WatchedRoot:
-    git_dir = git_dir_of(path)
-    jobs = Jobs(assembly.queue, assembly.settings, door="watcher" if git_dir is None else "active_project")
+    # A door decides the priority: 7 for changes of the active project, 5 for others.
+    door: Source = "active_project" if is_in_repository(path) else "watcher"
+    jobs = Jobs(assembly.queue, assembly.settings, door=door)
     plan = ChangePlan(Documents(assembly.catalog, jobs, assembly.settings), path, assembly.settings, options)
-    return WatchedRoot(plan, jobs, git_dir, state_dir)
+    return WatchedRoot(plan, jobs, state_dir)
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -165,7 +213,7 @@ def _notified(paths: Sequence[str], stop: Event, *, polling: bool) -> Iterator[l
         *paths,
         watch_filter=None,
         debounce=4 * TICK_MS,
-        step=50,
+        step=STEP_MS,
         rust_timeout=TICK_MS,
         yield_on_timeout=True,
         stop_event=stop,

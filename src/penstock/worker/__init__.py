@@ -7,6 +7,7 @@ Above the children, in the supervisor's process:
     child_handle       one child as the supervisor sees it: process, shared state, pending kill
     watchdog           enforces timeouts, CPU budgets and cancels in a thread that never uses the store
     upkeep             periodic duties (reaper, pruner, reconciler, sweeper, ...) and their schedule
+    schedule_runner    adds jobs of schedules whose time has come
     store_keeper       fills and clears a store outside the catalog, in a thread
     vector_upkeep      compacts vector cache files in a process of its own
     liveness_lock      shows other workers whether a supervisor lives, and releases the claims of dead ones

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from penstock import lifecycle, retry
+from penstock import lifecycle, retry, traces
 from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement, Status
-from penstock.payloads import encode_strictly
+from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
@@ -62,6 +62,7 @@ def context_factory(
             guard_service=breakers.calling,
             settle=outbox.settle_now,
             mark=lambda mark: state.mark_file(number, mark, _monotonic()),
+            read_job=outbox.read_job,
             index=index,
         )
 
@@ -84,17 +85,21 @@ class Executor:
         if handler is None:
             return [self._without_handler(claim) for claim in claims]
         answers: Sequence[object]
+        span, failed = traces.running(claims), None
         try:
             contexts = [make_context(index, claim) for index, claim in enumerate(claims)]
-            with self._needed(claims[0]):
+            with self._needed(claims[0]), span.current() if span is not None else nullcontext():
                 answers = _answers(handler, contexts)
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit too
-            answers = [error] * len(claims)
-        return [
+            answers, failed = [error] * len(claims), error
+        settlements = [
             self._settlement(claim, answer, handler) for claim, answer in zip(claims, answers, strict=True)
         ]
+        if span is not None:
+            span.end(settlements, failed)
+        return settlements
 
     def _needed(self, claim: Claim) -> AbstractContextManager[None]:
         """Guard the call with the breaker of the service, if a service failed this job before."""
@@ -199,7 +204,8 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
     trace = None if isinstance(error, JobError | InvalidRequest) else loggable_error(error)
-    log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace)
+    about = {"job_fields": traces.job_fields(claim) | {"error_code": settlement.error_code}}
+    log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace, extra=about)
 
 
 def encode_result(result: Any) -> str | None:

@@ -22,6 +22,7 @@ from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATC
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
+from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
@@ -47,10 +48,11 @@ log = logging.getLogger("penstock.worker")
 
 
 class DocumentTools(NamedTuple):
-    """The catalog and the phases, which a worker needs for documents."""
+    """The catalog and the phases, which a worker needs for documents, and the files that go with these."""
 
     catalog: Catalog
     phases: Phases
+    files: UnusedFiles = NO_FILES
 
     def close(self) -> None:
         self.phases.close()

@@ -26,6 +26,7 @@ from penstock.errors import (
 )
 from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
+from penstock.handlers.webhooks import WebhookOptions, webhook_options
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
@@ -34,7 +35,9 @@ from penstock.vector_assembly import keep_vectors
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
     from penstock.catalog.protocol import Catalog
+    from penstock.graph_stores.protocol import GraphCopy
     from penstock.handlers.registry import Registry
+    from penstock.service.diagnosis import Diagnosis
     from penstock.service.functions import FunctionJobs
     from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
@@ -45,6 +48,9 @@ JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
 ON_DEMAND_GRACE_S = 5.0
+LINGER_S = 300.0
+"""Time for which a worker of a command stays without work: the next change needs no new processes, and no
+model is loaded again."""
 """Time for running jobs to finish when the command of an on-demand worker ends."""
 START_METHODS = ("spawn", "fork")
 log = logging.getLogger("penstock.worker")
@@ -52,6 +58,11 @@ log = logging.getLogger("penstock.worker")
 
 class Worker:
     """A worker ready to run. ``serves``, ``where`` and ``processes`` are for its announcement."""
+
+    niceness = 0
+    """How much its processes give way to others on the machine."""
+    linger_s = 0.0
+    """Time without work after which it ends, with ``until_idle``."""
 
     def __init__(
         self,
@@ -97,7 +108,7 @@ class Worker:
         return self
 
     def run(self, announce: Callable[[], object] = lambda: None) -> None:
-        """Work until a stop signal or, with ``until_idle``, until no job can run now.
+        """Work until a stop signal or, with ``until_idle``, until no job could run for ``linger_s``.
 
         ``announce`` is called once the stores are open.
         """
@@ -119,7 +130,9 @@ class Worker:
         level = logging.getLogger().getEffectiveLevel()
         return WorkerOptions(
             open_queue=assembly.open_queue,
-            registry=functools.partial(load_handlers, self._app, level),
+            registry=functools.partial(
+                load_handlers, self._app, (level, settings.log_format), webhook_options(settings)
+            ),
             directory=directory,
             processes=self.processes,
             lease=timedelta(seconds=settings.lease_s),
@@ -134,6 +147,7 @@ class Worker:
             recycle_growth_mb=settings.recycle_growth_mb or None,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
+            linger_s=self.linger_s,
             until_job=self._until_job,
             open_catalog=assembly.open_catalog if has_documents else None,
             cache_directory=assembly.vector_files,
@@ -150,6 +164,7 @@ class Worker:
             source_files=SourceFiles.of(settings),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
+            niceness=self.niceness,
         )
 
     def _has_documents(self) -> bool:
@@ -180,6 +195,25 @@ def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
     """Lanes that wait for a service: a language model, or a graph store outside the catalog."""
     waits = settings.graph_endpoint_url is not None or settings.graph_store != "default"
     return (EXTRACTING,) if waits else ()
+
+
+def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None], *, fix: bool) -> Diagnosis:
+    """Check an installation with all that its workers need, and repair what is safe with ``fix``."""
+    from penstock.pipeline_assembly import refuse_unusable_embedder
+    from penstock.service import diagnosis
+    from penstock.worker.liveness_lock import any_worker_dead, release_dead
+
+    settings = assembly.settings
+    parts = diagnosis.Installation(
+        open_queue=assembly.open_queue,
+        open_catalog=assembly.open_catalog,
+        open_vector_store=lambda: assembly.vector_store,
+        open_graph_store=open_graph_store,
+        check_model=lambda: refuse_unusable_embedder(settings),
+        any_dead_worker=lambda: any_worker_dead(_own_directory(settings)),
+        release_dead=lambda queue, catalog: release_dead(queue, _own_directory(settings), catalog),
+    )
+    return diagnosis.diagnose(settings, parts, fix=fix)
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
@@ -213,8 +247,10 @@ def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
 
 
 def _work_until_idle(assembly: Assembly) -> None:
-    log_to_stderr(logging.ERROR)
-    assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S).run()
+    log_to_stderr(logging.ERROR, assembly.settings.log_format)
+    worker = assembly.worker(until_idle=True, grace=ON_DEMAND_GRACE_S)
+    worker.linger_s = LINGER_S
+    worker.run()
 
 
 def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
@@ -239,12 +275,18 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
     )
 
 
-def load_handlers(app: str | None, level: int) -> Registry:
+def load_handlers(app: str | None, logs: tuple[int, str], webhooks: WebhookOptions) -> Registry:
+    """Handlers of a worker process: those of the application, or only webhooks without one."""
+    log_to_stderr(*logs)
+    loaded = _load_app(app)
+    if loaded is not None:
+        return loaded.handlers()
+    from penstock.handlers.functions import Functions
     from penstock.handlers.registry import Registry
 
-    log_to_stderr(level)
-    loaded = _load_app(app)
-    return loaded.handlers() if loaded is not None else Registry()
+    registry = Registry()
+    Functions().register_in(registry, webhooks)
+    return registry
 
 
 # The application.

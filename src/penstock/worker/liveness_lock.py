@@ -228,6 +228,15 @@ def any_worker_alive(directory: Path) -> bool:
     return False
 
 
+def any_worker_dead(directory: Path) -> bool:
+    """True if a supervisor for the store of this directory has died on this host."""
+    dead = False
+    for _, fd in _dead(directory):
+        os.close(fd)
+        dead = True
+    return dead
+
+
 def state_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.state"
 

@@ -18,6 +18,7 @@ from penstock.lifecycle import Holder, printable
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 2_000
+_CUT = "Traceback (most recent call last):\n  ...\n"
 NAME_LIMIT = 200
 QUOTED_LIMIT = 500
 LOGGED_LIMIT = 64_000
@@ -67,12 +68,19 @@ def error_text(error: BaseException) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Format the traceback, which the row keeps until the last retry has failed, too."""
+    """Format the traceback, which the row keeps until the last retry has failed, too.
+
+    Of a long one, the first line and the last frames are kept.
+    """
     try:
         text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
     except Exception:  # noqa: BLE001 - formatting may run code of the error
         return "(it cannot be shown)"
-    return lifecycle.printable(text[-TRACEBACK_LIMIT:])[-TRACEBACK_LIMIT:]
+    shown = lifecycle.printable(text[-TRACEBACK_LIMIT:])
+    if len(text) <= TRACEBACK_LIMIT >= len(shown):
+        return shown
+    last = shown[len(_CUT) - TRACEBACK_LIMIT :]
+    return _CUT + (last.partition("\n")[2] or last)
 
 
 def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -20,8 +21,9 @@ PAUSE_S = 1.0
 class OnDemandWorker:
     """Starts a worker when there are jobs and no other worker serves the queue.
 
-    The worker ends by itself once the queue is idle: a server that is killed leaves no process behind for
-    long. ``run`` is called in the new process, and has to return when the queue is idle.
+    The worker stays for a while without work, since each start costs processes and a model. It ends with the
+    process that started it, also if that is killed. ``run`` is called in the new process, and has to return
+    after a stop signal, or when it has been idle for long.
     """
 
     def __init__(self, queue: Queue, is_served: Callable[[], bool], run: Callable[[], None]) -> None:
@@ -66,4 +68,12 @@ def _work(run: Callable[[], None]) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     run()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from penstock import lifecycle
+from penstock import lifecycle, traces
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
-from penstock.job import Claim, ClaimRequest, Exchange, Settlement, Status
+from penstock.job import Claim, ClaimRequest, Exchange, Job, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import SharedState
@@ -82,6 +82,11 @@ class Outbox:
         with self._sending:
             return self._queue.settle([settlement])[0]
 
+    def read_job(self, queue_id: str) -> Job | None:
+        """Read a row for a running handler."""
+        with self._sending:
+            return self._queue.get(queue_id)
+
     @contextmanager
     def _taken(self) -> Iterator[list[Settlement]]:
         """Take all results out; put them back in front when the block fails."""
@@ -101,6 +106,7 @@ class Outbox:
                 self._state.clear_results()
 
     def _count(self, results: Sequence[Settlement], statuses: Sequence[Status | None]) -> None:
+        traces.settled(results, statuses)
         for result, status in zip(results, statuses, strict=True):
             if status in (Status.DONE, Status.FAILED):
                 self._state.count("jobs_done" if status is Status.DONE else "jobs_failed")

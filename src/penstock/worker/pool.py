@@ -124,6 +124,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     leaving_s: float = 10.0
     """Time for a child to exit after all its jobs are settled."""
     until_idle: bool = False
+    linger_s: float = 0.0
+    """Time without work after which a worker with ``until_idle`` ends."""
     until_job: str | None = None
     start_method: str = "spawn"
     open_catalog: Callable[[], Catalog] | None = None
@@ -132,6 +134,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
     ocr_workers: int = 1
+    niceness: int = 0
+    """How much the processes give way to others on the machine; see ``nice``."""
     """Children that recognize text in pictures at the same time."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
@@ -226,6 +230,10 @@ class ProcessPool:
             args=(options, self._options.open_queue, self._options.registry, self._options.open_documents),
         )
         process.start()
+        if self._options.niceness and process.pid is not None:
+            # Before it starts anything itself. It may have ended already.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, self._options.niceness)
         return process
 
     def _ensure_working_directory(self) -> None:

@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
+from penstock import traces
 from penstock.worker.shared_state import SharedState
 
 _SIGNALS = tuple(number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP))
@@ -325,8 +326,9 @@ def end_process(state: SharedState, code: int) -> None:
         # From now on the supervisor waits only briefly: a full pipe, or a lock that is never released, would
         # keep this process for ever.
         state.set_leaving(time.monotonic())
-        with suppress(BaseException):
-            logging.shutdown()
+        for shut_down in (traces.flush, logging.shutdown):
+            with suppress(BaseException):
+                shut_down()
         for stream in (sys.stdout, sys.stderr):
             with suppress(BaseException):
                 stream.flush()

@@ -29,12 +29,13 @@ from penstock.worker.lanes import lane_name, lanes_idle, open_later_tasks
 from penstock.worker.liveness_lock import release_dead
 from penstock.worker.outbox import settle_all
 from penstock.worker.pool import ProcessPool, WorkerOptions
+from penstock.worker.schedule_runner import EVERY_S, ScheduleRunner
 from penstock.worker.upkeep import (
+    Duties,
     OverdueEnder,
     Pruner,
     Reaper,
     Reconciler,
-    Schedule,
     StuckWarner,
     Sweeper,
     clear_outbox,
@@ -77,7 +78,8 @@ class Supervisor:
         self._signals = 0
         self._started_at = clock.now()
         self._reported: dict[str, Any] = {}
-        self._idle_at = 0.0
+        self._idle_at = self._lingers_until = 0.0
+        self._executed: list[int] | None = None
         self._has_documents = False
         self._pool: ProcessPool
 
@@ -164,8 +166,8 @@ class Supervisor:
             own = [report for report in self._queue.workers() if report.worker_id == self._name]
             self._queue.forget_workers(own)
 
-    def _new_schedule(self) -> Schedule:
-        schedule = Schedule()
+    def _new_schedule(self) -> Duties:
+        schedule = Duties()
         schedule.add(self._options.heartbeat_s, self._renew)
         schedule.add(CHECK_S, self._sync_progress)
         schedule.add(CHECK_S, self._release_starved_jobs)
@@ -174,12 +176,15 @@ class Supervisor:
         schedule.add(0.0, self._pool.settle_dead)
         return schedule
 
-    def _add_upkeep(self, schedule: Schedule) -> None:
+    def _add_upkeep(self, schedule: Duties) -> None:
         queue, options = self._queue, self._options
-        leases = [options.lease, *options.lease_by_type.values()]
+        longest = max([options.lease, *options.lease_by_type.values()])
         schedule.add(CHECK_S, self._release_dead_workers)
         schedule.add(CHECK_S, self._report_changes)
-        schedule.add(options.upkeep_s, self._reaper(max(leases)).run, spread=SPREAD)
+        schedule.add(EVERY_S, ScheduleRunner(queue).run)
+        schedule.add(EVERY_S, lambda: queue.admit() < 0)
+        reaper = Reaper(queue, longest.total_seconds(), catalog=self._catalog)
+        schedule.add(options.upkeep_s, reaper.run, spread=SPREAD)
         schedule.add(options.upkeep_s, Reconciler(queue).run, spread=SPREAD)
         schedule.add(options.upkeep_s, OverdueEnder(queue, self._catalog).run, spread=SPREAD)
         pruner = Pruner(queue, options.retention, options.heartbeat_s)
@@ -199,23 +204,21 @@ class Supervisor:
         if self._vectors is not None:
             schedule.add(options.upkeep_s, self._vectors.run, spread=SPREAD)
 
-    def _reaper(self, longest_lease: timedelta) -> Reaper:
-        return Reaper(self._queue, longest_lease.total_seconds(), catalog=self._catalog)
-
     def _finished(self, now: float) -> bool:
-        ready = any(child.state.ready for child in self._pool.children)
-        if self._pool.exit_counts.failed_starts >= FAILED_STARTS_LIMIT and not ready:
-            raise WorkerFailed(
-                f"no process lives long enough to take a job: {self._pool.exit_counts.last_death}"
-            )
+        ready, counts = any(child.state.ready for child in self._pool.children), self._pool.exit_counts
+        if counts.failed_starts >= FAILED_STARTS_LIMIT and not ready:
+            raise WorkerFailed(f"no process lives long enough to take a job: {counts.last_death}")
         if self._options.until_job is not None:
             return self._job_ended(self._options.until_job, now)
         executed = self._executed_when_idle()
         if now < self._idle_at or executed is None or not all(keeper.idle for keeper in self._keepers):
             return False
-        self._idle_at = now + IDLE_EVERY_S
-        # Several reads: a job that a child claimed in between is in none of them.
-        return bool(skip_on_outage(self._lanes_idle)) and self._executed_when_idle() == executed
+        # Several reads: a job claimed in between is in none of them.
+        idle = bool(skip_on_outage(self._lanes_idle)) and self._executed_when_idle() == executed
+        if not idle or executed != self._executed:
+            self._executed, self._lingers_until = executed, now + self._options.linger_s
+        self._idle_at = now + (CHECK_S if idle and self._options.linger_s else IDLE_EVERY_S)
+        return idle and now >= self._lingers_until
 
     def _executed_when_idle(self) -> list[int] | None:
         """Executed jobs of each child; None while one of them is at work."""

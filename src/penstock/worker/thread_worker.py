@@ -28,6 +28,7 @@ from penstock.worker.executor import Executor, context_factory
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import all_jobs
 from penstock.worker.outbox import Outbox
+from penstock.worker.schedule_runner import EVERY_S, ScheduleRunner
 from penstock.worker.shared_state import ExecutingJob, SharedState
 from penstock.worker.upkeep import Sweeper
 
@@ -154,9 +155,14 @@ class ThreadWorker:
     def _beat(self, ended: threading.Event) -> None:
         written: tuple[int, str | None] = (0, None)
         renew_tasks_at = time.monotonic() + RENEW_TASKS_S
+        schedules, run_schedules_at = ScheduleRunner(self._queue), 0.0
         while not ended.wait(HEARTBEAT_S):
             try:
                 written = self._renew(written)
+                if time.monotonic() > run_schedules_at:
+                    schedules.run()
+                    self._queue.admit()
+                    run_schedules_at = time.monotonic() + EVERY_S
                 if time.monotonic() > renew_tasks_at and self._documents is not None:
                     self._documents.renew(self._request.worker_id)
                     renew_tasks_at = time.monotonic() + RENEW_TASKS_S
@@ -189,7 +195,7 @@ class _DocumentWork:
         self.tools = tools
         self.lanes = lanes
         self._notifier = DocumentNotifier(queue, tools.catalog)
-        self._sweeper = Sweeper(tools.catalog, tools.phases.page_files)
+        self._sweeper = Sweeper(tools.catalog, tools.files)
         # Before the first job: a walk counts a source whose removal is not finished as changed, not as new.
         self._sweeper.clear_leftovers()
 

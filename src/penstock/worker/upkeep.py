@@ -53,7 +53,7 @@ class _Duty:
         self.due_at = 0.0
 
 
-class Schedule:
+class Duties:
     """Runs each duty at an interval."""
 
     def __init__(self) -> None:

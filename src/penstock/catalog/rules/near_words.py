@@ -46,6 +46,11 @@ def is_likelier(instead: str, word: str, count_pieces: Callable[[str], int]) -> 
     return fewer < pieces or (fewer == pieces > WORD_PIECES)
 
 
+def may_be_misspelt(word: str, count_pieces: Callable[[str], int]) -> bool:
+    """Decide whether any word could be likelier than this one. None is if it is of one piece."""
+    return count_pieces(word.lower()) > 1
+
+
 def neighbours(word: str) -> list[str]:
     """All strings one edit away: two letters swapped, or a letter left out, replaced or added; sorted."""
     word = word.lower()

@@ -37,6 +37,17 @@ class StoredProperties(Properties, frozen=True, kw_only=True, omit_defaults=True
     """Type of the content, where the name stands for another one."""
     warnings: tuple[str, ...] = ()
     """Losses and guesses, as messages for people."""
+    url: str = ""
+    """Address of a web page, or path of a page of a library."""
+    anchors: dict[str, str] = {}
+    """Anchors of a web page by path of headings."""
+
+    def address(self, heading_path: str) -> str:
+        """The address of a part of a web page: with the anchor of its heading, or of one above."""
+        while heading_path and heading_path not in self.anchors:
+            heading_path = heading_path.rpartition(" > ")[0]
+        anchor = self.anchors.get(heading_path, "")
+        return f"{self.url}#{anchor}" if self.url and anchor else self.url
 
 
 class _Row(StoredProperties, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +72,8 @@ def encode(properties: StoredProperties, title: str) -> str:
         replaced=properties.replaced,
         media_type=_line(properties.media_type),
         warnings=shortened(properties.warnings),
+        url=properties.url,
+        anchors=properties.anchors,
         author_folded=folded(properties.author),
         title_folded=folded(title),
         language_folded=language_key(properties.language),

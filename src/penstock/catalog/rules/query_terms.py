@@ -54,6 +54,11 @@ def keyword_text(text: str) -> str:
     return f"{text}\n{' '.join(added)}" if added else text
 
 
+def is_indexed_as_it_is(text: str) -> bool:
+    """Check whether ``keyword_text`` adds nothing to a text, without making it."""
+    return not _AFTER_HUMP.search(text) and (text.isascii() or not _UNSPACED.search(text))
+
+
 def _humped_parts(text: str) -> list[str]:
     # Each word is looked at once: a pattern of words with humps in them would try every part of a long word.
     words = [word for word in _ASCII_WORD.findall(text) if not word[1:].islower()]

@@ -12,6 +12,7 @@ the schemas in ``migrations``.
 ``catalog``           ``SqlCatalog``: the protocol's methods, each one transaction
 ``snapshot``, ``search``   read-only views
 ``generation_store``, ``large_generations``, ``page_rows``, ``chunks``, ``spaces``   writing generations
+``families``          sources of several branches that share texts
 ``generations``       adopting, dropping and publishing generations; the history of sources
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
 ``removals``, ``tombstones``   deletes, renames and announced walks

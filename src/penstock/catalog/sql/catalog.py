@@ -116,6 +116,14 @@ class SqlCatalog(ABC):
     def outside(self) -> outside_stores.CatalogOutsideStores:
         return outside_stores.CatalogOutsideStores(self)
 
+    @property
+    def imports(self) -> ledger.CatalogImports:
+        return ledger.CatalogImports(self)
+
+    @property
+    def projects(self) -> ledger.CatalogProjects:
+        return ledger.CatalogProjects(self)
+
     def now(self) -> datetime:
         """The time of the store's clock."""
         return self._now()

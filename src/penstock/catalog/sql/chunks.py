@@ -1,4 +1,4 @@
-"""Chunks of a generation: texts and vectors the source already has are kept, the rest is written."""
+"""Chunks of a generation: texts and vectors its family of sources has are kept, the rest is written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, WantedPhases
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
+from penstock.catalog.sql.families import translated_ids
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed
@@ -58,6 +59,7 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     document_id: int
     source_key: int
     source_id: str
+    family_key: int
     tenant_id: str
     space_id: int | None
     fingerprints: Fingerprints
@@ -66,6 +68,8 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     max_retries: int
     relatives: tuple[int, ...] = ()
     """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
+    shared: Mapping[int, str] = {}
+    """Published generations of the family's other sources, with the ids of these sources."""
     outside: bool = False
     """True if an outside store has vectors too: only tasks, which write there first, end them."""
     held: tuple[str | None, ...] = NOT_HELD
@@ -134,7 +138,7 @@ class ChunkRows:
         key = text_key(chunk.text_hash)
         if known is None:
             content_id = self._numbers.next()
-            self._contents.append((content_id, owner.source_key, key, chunk.text))
+            self._contents.append((content_id, owner.family_key, key, chunk.text))
             words = self._keyword_texts.get(chunk.text_hash)
             self._keywords.append((content_id, keyword_text(chunk.text) if words is None else words))
         else:
@@ -255,7 +259,11 @@ def find(
     own: Mapping[str, int] | None = None,
 ) -> ExistingChunks:
     """Look up existing chunks with these texts. ``own``: the number of the owner's own, if known."""
-    keys = {chunk.text_hash: text_key(chunk.text_hash) for chunk in chunks} if owner.relatives else {}
+    keys = (
+        {chunk.text_hash: text_key(chunk.text_hash) for chunk in chunks}
+        if owner.relatives or owner.shared
+        else {}
+    )
     known, embedded = _known(rows, owner, keys)
     own = _own(rows, owner, keys) if own is None else own
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
@@ -307,7 +315,7 @@ def _known(
     rows: Statements, owner: ChunkOwner, keys: Mapping[str, int]
 ) -> tuple[dict[str, KnownChunk], dict[str, int]]:
     """Chunks of other generations by id, and the number of their vectors for each hash of a text."""
-    others = [number for number in owner.relatives if number != owner.document_id]
+    others = [number for number in owner.relatives if number != owner.document_id] + list(owner.shared)
     if not others:
         return {}, {}
     about = {
@@ -317,8 +325,12 @@ def _known(
     wanted = [getattr(owner.fingerprints, phase) for phase in LATER_PHASES] if owner.wants_later else None
     known: dict[str, KnownChunk] = {}
     with_vector: dict[str, str] = {}
-    for row in rows.all("known_chunks", listed(others), listed(set(keys.values()))):
-        chunk_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
+    found = rows.all("known_chunks", listed(others), listed(set(keys.values())))
+    texts = [(document_id, text) for _, _, document_id, _, _, text, *_ in found] if owner.shared else ()
+    translated = translated_ids(owner.tenant_id, owner.source_id, owner.shared, texts)
+    for row in found:
+        found_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
+        chunk_id = translated.get(found_id) or found_id
         space_id, fingerprints = about[document_id]
         embedded = vector == "completed" and space_id == owner.space_id
         before = known.get(chunk_id)
@@ -358,6 +370,7 @@ def owner_of(
         document_id=document.id,
         source_key=document.source_key,
         source_id=document.source_id,
+        family_key=document.family_key,
         tenant_id=document.place.tenant_id,
         space_id=document.space_id,
         fingerprints=document.fingerprints,

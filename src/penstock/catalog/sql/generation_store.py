@@ -24,6 +24,7 @@ from penstock.catalog.sql.chunks import (
     prepare,
     to_embed,
 )
+from penstock.catalog.sql.families import Families
 from penstock.catalog.sql.page_rows import kept_texts, turns_of_pages
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.retry import restart
@@ -46,14 +47,11 @@ from penstock.clock import format_time
 
 
 def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list[StoreResult]:
-    if not new:
-        return []
-    return GenerationStore(rows, new, format_time(now)).run()
+    return GenerationStore(rows, new, format_time(now)).run() if new else []
 
 
 class Begun(NamedTuple):
-    """A large generation whose parts are still to be written. ``older``: one being built that was dropped for
-    it."""
+    """A large generation without its parts. ``older``: one being built that was dropped for it."""
 
     document_id: int
     source_id: str
@@ -91,6 +89,7 @@ class GenerationStore:
         self._alike = RowTemplates(at)
         self._ids: list[str] = []
         self._found: dict[tuple[Place, str], SourceRow] = {}
+        self._families = Families(rows)
         self._removals: list[Removal] = []
 
     def run(self) -> list[StoreResult]:
@@ -134,6 +133,7 @@ class GenerationStore:
             self._rows.hold("documents", listed(begun))
         for space in sorted({new.space for new in self._new if new.space is not None}):
             self._spaces.number(space, _vectors(new for new in self._new if new.space == space))
+        self._families.look_up(self._new, self._found)
 
     def _source_id(self, new: NewGeneration) -> str | None:
         found = self._found.get((new.place, new.path))
@@ -243,10 +243,13 @@ class GenerationStore:
     def _owner(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> ChunkOwner:
         relatives = () if source is None else (source.published_id, source.building_id)
         space_id = self._spaces.number(new.space)
+        source_key = source.key if source else self._numbers.next()
+        family_key = source.family_key if source else self._families.of_new(new, source_key)
         return ChunkOwner(
             document_id=self._numbers.next(),
-            source_key=source.key if source else self._numbers.next(),
+            source_key=source_key,
             source_id=source_id,
+            family_key=family_key,
             tenant_id=new.place.tenant_id,
             space_id=space_id,
             fingerprints=new.fingerprints,
@@ -254,6 +257,7 @@ class GenerationStore:
             priority=new.priority,
             max_retries=new.max_retries,
             relatives=tuple([number for number in relatives if number is not None]),
+            shared=self._families.others(family_key, source_id),
             outside=self._spaces.outside,
         )
 
@@ -340,6 +344,7 @@ class GenerationStore:
             source_id=owner.source_id,
             place=new.place,
             path=new.path,
+            family_key=owner.family_key,
             created_at=self._at,
         )
 
@@ -377,10 +382,8 @@ class GenerationStore:
             return
         self._published.append((*columns, owner.source_key))
         if source.published_id is not None:
-            chunks, job_id = standing.chunks, new.job_id
-            building.replace(
-                self._rows, source.published_id, owner.source_key, self._at, chunks=chunks, job_id=job_id
-            )
+            replaced = (source.published_id, owner.source_key, self._at)
+            building.replace(self._rows, *replaced, chunks=standing.chunks, job_id=new.job_id)
 
 
 def _unfinished(new: NewGeneration, *, published: bool = False) -> UnfinishedDocument:

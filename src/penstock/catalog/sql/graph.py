@@ -13,7 +13,7 @@ from penstock.catalog.rules.graph_walk import EDGES_AT_ONCE, neighbourhood, shor
 from penstock.catalog.rules.near_names import LOOKED_AT, asked_names, beginnings, most_alike
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.sql import graph_rows
-from penstock.catalog.sql.row_types import Row
+from penstock.catalog.sql.row_types import Row, column
 from penstock.catalog.sql.statements import Statements, listed, readable
 
 if TYPE_CHECKING:
@@ -37,8 +37,10 @@ class CatalogGraph:
     def find(self, tenant_id: str, name: str, *, kind: str | None = None, limit: int = 50) -> list[Node]:
         asked = readable(shortened(written(name)))
         with self._catalog.snapshot() as snapshot:
-            found = _all(snapshot.rows, "entities_named", tenant_id, asked, asked.casefold(), 1_000)
-        return [node for node in map(_node, found) if kind in (None, node.kind)][:limit]
+            ids = column(snapshot.rows.all("entities_named", tenant_id, asked, asked.casefold()))
+            found = _nodes(snapshot.rows, tenant_id, ids) if ids else []
+        named = [node for node in found if kind in (None, node.kind)]
+        return sorted(named, key=lambda node: (-node.occurrences, node.name, node.kind))[:limit]
 
     def similar(self, tenant_id: str, name: str, *, limit: int = 5) -> list[Node]:
         parts = asked_names(readable(name))

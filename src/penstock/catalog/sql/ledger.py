@@ -1,15 +1,20 @@
-"""The ledger of unindexed paths, the vector cache, counted tokens, and the fingerprints."""
+"""The ledger of unindexed paths, the vector cache, tokens, fingerprints, imported rows and projects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from penstock.catalog.parts import ImportedRow, ProjectRoot
 from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.sql.written_records import LEDGER_ROW, LedgerRow
 from penstock.catalog.values import LedgerEntry, Phase, Place, TokenUse, Touch
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
+
+if TYPE_CHECKING:
+    from penstock.catalog.sql.catalog import SqlCatalog
 
 
 def note(rows: Statements, entries: Sequence[LedgerEntry], at: str) -> None:
@@ -77,3 +82,50 @@ def set_fingerprints(rows: Statements, fingerprints: Mapping[Phase, str], *, rep
         if known.get(phase, fingerprint) != fingerprint and not replace:
             raise FingerprintMismatch(f"{phase} is done with {known[phase]} here, not with {fingerprint}")
         rows.send("set_fingerprint", phase, fingerprint)
+
+
+class CatalogImports:
+    """Rows imported from other queues."""
+
+    def __init__(self, catalog: SqlCatalog) -> None:
+        self._catalog = catalog
+
+    def imported(self, kind: str, source: str, name: str, row_ids: Sequence[str]) -> dict[str, ImportedRow]:
+        with self._catalog.snapshot() as snapshot:
+            found = snapshot.rows.all("imported", kind, source, name, listed(row_ids))
+        return {row_id: ImportedRow(name, row_id, outcome, job_id) for row_id, outcome, job_id in found}
+
+    def record_imports(self, kind: str, source: str, rows: Sequence[ImportedRow]) -> None:
+        if rows:
+            self._catalog.write(
+                lambda sent: sent.many("record_import", [(kind, source, *row) for row in rows])
+            )
+
+
+class CatalogProjects:
+    """Top folders of projects."""
+
+    def __init__(self, catalog: SqlCatalog) -> None:
+        self._catalog = catalog
+
+    def all(self) -> list[ProjectRoot]:
+        with self._catalog.snapshot() as snapshot:
+            return [ProjectRoot(*row) for row in snapshot.rows.all("project_roots")]
+
+    def at(self, roots: Sequence[str]) -> list[ProjectRoot]:
+        with self._catalog.snapshot() as snapshot:
+            return [ProjectRoot(*row) for row in snapshot.rows.all("project_roots_at", listed(roots))]
+
+    def record(self, project: ProjectRoot) -> ProjectRoot:
+        def work(rows: Statements) -> ProjectRoot:
+            rows.send("add_project_root", *project)
+            return ProjectRoot(*rows.all("project_roots_at", listed([project.root]))[0])
+
+        return self._catalog.write(work)
+
+    def move(self, old: str, new: str) -> bool:
+        def work(rows: Statements) -> bool:
+            rows.send("delete_project_root", new)
+            return rows.run("move_project_root", new, old) > 0
+
+        return self._catalog.write(work)

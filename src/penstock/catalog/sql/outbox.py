@@ -27,6 +27,7 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime)
     # What two generations share goes with the later of them.
     rows.hold("entries", listed(entry_ids))
     rows.hold("sources_of_entries", listed(entry_ids))
+    rows.hold("families_of_entries", listed(entry_ids))
     for entry_id in entry_ids:
         entry = rows.one("entry", entry_id)
         if entry is None:

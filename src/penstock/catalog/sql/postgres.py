@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import psycopg
@@ -14,6 +14,7 @@ from penstock.catalog import path_glob
 from penstock.catalog.rules.query_terms import as_term, as_terms, phrases, quoted_phrases
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
+from penstock.catalog.sql.row_types import Row, column
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements, listed, migrations
 from penstock.catalog.values import HeldTask, Phase, Task
@@ -25,6 +26,9 @@ from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.transaction import transact
+
+if TYPE_CHECKING:
+    from penstock.catalog.sql.postgres_transfer import PostgresTransfer
 
 T = TypeVar("T")
 
@@ -73,6 +77,13 @@ class PostgresSnapshot(SqlSnapshot):
     def _all_of(self, terms: Sequence[str]) -> str:
         return " & ".join(filter(None, map(as_term, terms)))
 
+    def _ranked(self, words: str, filters: Filters, limit: int, most: int) -> tuple[list[Row], bool]:
+        # Two statements: joined, the planner reads the tables of the catalog before it knows the ranks.
+        ranked = self._rows.all("ranked", words, most)
+        seen = self.visible(filters, column(ranked))
+        hits = [(number, rank) for number, rank in ranked if number in seen]
+        return hits, len(hits) < limit and len(ranked) == most
+
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         found = self._rows.all("snippets", words, _SNIPPET, listed(ids))
         return {number: _marked(shown, text, marks) for number, shown, text in found}
@@ -86,7 +97,17 @@ def _marked(shown: str, text: str, marks: tuple[str, str]) -> str:
 
 
 class PostgresCatalog(SqlCatalog):
-    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 4,
+        pooled: bool = False,
+        timeout_s: float = 60,
+        restoring: bool = False,
+    ) -> None:
+        """``restoring``: open the schema also if a restore of it was not finished."""
+        self._schema = SCHEMA._replace(restoring=restoring)
         # Apart, so that whoever writes while reading cannot wait for itself.
         self._writers = CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING
@@ -130,6 +151,12 @@ class PostgresCatalog(SqlCatalog):
                 with suppress(psycopg.Error):
                     connection.execute(b"ROLLBACK")
 
+    @property
+    def transfer(self) -> PostgresTransfer:
+        from penstock.catalog.sql.postgres_transfer import PostgresTransfer
+
+        return PostgresTransfer(self, self._writers, self._schema)
+
     def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:
         assert isinstance(rows, PostgresStatements)
         held: set[tuple[Phase, int, int]] = set()
@@ -151,14 +178,14 @@ class PostgresCatalog(SqlCatalog):
 
     def check(self) -> list[str]:
         with self._writers.session() as connection:
-            postgres_schema.verify(connection, self._writers.name, SCHEMA)
+            postgres_schema.verify(connection, self._writers.name, self._schema)
         return []
 
     def migrate(self) -> None:
         with self._writers.session() as connection:
             postgres_schema.create(connection, self._writers.schema)
             self._channel = postgres_schema.channel(connection)
-            postgres_schema.migrate(connection, self._writers.name, SCHEMA)
+            postgres_schema.migrate(connection, self._writers.name, self._schema)
 
     def close(self) -> None:
         self._listener.close()

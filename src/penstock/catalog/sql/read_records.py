@@ -35,6 +35,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     id: int
     source_key: int
     source_id: str
+    family_key: int
     place: Place
     path: str
     published_id: int | None
@@ -101,9 +102,18 @@ class SourceRow(NamedTuple):
     path: str
     key: int
     source_id: str
+    family_key: int
     published_id: int | None
     building_id: int | None
     read_at: str | None
+
+
+class FamilyMember(NamedTuple):
+    """A published source of a family, whose texts another source of the family can share."""
+
+    family_key: int
+    source_id: str
+    published_id: int
 
 
 class BuildingRow(NamedTuple):
@@ -157,7 +167,7 @@ class TaskSourceRow(NamedTuple):
 
     document_id: int
     source_id: str
-    source_key: int
+    family_key: int
     place: Place
     path: str
     content_hash: str
@@ -180,8 +190,8 @@ class FencedClaim(NamedTuple):
 
 
 class LeftoverChunk(NamedTuple):
-    """A chunk to be removed. ``shared``: another generation of the source has the same text. ``claimed``: a
-    task of it is running."""
+    """A chunk to be removed. ``shared``: another generation of the source or its family has the same text.
+    ``claimed``: a task of it is running."""
 
     chunk_key: int
     content_id: int
@@ -268,6 +278,7 @@ DOCUMENT_ROW = RowType(
     DocumentRow, without=("errors", "worker_id", "embedded", "finishes"), renamed=INDEX_STATUS
 )
 SOURCE_ROW = RowType(SourceRow)
+FAMILY_MEMBER = RowType(FamilyMember)
 BUILDING_ROW = RowType(BuildingRow)
 PAGE_COUNTS = RowType(PageCounts)
 TASK_ROW = RowType(TaskRow)

@@ -186,8 +186,8 @@ def forget_source(rows: Statements, key: int, at: str) -> bool:
     gone = rows.one("gone_source", key)
     if gone is None:
         return False
-    tenant_id, change_seq = gone
+    tenant_id, change_seq, family_key = gone
     if change_seq:
-        rows.send("add_gone", change_seq, tenant_id, key, at)
+        rows.send("add_gone", change_seq, tenant_id, family_key, at)
     rows.send("delete_source", key)
     return True

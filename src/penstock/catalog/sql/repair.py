@@ -102,6 +102,7 @@ def forget(rows: Statements, tenant_id: str, asked_before: str, limit: int) -> b
     ]
     for name in ("forget_notes", "forget_walks", "forget_arrivals", "forget_tombstones"):
         removed.append(rows.run(name, tenant_id, asked_before, limit))
+    rows.send("forget_project_roots", tenant_id)
     rows.send("idle_spaces")
     return max(removed) < limit
 

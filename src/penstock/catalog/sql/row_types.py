@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 _NAMES_OF_PARTS = {Place: "{part}", Fingerprints: "{part}_fingerprint"}
 _BIGINT = frozenset(
-    "key source_key document_id page_id chunk_key content_id text_key published_id size mtime_ns change_seq "
-    "task_id".split()
+    "key family_key source_key document_id page_id chunk_key content_id text_key published_id size mtime_ns "
+    "change_seq task_id".split()
 )
 _SQL_TYPES = {int: "int", str: "text", bool: "boolean", bytes: "bytea", float: "float8"}
 

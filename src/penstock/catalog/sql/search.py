@@ -15,7 +15,7 @@ from penstock.catalog.rules.graph_expansion import GraphRelation
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
 from penstock.catalog.sql.read_records import CHUNK_VIEW
-from penstock.catalog.sql.row_types import column
+from penstock.catalog.sql.row_types import Row, column
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.views import (
     ChunkView,
@@ -79,15 +79,20 @@ class SearchReads:
         # With a filter many of the first ranks are of others, and to rank again costs as much as before.
         looked_at = (limit + limit // 4 + 20) * (OVERFETCH if self._narrowed(filters) else 1)
         while True:
-            ranked = self._rows.all("ranked", words, looked_at)
-            seen = self.visible(filters, column(ranked))
-            hits = [(number, rank) for number, rank in ranked if number in seen][:limit]
-            if len(hits) == limit or len(ranked) < looked_at:
+            hits, cut = self._ranked(words, filters, limit, looked_at)
+            if len(hits) >= limit or not cut:
                 break
             looked_at *= OVERFETCH
+        hits = hits[:limit]
         shown = column(hits[:snippets])
         texts = self._snippets(words, marks, shown) if shown else {}
         return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
+
+    def _ranked(self, words: str, filters: Filters, limit: int, most: int) -> tuple[list[Row], bool]:
+        """Published chunks among the first ranks, with their ranks; and whether fewer than ``limit`` of them
+        were found although there are further ranks."""
+        hits = self._rows.all("ranked", *self._filters(filters), words, most)
+        return hits, len(hits) < limit and self._rows.value("rank_count", words, most) == most
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         return dict(self._rows.all("snippets", words, *marks, listed(ids)))
@@ -143,39 +148,43 @@ class SearchReads:
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         sequence: int = self._rows.value("sequence", "change")
+        if since == sequence:
+            return VectorChanges(sequence, False)
         if since is None or since < self._rows.value("sequence", "forgotten"):
             return VectorChanges(sequence, True)
         changed = self._rows.all("changed_sources", tenant_id, since)
-        gone = tuple(column(self._rows.all("gone_sources", tenant_id, since)))
-        return VectorChanges(
-            sequence,
-            False,
-            stale=gone + tuple(key for key, _ in changed),
-            fresh=tuple(key for key, published in changed if published),
-        )
+        changed += self._rows.all("gone_sources", tenant_id, since)
+        published: dict[int, int] = dict(changed)
+        fresh = tuple(key for key, sources in published.items() if sources)
+        return VectorChanges(sequence, False, stale=tuple(published), fresh=fresh)
 
     def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]:
         return [SourceMark(*row) for row in self._rows.all("witnesses", tenant_id, until, limit)]
 
     def load(
-        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+        self, tenant_id: str, space: str, family_keys: Collection[int] | None = None
     ) -> Iterator[VectorBatch]:
         space_id = self._space(space)
         if space_id is None:
             return
         name: str = "load_vectors"
         values: tuple[Any, ...] = (tenant_id, space_id)
-        if source_keys is not None:
-            name, values = "load_some_vectors", (*values, listed(source_keys))
+        if family_keys is not None:
+            name, values = "load_some_vectors", (*values, listed(family_keys))
         for batch in self._rows.batches(name, VECTORS_AT_ONCE, *values):
             content_ids, keys, vectors = zip(*batch, strict=True)
             yield VectorBatch(
                 array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)
             )
 
-    def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
-        found = CHUNK_VIEW.decode_all(self._rows.all("hydrate", listed(content_ids)))
-        by_id = {chunk.content_id: chunk for chunk in found}
+    def hydrate(self, content_ids: Sequence[int], filters: Filters | None = None) -> list[ChunkView | None]:
+        if filters is None:
+            found = self._rows.joined("hydrate_columns", "hydrate_all_where", listed(content_ids))
+        else:
+            where = self._filters(filters)
+            found = self._rows.joined("hydrate_columns", "hydrate_where", *where, listed(content_ids))
+        # Backwards: the first row of a text remains.
+        by_id = {chunk.content_id: chunk for chunk in reversed(CHUNK_VIEW.decode_all(found))}
         return [by_id.get(number) for number in content_ids]
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:

@@ -231,6 +231,9 @@ class SqlSnapshot(SearchReads):
     def token_uses(self, tenant_id: str | None, month: str) -> list[TokenUse]:
         return [TokenUse(*row) for row in self._rows.all("token_uses", tenant_id, month)]
 
+    def branches(self, tenant_id: str, collection: str) -> list[str]:
+        return column(self._rows.all("branches", tenant_id, collection))
+
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
         return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
 

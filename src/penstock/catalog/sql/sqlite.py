@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock import clock
 from penstock.catalog import path_glob
@@ -26,6 +26,9 @@ from penstock.database.sqlite_connections import (
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.file_watch import SqliteListener
 
+if TYPE_CHECKING:
+    from penstock.catalog.sql.transfer import SqliteTransfer
+
 SQL = load("sqlite")
 SCHEMA = Schema("catalog_migration", migrations("sqlite"))
 
@@ -41,8 +44,17 @@ class SqliteCatalog(SqlCatalog):
     # A writer that waits asks for the lock more often than this, and so finds it free.
     pause_s = 2 * sqlite_connections.RETRY_S
 
-    def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: str = "FULL",
+        busy_timeout_s: float = 60,
+        restoring: bool = False,
+    ) -> None:
+        """``restoring``: open the file also if a restore of it was not finished."""
         self.path = Path(path)
+        self._schema = SCHEMA._replace(restoring=restoring)
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
             self.path,
@@ -84,6 +96,12 @@ class SqliteCatalog(SqlCatalog):
         finally:
             self._idle_readers.append(role)
 
+    @property
+    def transfer(self) -> SqliteTransfer:
+        from penstock.catalog.sql.transfer import SqliteTransfer
+
+        return SqliteTransfer(self, self._connections, self._schema)
+
     def scrub(self) -> None:
         rank = -MERGED_AT_ONCE
         while True:
@@ -102,12 +120,12 @@ class SqliteCatalog(SqlCatalog):
 
     def check(self) -> list[str]:
         with self._connections.reading() as connection:
-            sqlite_schema.verify(connection, self.path, SCHEMA)
+            sqlite_schema.verify(connection, self.path, self._schema)
         return []
 
     def migrate(self) -> None:
         with translating_errors(self.path):
-            sqlite_schema.migrate(self._connections, self.path, SCHEMA)
+            sqlite_schema.migrate(self._connections, self.path, self._schema)
 
     def close(self) -> None:
         self._listener.close()

@@ -107,7 +107,7 @@ def _source(row: TaskSourceRow) -> TaskSource:
     return TaskSource(
         document_id=row.document_id,
         source_id=row.source_id,
-        source_key=row.source_key,
+        family_key=row.family_key,
         place=row.place,
         path=row.path,
         content_hash=row.content_hash,

@@ -19,6 +19,7 @@ class NewSource(NamedTuple):
     source_id: str
     place: Place
     path: str
+    family_key: int
     created_at: str
 
 

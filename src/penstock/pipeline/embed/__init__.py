@@ -8,6 +8,7 @@
 - ``word_pieces``: words split into the pieces of the table
 - ``token_count``: tokens of a text, counted by the same pieces
 - ``minilm/``: a small language model, as an extra
+- ``fastembed_embedder``: models of the library fastembed, as an extra
 - ``endpoint_embedder``: an HTTP endpoint compatible with OpenAI's
 - ``hash_embedder``: words hashed to dimensions, without a model; for tests
 """
@@ -16,23 +17,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock import extensions
 from penstock.errors import InvalidSetting
+from penstock.extensions import ExtensionKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
+    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
     from penstock.pipeline.embed.protocol import Embedder
 
-EMBEDDERS = ("static", "minilm", "endpoint", "hashing")
+EMBEDDERS = ("static", "minilm", "fastembed", "endpoint", "hashing")
 
 
 def open_embedder(
-    name: str = "static", endpoint: EmbedEndpointOptions | None = None, models_dir: Path | None = None
+    name: str = "static",
+    endpoint: EmbedEndpointOptions | None = None,
+    models_dir: Path | None = None,
+    fastembed: FastembedOptions | None = None,
 ) -> Embedder:
     """Open the embedder of this name. Weights are loaded at the first text, once in a process.
 
-    ``endpoint``: where the embedder ``endpoint`` sends its texts; ``models_dir``: where models are installed.
+    ``endpoint``: where the embedder ``endpoint`` sends its texts; ``models_dir``: where models are installed;
+    ``fastembed``: the model of the embedder ``fastembed``.
     """
     # Imported here: a process loads only the embedder in use.
     if name == "hashing":
@@ -47,6 +55,10 @@ def open_embedder(
         from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder
 
         return MiniLmEmbedder(models_dir)
+    if name == "fastembed" and models_dir is not None:
+        from penstock.pipeline.embed.fastembed_embedder import FastembedEmbedder, FastembedOptions
+
+        return FastembedEmbedder(fastembed or FastembedOptions(), models_dir)
     if name == "endpoint":
         from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
 
@@ -56,11 +68,19 @@ def open_embedder(
                 remedy="Set PENSTOCK_EMBED_ENDPOINT_URL to a URL such as http://127.0.0.1:8000/v1.",
             )
         return EndpointEmbedder(endpoint)
-    raise InvalidSetting(f"embedder = {name!r}: expected one of {', '.join(EMBEDDERS)}")
+    added = extensions.find(ExtensionKind.EMBEDDER, name)
+    if added is not None:
+        opened: Embedder = added.call(models_dir)
+        return opened
+    known = ", ".join([*EMBEDDERS, *extensions.names(ExtensionKind.EMBEDDER)])
+    raise InvalidSetting(f"embedder = {name!r}: expected one of {known}")
 
 
 def open_space(
-    space: str, endpoint: EmbedEndpointOptions | None = None, models_dir: Path | None = None
+    space: str,
+    endpoint: EmbedEndpointOptions | None = None,
+    models_dir: Path | None = None,
+    fastembed: FastembedOptions | None = None,
 ) -> Embedder | None:
     """Open the embedder of a vector space, to embed queries.
 
@@ -71,13 +91,14 @@ def open_space(
 
     name, _, rest = space.partition("-")
     dimension, _, _ = rest.partition("-")
-    if name not in EMBEDDERS or not dimension.isdecimal():
+    known = name in EMBEDDERS or extensions.find(ExtensionKind.EMBEDDER, name) is not None
+    if not known or not dimension.isdecimal():
         return None
     try:
         embedder = (
             HashingEmbedder(int(dimension))
             if name == "hashing"
-            else open_embedder(name, endpoint, models_dir)
+            else open_embedder(name, endpoint, models_dir, fastembed)
         )
         return embedder if space_of(embedder) == space else None
     except (InvalidSetting, ValueError):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.file_types import CLASSES
+from penstock.pipeline.extract.file_types import CLASSES, EXTRACTORS, added_formats
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
 SANDBOXED = frozenset(
@@ -25,6 +25,11 @@ PLAIN = frozenset(["text", "markdown", "rows", "subtitles", "table"])
 """Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
 
 
+def is_sandboxed(name: str) -> bool:
+    """Check whether an extractor runs in a child process. Those of extensions always do."""
+    return name in SANDBOXED or (name not in EXTRACTORS and name in added_formats())
+
+
 def is_plain(content: Content) -> bool:
     """Check whether a file can be read by Python code alone."""
     try:
@@ -36,14 +41,12 @@ def is_plain(content: Content) -> bool:
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
+    if name not in EXTRACTORS and name in added_formats():
+        return added_formats()[name].extractor()
     module, _, class_name = CLASSES.get(name, "text.TextExtractor").rpartition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
     made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
     return made
-
-
-EXTRACTORS = ("text", "markdown", "code", "rows", *CLASSES)
-"""Every name ``extractor`` takes."""
 
 
 def extract(

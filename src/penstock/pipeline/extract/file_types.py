@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
 from penstock.pipeline.extract import signatures
+from penstock.pipeline.extract.added_formats import AddedFormat, load_formats
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
 from penstock.pipeline.extract.code_names import LANGUAGES_OF_NAMES, SUFFIXES_OF_LANGUAGES
 from penstock.pipeline.extract.protocol import FileType
@@ -85,7 +87,7 @@ _DOCUMENTS = {
     MAIL: "eml",
     MAILBOX: "mbox",
     OUTLOOK: "msg",
-    ZIP: "zip",
+    ZIP: "zip whl egg",
     TAR: "tar tgz tbz tbz2 txz",
     COMPRESSED: "gz bz2 xz",
     FileType("image/png", "image"): "png",
@@ -131,13 +133,16 @@ CLASSES: Mapping[str, str] = MappingProxyType(
 )
 """Module and class of each extractor. Those of other names are kinds of plain text."""
 
+EXTRACTORS = ("text", "markdown", "code", "rows", *CLASSES)
+"""The names of Penstock's own extractors; extensions add others."""
+
 READ_IN_PART = frozenset(["code", "markdown", "rows", "subtitles", "table", "text"])
 """Extractors that can read the beginning of a file: one line does not need the lines after it."""
 
 
 _BINARY_SUFFIXES = frozenset(
     "ico avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
-    "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear whl egg deb rpm "
+    "m4v mkv avi mov webm wmv zst lz4 7z rar jar war ear deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
     "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
@@ -164,9 +169,25 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
 _BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.values()}
 
 
+@functools.cache
+def added_formats() -> Mapping[str, AddedFormat]:
+    """The formats of extensions, by the name of the extractor. Raises ``ExtensionFailed`` for a wrong one."""
+    return load_formats(EXTRACTORS, BY_SUFFIX)
+
+
+@functools.cache
+def _added_suffixes() -> Mapping[str, FileType]:
+    return {suffix: one.file_type for one in added_formats().values() for suffix in one.suffixes}
+
+
 def stored_type(suffix: str, media_type: str = "") -> FileType:
     """Type of a stored document: of its content where the name lied, else of the suffix."""
-    return _BY_MEDIA_TYPE.get(media_type) or BY_SUFFIX.get(suffix, TEXT)
+    return _BY_MEDIA_TYPE.get(media_type) or _by_suffix(suffix) or TEXT
+
+
+def _by_suffix(suffix: str) -> FileType | None:
+    """Type of a suffix, of Penstock itself or of an extension."""
+    return BY_SUFFIX.get(suffix) or (_added_suffixes().get(suffix) if suffix else None)
 
 
 def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
@@ -194,7 +215,7 @@ def by_name(name: str) -> FileType | None:
     language = LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
     if language:
         return _code(language)
-    found = BY_SUFFIX.get(suffix_of(name))
+    found = _by_suffix(suffix_of(name))
     return TAR if found is COMPRESSED and suffix_of(uncompressed_name(name)) == "tar" else found
 
 
@@ -239,12 +260,20 @@ def is_binary_name(name: str) -> bool:
     """Check whether the suffix alone excludes text."""
     if is_compressed_name(name) and not is_archive_name(name):
         return suffix_of(uncompressed_name(name)) in _BINARY_SUFFIXES
-    return suffix_of(name) in _BINARY_SUFFIXES
+    suffix = suffix_of(name)
+    return suffix in _BINARY_SUFFIXES and suffix not in _added_suffixes()
+
+
+def is_picture_name(name: str) -> bool:
+    """Check whether the file is a picture, whose text has to be recognized."""
+    file_type = by_name(name)
+    return file_type is not None and file_type.extractor == "image"
 
 
 def is_unreadable_name(name: str) -> bool:
     """Check whether the file is a document of a type not readable yet."""
-    return suffix_of(name) in _OFFICE_SUFFIXES
+    suffix = suffix_of(name)
+    return suffix in _OFFICE_SUFFIXES and suffix not in _added_suffixes()
 
 
 def may_be_read_in_part(name: str) -> bool:
@@ -265,6 +294,9 @@ def detect(name: str, data: bytes) -> FileType:
     the file cannot be read.
     """
     expected, suffix = by_name(name), suffix_of(name)
+    if suffix not in BY_SUFFIX and expected is not None and expected.extractor in added_formats():
+        # Its extractor says whether the content is right.
+        return expected
     seen = signature(data)
     found = BY_SUFFIX.get(seen.suffix) if seen is not None else None
     if expected is not None and _may_hold(expected, seen, data):

@@ -66,7 +66,7 @@ class HtmlExtractor:
 
         decoded = decode(content.data, markup_label)
         markup = html_cost.simplified(clean(decoded.text))
-        _check_cost(markup)
+        check_cost(markup)
         try:
             tree = LexborHTMLParser(markup)
         except SelectolaxError as error:
@@ -88,7 +88,8 @@ class HtmlExtractor:
         return with_properties(extracted, **stated) if stated else extracted
 
 
-def _check_cost(markup: str) -> None:
+def check_cost(markup: str) -> None:
+    """Raise ``DocumentDamaged`` for a page that would take too long to parse."""
     most = _FREE_STEPS + _STEPS_PER_CHARACTER * len(markup)
     if html_cost.steps_of(markup, most) > most:
         raise DocumentDamaged(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-_FEW = 8_000
+_FEW = 4_000
 _SMALL = 512 * 1024
 _LONG_TAG = 8_000
 """A page with fewer tags, a shorter text and no longer tag is always cheap."""

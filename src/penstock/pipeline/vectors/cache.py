@@ -280,7 +280,7 @@ class SpaceCache:
             base_ids, base_scores = self._score_base(self._base, query, limit, allowed)
             ids, scores = np.concatenate([ids, base_ids]), np.concatenate([scores, base_scores])
         ids, scores = best(ids, scores, limit)
-        return [NearVector(int(number), float(score)) for number, score in zip(ids, scores, strict=True)]
+        return list(map(NearVector, ids.tolist(), scores.tolist()))
 
     def _score_base(
         self, base: MappedRows, query: Floats, limit: int, allowed: Collection[int] | None
@@ -337,7 +337,7 @@ def same_history(then: Collection[SourceMark], now: Collection[SourceMark], chan
     oldest = min(each.sequence for each in then)
     if any(each.sequence > oldest for each in set(now).difference(then)):
         return False
-    return all(each.source_key in changed for each in set(then).difference(now))
+    return all(each.family_key in changed for each in set(then).difference(now))
 
 
 class VectorCache:

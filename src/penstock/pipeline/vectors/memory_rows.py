@@ -30,7 +30,7 @@ class VectorRows:
     def from_batch(cls, batch: VectorBatch, dimension: int) -> VectorRows:
         return cls(
             np.frombuffer(batch.content_ids, np.int64),
-            np.frombuffer(batch.source_keys, np.int64),
+            np.frombuffer(batch.family_keys, np.int64),
             np.frombuffer(batch.vectors, "<f4").reshape(-1, dimension),
         )
 

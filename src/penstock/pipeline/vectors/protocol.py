@@ -22,7 +22,7 @@ class VectorSource(Protocol):
     def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]: ...
 
     def load(
-        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+        self, tenant_id: str, space: str, family_keys: Collection[int] | None = None
     ) -> Iterator[VectorBatch]: ...
 
 

@@ -31,6 +31,17 @@ class Rule(enum.StrEnum):
     NAME = "name"
     STATE = "state"
     REPOSITORY = "repository"
+    # Of web pages.
+    ROBOTS = "robots"
+    NOINDEX = "noindex"
+    OTHER_HOST = "other_host"
+    OTHER_FOLDER = "other_folder"
+    PAGE_LIMIT = "page_limit"
+    QUERY = "query"
+    REDIRECT = "redirect"
+    CANONICAL = "canonical"
+    GONE = "gone"
+    MEDIA_TYPE = "media_type"
 
     @property
     def meaning(self) -> str:
@@ -58,6 +69,16 @@ _MEANINGS = {
     Rule.NAME: "its name is not valid UTF-8",
     Rule.STATE: "it is Penstock's own state",
     Rule.REPOSITORY: "it belongs to a version control system",
+    Rule.ROBOTS: "the robots.txt of its host forbids it",
+    Rule.NOINDEX: "the page asks not to be indexed",
+    Rule.OTHER_HOST: "it is on a host that the request does not name",
+    Rule.OTHER_FOLDER: "it lies outside the folder of the documentation",
+    Rule.PAGE_LIMIT: "the crawl reached its limit of pages",
+    Rule.QUERY: "its query is too long, or one of too many for the same page",
+    Rule.REDIRECT: "it redirects to another page",
+    Rule.CANONICAL: "it is a copy of another page",
+    Rule.GONE: "the server does not have it",
+    Rule.MEDIA_TYPE: "pages of its type hold no text that can be read",
 }
 
 

@@ -11,8 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-DETACHED = "HEAD"
-"""The branch name of a repository with a detached HEAD."""
+from penstock import clock
+
+DETACHED = "detached"
+"""Start of the branch name of a detached HEAD; the first 12 digits of its commit follow, if it has one."""
+
+WORK_TREE = "work_tree"
+"""Key in a job's metadata: the top folder of a work tree, whose branch the job's documents are of."""
 
 PROJECT_FILES = (
     "pyproject.toml",
@@ -41,7 +46,16 @@ PROJECT_FILES = (
 )
 """Names of files in the top folder of a source tree. No Makefile: folders of documents have one, too."""
 
+SWITCHING = "waiting: a git command is changing files of the work tree"
+LOCK_S = 60.0
+"""Time after which the lock of a git command counts as left over."""
 _MAX_BYTES = 1_000_000
+_MAX_REFS_BYTES = 64_000_000
+_MAX_BRANCHES = 100_000
+_MAX_NAME = 200
+"""Longest name of a branch or project; a longer one is cut, and ends with a part of its hash."""
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_BRANCHES = "refs/heads/"
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SCP = re.compile(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
 
@@ -65,10 +79,86 @@ def find_repository(path: str) -> GitRepository | None:
 
 
 def branch_of(repository: GitRepository) -> str:
-    """The checked-out branch, even without a commit."""
-    head = _text(Path(repository.git_dir, "HEAD")).strip()
-    name = head.removeprefix("ref:").strip().removeprefix("refs/heads/") if head.startswith("ref:") else ""
-    return DETACHED if name in ("", ".invalid") else name
+    """The checked-out branch, even without a commit. During a rebase it is the branch that is rebased."""
+    git_dir = Path(repository.git_dir)
+    head = _text(git_dir / "HEAD").strip()
+    if not head.startswith("ref:"):
+        for rebase in ("rebase-merge", "rebase-apply"):
+            rebased = _text(git_dir / rebase / "head-name").strip()
+            if rebased.startswith(_BRANCHES):
+                return readable_name(rebased.removeprefix(_BRANCHES))
+        return f"{DETACHED}-{head[:12]}" if _COMMIT.fullmatch(head) else DETACHED
+    name = head.removeprefix("ref:").strip().removeprefix(_BRANCHES)
+    return DETACHED if name in ("", ".invalid") else readable_name(name)
+
+
+def branches_of(repository: GitRepository) -> frozenset[str] | None:
+    """The names that ``branch_of`` can give in any work tree of a repository; None: they cannot be read."""
+    names = set()
+    common = Path(repository.common_dir)
+    if not (common / "HEAD").is_file() or (common / "reftable").is_dir():
+        # Branches in a reftable, or in a repository that is gone, are not known: none counts as deleted.
+        return None
+    heads = common / "refs" / "heads"
+    try:
+        for found in heads.rglob("*"):
+            if found.is_file() and not found.name.endswith(".lock"):
+                names.add(found.relative_to(heads).as_posix())
+            if len(names) > _MAX_BRANCHES:
+                return None
+        packed = common / "packed-refs"
+        if packed.exists() and packed.stat().st_size > _MAX_REFS_BYTES:
+            return None
+    except OSError:
+        return None
+    for line in _text(packed, _MAX_REFS_BYTES).splitlines():
+        _, _, name = line.partition(" ")
+        if name.startswith(_BRANCHES):
+            names.add(name.removeprefix(_BRANCHES))
+    trees = [GitRepository(repository.root, str(tree), str(common)) for tree in _git_dirs(common)]
+    return frozenset(map(readable_name, names)) | {branch_of(tree) for tree in trees}
+
+
+def _git_dirs(common: Path) -> list[Path]:
+    """The git directories of all work trees of a repository."""
+    try:
+        added = [tree for tree in (common / "worktrees").iterdir() if (tree / "HEAD").is_file()]
+    except OSError:
+        added = []
+    return [common, *added]
+
+
+def readable_name(name: str) -> str:
+    """A name with characters that are not printable written as ``%XX``, and not too long to be stored."""
+    written = "".join(
+        each
+        if each.isprintable()
+        else "".join(f"%{byte:02X}" for byte in each.encode("utf-8", "surrogateescape"))
+        for each in name
+    ).strip()
+    if len(written) <= _MAX_NAME:
+        return written or DETACHED
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{written[: _MAX_NAME - 13].rstrip()}-{digest[:12]}"
+
+
+def other_state(root: str, branch: str) -> str | None:
+    """The reason why the files of a work tree may not be those of a branch now; None: they are."""
+    found = find_repository(root)
+    if found is None or found.root != root:
+        return None
+    if branch_of(found) != branch:
+        return f"branch {branch} is not checked out in {root}"
+    return SWITCHING if is_switching(found) else None
+
+
+def is_switching(repository: GitRepository) -> bool:
+    """Check whether a git command is changing files: it holds its lock, which is not left from a crash."""
+    try:
+        changed_at = Path(repository.git_dir, "index.lock").stat().st_mtime
+    except OSError:
+        return False
+    return clock.now().timestamp() - changed_at < LOCK_S
 
 
 def remote_of(repository: GitRepository) -> str | None:
@@ -96,10 +186,19 @@ def tenant_of(path: str) -> str:
     """Tenant of a project: SHA-256 of the normalised remote, or of the project's path without a remote."""
     repository = find_repository(path)
     remote = remote_of(repository) if repository else None
-    identity = (
-        normalised_remote(remote) if remote else os.path.realpath(repository.root if repository else path)
-    )
+    return tenant_from(remote, repository.root if repository else path)
+
+
+def tenant_from(remote: str | None, root: str) -> str:
+    """Tenant of a project with this remote and top folder."""
+    identity = normalised_remote(remote) if remote else os.path.realpath(root)
     return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def project_name(remote: str | None, root: str) -> str:
+    """Name of a project for people: the path of its remote without the host, or else its folder."""
+    path = normalised_remote(remote).partition("/")[2] if remote else ""
+    return readable_name(path or Path(root).name or root)
 
 
 def code_reason(folder: str) -> str | None:
@@ -125,21 +224,21 @@ def _at(directory: Path) -> GitRepository | None:
         if not named.startswith("gitdir:"):
             return None
         git_dir = Path(os.path.normpath(directory / named.removeprefix("gitdir:").strip()))
-    if not (git_dir / "HEAD").is_file():
+    if not os.path.isfile(git_dir / "HEAD"):
         return None
     common = _text(git_dir / "commondir").strip()
     common_dir = os.path.normpath(git_dir / common) if common else str(git_dir)
     return GitRepository(str(directory), str(git_dir), common_dir)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = _MAX_BYTES) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return ""
     with os.fdopen(descriptor, "rb") as file:
         try:
-            return file.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
+            return file.read(most).decode("utf-8", "surrogateescape")
         except (OSError, TypeError):
             return ""
 

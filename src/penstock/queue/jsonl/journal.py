@@ -42,6 +42,8 @@ class Journal:
         self.path = directory / "index_queue.jsonl"
         self.snapshot = directory / "index_queue.snapshot"
         self._lock_path = directory / ".queue.lock"
+        self.restoring = directory / ".restoring"
+        """Mark of a restore that has not finished."""
         self._lock_fd = self._fd = -1
         self._names = os.fspath(self._lock_path), os.fspath(self.path)
         self._known = False
@@ -236,6 +238,18 @@ class Journal:
             os.ftruncate(self._fd, 0)
             self._offset, self._line = 0, 1
             self._snapshot_size = self._size_of_snapshot()
+
+    def mark_restoring(self) -> None:
+        """Write the mark of a restore, before its first change."""
+        with self._refusals(self.directory):
+            _write_file(self.restoring, ())
+            _sync_directory(self.directory)
+
+    def unmark_restoring(self) -> None:
+        """Remove the mark of a restore, after its last change."""
+        with self._refusals(self.directory):
+            self.restoring.unlink(missing_ok=True)
+            _sync_directory(self.directory)
 
     @contextmanager
     def _refusals(self, path: Path) -> Iterator[None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from penstock import clock
-from penstock.errors import StoreError
+from penstock.errors import RestoreUnfinished, StoreError
 from penstock.job import WorkerReport
 from penstock.queue.file_watch import FileWatch
 from penstock.queue.jsonl import records, snapshot
@@ -24,6 +24,8 @@ from penstock.queue.jsonl.snapshot import JournalState, damaged
 from penstock.queue.memory.queue import FREEING, MemoryQueue
 from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
+from penstock.queue.schedule_rows import Key, key_of
+from penstock.schedule import Schedule
 from penstock.vocabulary import how_many
 
 COMPACT_AFTER = 100
@@ -38,8 +40,10 @@ MADE_FOR = 100_000
 class JsonlQueue(MemoryQueue):
     _table: RecordedTable
 
-    def __init__(self, directory: Path, *, audit: bool = True) -> None:
+    def __init__(self, directory: Path, *, audit: bool = True, restoring: bool = False) -> None:
+        """``restoring``: open the directory also if a restore of it was not finished."""
         super().__init__()
+        self._restoring = restoring
         self._journal = Journal(directory / "jobs")
         self._journal.create()
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
@@ -89,7 +93,7 @@ class JsonlQueue(MemoryQueue):
         return tail.torn
 
     def _adopt(self, state: JournalState) -> None:
-        self._n, self._table, self._workers = state
+        self._n, self._table, self._workers, self._schedules = state
         self._version = self._n
         self._mark_written()
 
@@ -99,6 +103,7 @@ class JsonlQueue(MemoryQueue):
         self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
         self._forgotten: list[str] = []
+        self._scheduled: dict[Key, Schedule | None] = {}
 
     def _replay(self, tail: Tail) -> None:
         # After a crash the journal may begin with records of the snapshot.
@@ -120,7 +125,11 @@ class JsonlQueue(MemoryQueue):
                 self._workers[record.worker.worker_id] = record.worker
             for worker_id in record.forgotten:
                 self._workers.pop(worker_id, None)
+            self._schedules |= {key_of(schedule): schedule for schedule in record.schedules}
+            for key in record.dropped:
+                self._schedules.pop(key, None)
             self._count_record(record)
+        self._table.limit_keys.clear()
         self._paused_before = self._table.pauses()
 
     def _count_record(self, record: Record) -> None:
@@ -130,9 +139,9 @@ class JsonlQueue(MemoryQueue):
 
     def _unwritten(self) -> bool:
         table = self._table
-        touched = bool(table.new or table.changed or table.gone)
-        reports_changed = self._reported is not None or bool(self._forgotten)
-        return touched or table.pauses() != self._paused_before or reports_changed
+        touched = bool(table.new or table.changed or table.gone or table.changed_limits)
+        others_changed = self._reported is not None or bool(self._forgotten) or bool(self._scheduled)
+        return touched or table.pauses() != self._paused_before or others_changed
 
     def _commit(self, what: str) -> None:
         if not self._unwritten():
@@ -147,6 +156,10 @@ class JsonlQueue(MemoryQueue):
             paused=self._changed_pauses(),
             worker=self._reported,
             forgotten=self._forgotten,
+            schedules=[schedule for schedule in self._scheduled.values() if schedule is not None],
+            dropped=[key for key, schedule in self._scheduled.items() if schedule is None],
+            limits=[limit for limit in self._table.changed_limits.values() if limit is not None],
+            lifted=[key for key, limit in self._table.changed_limits.items() if limit is None],
         )
         self._journal.append(records.encode_record(record))
         self._count_record(record)
@@ -169,7 +182,7 @@ class JsonlQueue(MemoryQueue):
                 self._retry_compaction_at = 0
 
     def _compact(self) -> None:
-        state = JournalState(self._n, self._table, self._workers)
+        state = JournalState(self._n, self._table, self._workers, self._schedules)
         self._journal.compact(self._n, snapshot.chunks(state))
 
     def scrub(self) -> None:
@@ -187,6 +200,10 @@ class JsonlQueue(MemoryQueue):
             for worker_id in gone:
                 del self._workers[worker_id]
         return len(gone)
+
+    def _set_schedule(self, key: Key, schedule: Schedule | None) -> None:
+        super()._set_schedule(key, schedule)
+        self._scheduled[key] = schedule
 
     def wait(self, timeout: float) -> bool:
         return self._has_unfinished_work() or self._watch.wait(timeout)
@@ -212,7 +229,25 @@ class JsonlQueue(MemoryQueue):
             )
         return warnings
 
+    def begin_restore(self) -> None:
+        with self._writing("restore"):
+            self._journal.mark_restoring()
+            # The number of records goes on, so that other processes read the new snapshot.
+            self._adopt(snapshot.empty()._replace(n=self._n + 1))
+            self._compact()
+
+    def end_restore(self) -> None:
+        with self._writing("restore"):
+            self._journal.unmark_restoring()
+
+    def restore_unfinished(self) -> bool:
+        return self._journal.restoring.exists()
+
     def migrate(self) -> None:
+        if self.restore_unfinished() and not self._restoring:
+            raise RestoreUnfinished(
+                f"{self._journal.directory} was being restored, and the restore did not finish"
+            )
         with self._reading():
             if not self._journal.writable and self._journal.snapshot.exists():
                 return

@@ -12,8 +12,11 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock.job import Changes, Job, WorkerReport
+from penstock.limits import Limit, gated
 from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
+from penstock.queue.schedule_rows import Key
+from penstock.schedule import Schedule
 
 Group: TypeAlias = tuple[list[str], Changes]
 """Rows that changed in the same way."""
@@ -34,6 +37,14 @@ class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     worker: WorkerReport | None = None
     forgotten: list[str] = []
     """Workers whose reports were removed."""
+    schedules: list[Schedule] = []
+    """Schedules that were added or replaced."""
+    dropped: list[Key] = []
+    """Schedules that were removed, by tenant and name."""
+    limits: list[Limit] = []
+    """Limits that were added or changed."""
+    lifted: list[str] = []
+    """Limits that were removed, by key."""
 
 
 class RecordedTable(Table):
@@ -47,12 +58,26 @@ class RecordedTable(Table):
         self.new: list[Job] = []
         self.changed: list[Group] = []
         self.gone: list[str] = []
+        self.changed_limits: dict[str, Limit | None] = {}
+        self.limit_keys.clear()
+
+    def set_limit(self, limit: Limit) -> None:
+        super().set_limit(limit)
+        self.changed_limits[limit.key] = limit
+
+    def drop_limit(self, key: str) -> bool:
+        dropped = super().drop_limit(key)
+        if dropped:
+            self.changed_limits[key] = None
+        return dropped
 
     def insert(self, job: Job) -> None:
         super().insert(job)
         self.new.append(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
+        if job.limit_key is not None:
+            changes = gated(job, changes)
         self._record([job.queue_id], changes)
         return super().change(job, changes)
 
@@ -89,6 +114,10 @@ class RecordedTable(Table):
             for queue_id in ids:
                 super().change(self._known(queue_id), changes)
         super().delete([self._known(queue_id).queue_id for queue_id in record.gone])
+        for limit in record.limits:
+            super().set_limit(limit)
+        for key in record.lifted:
+            super().drop_limit(key)
 
     def _known(self, queue_id: str) -> Job:
         job = self.rows.get(queue_id)

@@ -1,4 +1,4 @@
-"""Snapshot of the whole state: header, one line per job, pauses, workers, and a final line."""
+"""Snapshot of the whole state: header, a line per job, pause, worker, schedule and limit, a final line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import msgspec
 
 from penstock.errors import SchemaMismatch, StateDamaged
 from penstock.job import WorkerReport
+from penstock.limits import Limit
 from penstock.queue.jsonl import records
 from penstock.queue.jsonl.records import RecordedTable
 from penstock.queue.rules.pauses import Pause
+from penstock.queue.schedule_rows import Key, key_of
+from penstock.schedule import Schedule
 
 VERSION = 1
 _CHUNK = 1_000
@@ -25,6 +28,7 @@ class JournalState(NamedTuple):
     n: int
     table: RecordedTable
     workers: dict[str, WorkerReport]
+    schedules: dict[Key, Schedule]
 
 
 class _Header(msgspec.Struct):
@@ -38,6 +42,8 @@ class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     paused: Pause | None = None
     worker: WorkerReport | None = None
+    schedule: Schedule | None = None
+    limit: Limit | None = None
     end: int | None = None
 
 
@@ -47,7 +53,7 @@ _trailer = msgspec.json.Decoder(_Trailer)
 
 
 def empty() -> JournalState:
-    return JournalState(0, RecordedTable(), {})
+    return JournalState(0, RecordedTable(), {}, {})
 
 
 def chunks(state: JournalState) -> Iterator[bytes]:
@@ -60,6 +66,10 @@ def chunks(state: JournalState) -> Iterator[bytes]:
         yield _line(_Trailer(paused=pause))
     for worker in state.workers.values():
         yield _line(_Trailer(worker=worker))
+    for schedule in state.schedules.values():
+        yield _line(_Trailer(schedule=schedule))
+    for limit in state.table.all_limits():
+        yield _line(_Trailer(limit=limit))
     yield _line(_Trailer(end=state.n))
 
 
@@ -86,18 +96,30 @@ def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
                 state.table.restore([records.decode_job(line)])
                 continue
             trailer = _trailer.decode(line)
-            if trailer.paused is not None:
-                state.table.set_pause(trailer.paused)
-            elif trailer.worker is not None:
-                state.workers[trailer.worker.worker_id] = trailer.worker
-            elif trailer.end == header.snapshot and number == len(lines):
+            if _adopt(state, trailer):
+                continue
+            if trailer.end == header.snapshot and number == len(lines):
                 return state
-            else:
-                raise ValueError("this is not the end the first line announces")
+            raise ValueError("this is not the end the first line announces")
         number = len(lines) + 1
         raise ValueError("the closing line is missing")
     except (msgspec.MsgspecError, ValueError) as error:
         raise damaged(path, number, error) from error
+
+
+def _adopt(state: JournalState, trailer: _Trailer) -> bool:
+    """Take over a pause, worker, schedule or limit. False for the final line."""
+    if trailer.paused is not None:
+        state.table.set_pause(trailer.paused)
+    elif trailer.worker is not None:
+        state.workers[trailer.worker.worker_id] = trailer.worker
+    elif trailer.schedule is not None:
+        state.schedules[key_of(trailer.schedule)] = trailer.schedule
+    elif trailer.limit is not None:
+        state.table.set_limit(trailer.limit)
+    else:
+        return False
+    return True
 
 
 def damaged(path: Path, line: int, reason: object) -> StateDamaged:

@@ -2,5 +2,6 @@
 
 - ``queue``: the queue protocol in memory
 - ``table``: rows and their indexes
+- ``held_rows``: rows held for others, and the turns of tenants
 - ``lazy_heap``: ordered rows with lazy deletion, and the orders of rows
 """

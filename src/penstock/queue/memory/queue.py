@@ -28,7 +28,7 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue import fork_hooks
-from penstock.queue.engine import Engine
+from penstock.queue.engine import DUMPED_AT_ONCE, Engine
 from penstock.queue.memory.lazy_heap import claim_order
 from penstock.queue.memory.table import Table
 from penstock.queue.protocol import POSITION_CAP, refuse_uncountable
@@ -36,8 +36,13 @@ from penstock.queue.rules import pause_batches, pauses
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import contains, page, wake
+from penstock.queue.schedule_rows import Key, MappedSchedules
+from penstock.schedule import Schedule
 
-FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
+FREEING = frozenset(
+    {"add", "restore", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge", "resolve"}
+    | {"admit", "limit"}
+)
 """Writes after which more rows may be claimable. Not claims: an idle worker would wake itself for ever."""
 
 
@@ -56,10 +61,11 @@ class _SeenVersion(threading.local):
     version = 0
 
 
-class MemoryQueue(Engine[Table]):
+class MemoryQueue(Engine[Table], MappedSchedules):
     def __init__(self) -> None:
         self._table = Table()
         self._workers: dict[str, WorkerReport] = {}
+        self._schedules: dict[Key, Schedule] = {}
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
         self._seen = _SeenVersion()
@@ -83,6 +89,23 @@ class MemoryQueue(Engine[Table]):
     def _reading(self) -> Iterator[Table]:
         with self._changed:
             yield self._table
+
+    @contextmanager
+    def dump(self) -> Iterator[Iterator[list[Job]]]:
+        with self._reading() as table:
+            jobs = iter(sorted(table.rows.values(), key=lambda job: job.queue_id))
+        yield iter(lambda: list(islice(jobs, DUMPED_AT_ONCE)), [])
+
+    def begin_restore(self) -> None:
+        """Delete everything. No mark is needed: other processes never open this store."""
+        with self._changed:
+            self._table, self._workers = Table(), {}
+
+    def end_restore(self) -> None:
+        """Do nothing: there is no mark."""
+
+    def restore_unfinished(self) -> bool:
+        return False
 
     def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         table = rows
@@ -209,7 +232,7 @@ class MemoryQueue(Engine[Table]):
         moment = now or clock.now()
         with self._reading() as table:
             paused = pauses.everything_paused(table.pauses())
-            claimable = not paused and next(table.claimable(), None) is not None
+            claimable = not paused and (next(table.claimable(), None) is not None or table.any_limited())
             return claimable or table.busy(moment, documents=documents)
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
@@ -267,7 +290,7 @@ def _claim_class(job: Job) -> tuple[str, int, bool]:
 
 
 _EQUAL = (
-    "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
+    "item_type op tenant_id collection branch held worker_id lock_key limit_key idempotency_key "
     "parent_id root_id waiting_for error_code error_reason"
 ).split()
 

@@ -12,22 +12,22 @@ import msgspec
 from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
-from penstock.queue.memory.lazy_heap import LazyHeap, Order, backwards, claim_order, order, place
+from penstock.limits import gated, touches
+from penstock.queue.memory.held_rows import Dependents, Flows, HeldTable
+from penstock.queue.memory.lazy_heap import LazyHeap, Order, claim_order, order, place
 from penstock.queue.rules.next_jobs import NextJob
-from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
+from penstock.queue.rules.pauses import ClaimPosition, RowPosition
 from penstock.queue.rules.rows import ChildCount, Finished
 from penstock.row_counts import Class, class_of
 
 HIGHEST = 10
 
-FEW = 64
 
-
-class Table:
+class Table(HeldTable):
     """Rows and indexes of one queue."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Job] = {}
+        super().__init__()
         self.live_keys: dict[tuple[str, str, str], str] = {}
         self.lock_holders: dict[str, str] = {}
         self.leased: dict[str, None] = {}
@@ -35,17 +35,16 @@ class Table:
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
         self.pending_children = 0
         self.tallies: Counter[Class] = Counter()
-        self.known_pauses: dict[Scope, Pause] = {}
         self._returned = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._numbered = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
         self._ended_roots = LazyHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
-        self._last_turns: dict[tuple[str, int], LazyHeap[int]] = {}
-        self._flows_room = FEW
+        self._flows = Flows(self.rows)
         self._parked: dict[str, LazyHeap[tuple[int, Order]]] = {}
         self._front: defaultdict[str, set[str]] = defaultdict(set)
         """Claimable rows with a turn below zero, by lock key."""
         self._paused = LazyHeap(self.rows, claim_order)
+        self._dependents = Dependents()
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
@@ -81,11 +80,17 @@ class Table:
         self._trees[job.root_id or job.queue_id][job.queue_id] = None
         self._enter(job)
         self._enter_key(job)
+        if job.limit_key is not None and job.held is Held.LIMIT:
+            self.limit_keys.add(job.limit_key)
         if job.lock_held:
             self._pass_lock(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
+        if job.limit_key is not None:
+            changes = gated(job, changes)
         changed = msgspec.structs.replace(job, **changes)
+        if job.limit_key is not None and touches(job, changed):
+            self.limit_keys.add(job.limit_key)
         self.rows[job.queue_id] = changed
         self._leave(job)
         self._enter(changed)
@@ -119,6 +124,8 @@ class Table:
             or job.claim_number != settlement.claim_number
             or job.followup_json is not None
             or job.children_open
+            or job.awaited
+            or job.limit_key is not None
             or settlement.children
         ):
             return None
@@ -147,6 +154,8 @@ class Table:
 
     def _enter(self, job: Job) -> None:
         self.tallies[class_of(job)] += 1
+        if job.limit_key is not None:
+            self._enter_limit(job.limit_key, job)
         if job.status is Status.PENDING:
             self._enter_pending(job)
         elif job.status is Status.IN_PROGRESS:
@@ -155,7 +164,7 @@ class Table:
             self._ended_roots.put(job)
 
     def _enter_pending(self, job: Job) -> None:
-        self._flow(job).put(job)
+        self._flows.put(job)
         self._count_pending(job, 1)
         if job.held is None:
             heaps = self._numbered if job.turn >= 0 else self._returned
@@ -167,18 +176,10 @@ class Table:
                 self._scheduled.put(job)
         elif job.held is Held.PAUSE:
             self._paused.put(job)
-        elif job.lock_key is not None:
+        elif job.held is Held.AFTER:
+            self._dependents.put(job)
+        elif job.held is Held.LOCK and job.lock_key is not None:
             self._parked.setdefault(job.lock_key, LazyHeap(self.rows, claim_order)).put(job)
-
-    def _flow(self, job: Job) -> LazyHeap[int]:
-        flow = self._last_turns.get((job.tenant_id, job.priority))
-        if flow is None:
-            if len(self._last_turns) > self._flows_room:
-                # Remove tenants without rows; only here, so that leaving costs nothing.
-                self._last_turns = {key: flow for key, flow in self._last_turns.items() if flow.first()}
-                self._flows_room = 2 * len(self._last_turns) + FEW
-            flow = self._last_turns[job.tenant_id, job.priority] = LazyHeap(self.rows, backwards)
-        return flow
 
     def _count_pending(self, job: Job, number: int) -> None:
         if job.parent_id is None:
@@ -189,10 +190,14 @@ class Table:
     def _leave(self, job: Job) -> None:
         """Remove a row from the dictionaries; the heaps skip stale rows themselves."""
         self.tallies[class_of(job)] -= 1
+        if job.limit_key is not None:
+            self._leave_limit(job.limit_key, job)
         if job.status is Status.PENDING:
             self._count_pending(job, -1)
             if job.held is Held.LOCK and job.lock_key is not None:
                 self._forget_empty(job.lock_key)
+            elif job.held is Held.AFTER:
+                self._dependents.remove(job)
             elif job.held is None and job.turn < 0 and job.lock_key is not None:
                 self._leave_front(job.lock_key, job.queue_id)
         elif job.status is Status.IN_PROGRESS:
@@ -230,7 +235,7 @@ class Table:
     peek = get
 
     def lock_rows(self, ids: Collection[str]) -> None:
-        """Do nothing: the transaction locks the whole table."""
+        """Do nothing: one transaction at a time."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         queue_id = self.live_keys.get((tenant_id, branch, key))
@@ -265,15 +270,11 @@ class Table:
                 yield first
 
     def head_turn(self, priority: int) -> int | None:
-        """Return the smallest turn >= 0 of the claimable rows."""
         first = self._numbered[priority].first()
         return first.turn if first else None
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
-        """Return the largest turn of a tenant's pending rows, held rows included."""
-        flow = self._last_turns.get((tenant_id, priority))
-        last = flow.first() if flow else None
-        return last.turn if last else None
+        return self._flows.last_turn(tenant_id, priority)
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
@@ -315,25 +316,14 @@ class Table:
         waiting = self.waiting if documents else ()
         if self.leased or any(self.rows[queue_id].waiting_for != CHILDREN for queue_id in waiting):
             return True
-        return any(job.retry_count or (job.run_at and job.run_at <= now) for job in self._scheduled.ordered())
+        later = self._scheduled.ordered()
+        return any(job.retry_count or job.limit_at or (job.run_at and job.run_at <= now) for job in later)
 
     def expired(self, now: datetime) -> list[Job]:
         """List rows past their lease. Few rows run at a time, so a scan is cheaper than an index."""
         leased = ((self.rows[queue_id].lease_until, queue_id) for queue_id in self.leased)
         late = sorted((until, queue_id) for until, queue_id in leased if until is not None and until < now)
         return [self.rows[queue_id] for _, queue_id in late]
-
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - one transaction at a time
-        return list(self.known_pauses.values())
-
-    def may_move(self) -> bool:
-        return True
-
-    def set_pause(self, pause: Pause) -> None:
-        self.known_pauses[pause.scope] = pause
-
-    def drop_pause(self, scope: Scope) -> None:
-        self.known_pauses.pop(scope, None)
 
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
         rows = self._paused.ordered()
@@ -361,6 +351,15 @@ class Table:
         statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
         opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
         return ChildCount(len(ids), opened, statuses[Status.FAILED])
+
+    def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
+        return [self.rows[each] for each in self._dependents.of(queue_id, after, limit)]
+
+    def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
+        return {queue_id: self.rows[queue_id].status for queue_id in ids if queue_id in self.rows}
+
+    def awaited_rows(self, after: str, limit: int) -> list[str]:
+        return self._dependents.awaited(after, limit)
 
     def idle_locks(self, limit: int) -> list[str]:
         claimable = {job.lock_key for job in self.claimable()}

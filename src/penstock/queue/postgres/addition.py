@@ -18,7 +18,7 @@ from psycopg.pq.abc import PGresult
 from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import Job, QueueLimits
-from penstock.queue.postgres.rows import SQL
+from penstock.queue.postgres.pause_rows import SQL
 from penstock.queue.postgres.transaction import refusal
 
 _PLACE = re.compile(r"%\((\w+)\)s")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from penstock import transitions
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import PostgresConnections, ServerClock
-from penstock.errors import InvalidRequest, StoreError
+from penstock.errors import StoreError
 from penstock.failure_reasons import FailureGroups
 from penstock.job import (
     AddResult,
@@ -30,18 +30,21 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.engine import Engine
 from penstock.queue.postgres.addition import try_add
 from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
 from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.rows import Found, PostgresRows
+from penstock.queue.postgres.pause_rows import PLANS, Found
+from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
+from penstock.queue.postgres.whole_store import PostgresStore
 from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
-from penstock.queue.rules import addition, cancellation, pauses, settlement
+from penstock.queue.rules import addition, pauses, settlement
+from penstock.queue.rules.dependencies import refuse_joined
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import refuse_unstorable, storable
+from penstock.queue.rules.settlement import Leftovers
 from penstock.queue.sql import filters
 from penstock.queue.sql.statements import LOCK_CAP
 from penstock.row_counts import BOUND, Class, RowCounts, combined
@@ -51,20 +54,27 @@ T = TypeVar("T")
 MAX_CANDIDATES = 10_000
 """Largest number of candidates that a claim reads at once."""
 
-_PLANS = {"enable_bitmapscan": "off"}
-"""Bitmap scans collect all matching rows before a LIMIT applies."""
-
 OPEN_TOO_LONG_S = 300
 """Limit for open transactions: the server cannot remove dead rows that an older transaction may see."""
 
 
-class PostgresQueue(Engine[PostgresRows]):
+class PostgresQueue(PostgresStore):
     """A queue in a PostgreSQL schema. The contract of the methods is in ``queue/protocol.py``."""
 
-    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 4,
+        pooled: bool = False,
+        timeout_s: float = 60,
+        restoring: bool = False,
+    ) -> None:
+        """``restoring``: open the schema also if a restore of it was not finished."""
+        self._schema = postgres_schema.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
         self._connections = PostgresConnections(
-            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS
+            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=PLANS
         )
         self._clock = ServerClock(self._connections)
         self._channel = ""
@@ -103,8 +113,7 @@ class PostgresQueue(Engine[PostgresRows]):
         if connection is None:
             alone = len(new) == 1 and self._try_add_alone(new[0], limits, moment)
             return [alone] if alone else super().add(new, limits=limits, now=moment)
-        if any(item.dedupe for item in new):
-            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        refuse_joined(new)
         with joined(connection, self._connections, self._channel) as rows:
             return addition.add(rows, new, limits, moment)
 
@@ -113,7 +122,7 @@ class PostgresQueue(Engine[PostgresRows]):
         refuse_unstorable([new])
         job = transitions.added(new, now, 0)
         # Behind a pooler a transaction begins with its settings.
-        if job.held is not None or self._connections.pooled:
+        if job.held is not None or new.after or self._connections.pooled:
             return None
         if not try_add(self._connections, self._channel, job, limits):
             return None
@@ -133,11 +142,11 @@ class PostgresQueue(Engine[PostgresRows]):
                 self._resuming = False
                 return Exchange([], alone)
 
-        def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], ClaimResult | None]:
+        def work(rows: PostgresRows) -> tuple[list[Status | None], Leftovers, ClaimResult | None]:
             return self._settle_and_take(rows, settlements, request, moment)
 
-        answers, parents, taken = self._write("exchange", work)
-        self._cascade(parents, moment, cancellation.stop_children, "cancel")
+        answers, left, taken = self._write("exchange", work)
+        self._finish(left, moment)
         claims = taken.claims() if taken is not None else []
         if taken is None or not taken.complete:
             claims = self._fill_up(claims, request, moment)
@@ -156,12 +165,12 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def _settle_and_take(
         self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
-    ) -> tuple[list[Status | None], list[str], ClaimResult | None]:
+    ) -> tuple[list[Status | None], Leftovers, ClaimResult | None]:
         """Settle and claim; in two round trips if all jobs are plain."""
         done = all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
         if not done or request.oldest or self._all_paused:
-            answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._claim_rest(rows, request, now, [])
+            answers, left = self._settled(rows, settlements, now)
+            return answers, left, self._claim_rest(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
         claim = PostgresClaim(rows, request, now)
         fast = claim.try_fast_claim() if self._expects_plain(request) else None
@@ -173,18 +182,18 @@ class PostgresQueue(Engine[PostgresRows]):
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
         if finished and (len(finished.ids) < len(settlements) or any(finished.parents)):
-            answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._claim_rest(rows, request, now, claims or [])
+            answers, left = self._settled(rows, settlements, now)
+            return answers, left, self._claim_rest(rows, request, now, claims or [])
         rows.to_wake.update(finished.freed if finished else ())
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
-            return answers, [], ClaimResult(claims)
+            return answers, Leftovers(), ClaimResult(claims)
         taken = claim.take(sent_candidates or claim.send_candidates(self._max_candidates))
         self._plain, self.rows_read = claim.plain, claim.rows_read
         self._all_paused, self._resuming = claim.all_paused, claim.resuming
         # If every row wants a lock, a larger read would lock rows that cannot be taken.
         self._max_candidates = LOCK_CAP if claim.keyed >= LOCK_CAP else MAX_CANDIDATES
-        return answers, [], taken
+        return answers, Leftovers(), taken
 
     def _expects_plain(self, request: ClaimRequest) -> bool:
         return self._plain and not request.oldest and not request.lease_by_type
@@ -294,9 +303,10 @@ class PostgresQueue(Engine[PostgresRows]):
         with self._reading() as rows:
             return (
                 bool(rows.scalar("any_claimable"))
+                or (rows.scalar("any_limited") and not pauses.everything_paused(rows.seen_pauses()))
                 or bool(rows.scalar("any_leased"))
                 or (documents and bool(rows.scalar("any_waiting")))
-                or bool(rows.scalar("any_returning", now=moment))
+                or bool(rows.scalar("any_returning", now=moment) or rows.scalar("any_reserved"))
             )
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
@@ -342,7 +352,7 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def check(self) -> list[str]:
         with self._reading() as rows:
-            postgres_schema.verify(rows.connection, self._connections.name)
+            postgres_schema.verify(rows.connection, self._connections.name, self._schema)
             settings: dict[str, str] = dict(rows.fetch("durability"))
             left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
         name = self._connections.name
@@ -355,12 +365,6 @@ class PostgresQueue(Engine[PostgresRows]):
             "claims slow down until it ends"
             for pid, seconds in left_open
         ]
-
-    def migrate(self) -> None:
-        with self._reading() as rows:
-            postgres_schema.create(rows.connection, self._connections.schema)
-            self._channel = postgres_schema.channel(rows.connection)
-            postgres_schema.migrate(rows.connection, self._connections.name)
 
     def close(self) -> None:
         self._listener.close()

@@ -9,69 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
-import psycopg
-from psycopg.rows import tuple_row
 
 from penstock.database.postgres_connections import Connection
+from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
-from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
-from penstock.queue.postgres.values import Ended, as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.job import Beat, Changes, Held, Job, NewJob, RenewResult, Settlement, Status
+from penstock.limits import gated, touches
+from penstock.queue.postgres.limit_rows import LimitRows
+from penstock.queue.postgres.pause_rows import SQL, Cursor
+from penstock.queue.postgres.values import Ended, changed, decoded, inserted, numbers, texts, times
 from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
-from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
 from penstock.queue.rules.rows import ChildCount, Finished, storable
-from penstock.queue.sql.statements import load
-
-SQL = load("postgres")
+from penstock.queue.sql.statements import JOB_COLUMNS
 
 Key: TypeAlias = tuple[str, str, str]
-Found: TypeAlias = list[tuple[Any, ...]]
-Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
-class PostgresRows:
+class PostgresRows(LimitRows):
     """Rows of one transaction."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        super().__init__(connection)
         self.news = False
         """True if rows became claimable, so that waiting workers are notified."""
         self.to_wake: set[str] = set()
         """Locks to check once more after the commit."""
-        self._known: dict[str, Job | None] = {}
+        self.limit_keys = set()
         self._new: dict[str, Job] = {}
+        self._whole: list[Job] = []
         self._changed: dict[str, Job] = {}
+        self._dependencies: dict[str, Job] = {}
+        """Rows that began or ended to be held for others."""
         self._live: dict[Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
         self._finished: Ended | None = None
-        self.joined = False
-        """True if the transaction belongs to the caller."""
-        self._pauses: list[Pause] | None = None
-        self._pauses_sent: Cursor | None = None
-
-    # Statements. In a pipeline, ``send`` does not wait for the result.
-
-    def send(self, name: str, **values: object) -> Cursor:
-        self.flush()
-        return self.execute(SQL[name], values)
-
-    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
-        # A plain cursor: the connection of a caller may have another row factory.
-        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
-        return cursor.execute(statement.encode(), values, binary=True)
-
-    def fetch(self, name: str, **values: object) -> Found:
-        return self.send(name, **values).fetchall()
-
-    def scalar(self, name: str, **values: object) -> Any:
-        found = self.fetch(name, **values)
-        return found[0][0] if found else None
 
     def flush(self) -> None:
         """Write kept changes, so the next statement sees them."""
@@ -80,10 +58,29 @@ class PostgresRows:
             new, self._new = list(self._new.values()), {}
             name, values = inserted(new)
             self.execute(SQL[name], values)
+        if self._whole:
+            self.execute(SQL["insert_row"], changed(self._whole, JOB_COLUMNS))
+            self._whole = []
         if self._changed:
-            jobs = [self._changed[queue_id] for queue_id in sorted(self._changed)]
-            self._changed = {}
+            jobs, self._changed = [self._changed[key] for key in sorted(self._changed)], {}
             self.execute(SQL["update"], changed(jobs))
+        if self._dependencies:
+            self._flush_dependencies()
+
+    def _flush_dependencies(self) -> None:
+        jobs, self._dependencies = list(self._dependencies.values()), {}
+        free = [job.queue_id for job in jobs if job.held is not Held.AFTER]
+        pairs = [
+            (queue_id, job.queue_id)
+            for job in jobs
+            if job.held is Held.AFTER
+            for queue_id in dependencies_of(job).after
+        ]
+        if free:
+            self.execute(SQL["drop_dependencies"], {"ids": texts(free)})
+        if pairs:
+            after_ids, ids = zip(*pairs, strict=True)
+            self.execute(SQL["add_dependencies"], {"after_ids": texts(after_ids), "ids": texts(ids)})
 
     def get(self, queue_id: str) -> Job | None:
         if queue_id not in self._known:
@@ -101,11 +98,6 @@ class PostgresRows:
         if missing:
             self._known.update(dict.fromkeys(missing))
             self._remember(self.fetch("lock_rows", ids=texts(each for each in missing if storable([each]))))
-
-    def _remember(self, found: Found) -> list[Job]:
-        jobs = [decoded(row) for row in found]
-        self._known.update({job.queue_id: job for job in jobs})
-        return jobs
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         own = (tenant_id, branch, key)
@@ -192,8 +184,27 @@ class PostgresRows:
             self.flush()
         return True
 
+    def insert(self, job: Job) -> None:
+        self._whole.append(job)
+        self._known[job.queue_id] = job
+        if job.parent_id is None and job.dedupe and not job.ended:
+            self._live[_key(job)] = job.queue_id
+        self._turns.record(None, job)
+        self.news = self.news or (job.status is Status.PENDING and job.held is None)
+        if job.held is Held.AFTER:
+            self._dependencies[job.queue_id] = job
+        if job.limit_key is not None and job.held is Held.LIMIT:
+            self.limit_keys.add(job.limit_key)
+
     def change(self, job: Job, changes: Changes) -> Job:
+        if "awaited" in changes and job.queue_id in self._new:
+            # Inserts of new rows do not have this column.
+            self.flush()
+        if job.limit_key is not None:
+            changes = gated(job, changes)
         after = msgspec.structs.replace(job, **changes)
+        if job.limit_key is not None and touches(job, after):
+            self.limit_keys.add(job.limit_key)
         self._known[job.queue_id] = after
         kept = self._new if job.queue_id in self._new else self._changed
         kept[job.queue_id] = after
@@ -202,7 +213,22 @@ class PostgresRows:
             self.news = self.news or (after.status is Status.PENDING and after.held is None)
         if after.ended is not job.ended:
             self._live.pop(_key(job), None)
+        if after.held is not job.held and Held.AFTER in (after.held, job.held):
+            self._dependencies[job.queue_id] = after
         return after
+
+    def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
+        ids = [each for (each,) in self.fetch("dependents", queue_id=queue_id, after=after, limit=limit)]
+        self.lock_rows(ids)
+        # One may have been released while its lock was waited for.
+        return [job for job in map(self._known.get, ids) if job is not None and job.held is Held.AFTER]
+
+    def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
+        found = self.fetch("statuses", ids=texts(ids)) if ids else []
+        return {queue_id: Status(status) for queue_id, status in found}
+
+    def awaited_rows(self, after: str, limit: int) -> list[str]:
+        return [queue_id for (queue_id,) in self.fetch("awaited_rows", after=after, limit=limit)]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         ended = self._finished or self.read_finished(self.send_finish("finish", settlements, now))
@@ -251,31 +277,6 @@ class PostgresRows:
             for claim in ((beat.queue_id, beat.claim_number) for beat in beats)
         ]
 
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:
-        if to_change:
-            self.send("exclude_additions")
-            return [as_pause(*row) for row in self.fetch("hold_pauses")]
-        if self._pauses is None:
-            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
-            self._pauses = [as_pause(*row) for row in sent.fetchall()]
-        return self._pauses
-
-    def _send_pauses(self) -> Cursor:
-        # The transaction of a caller may take long: a resume must not wait for it.
-        return self.send("pauses" if self.joined else "keep_pauses")
-
-    def may_move(self) -> bool:
-        return bool(self.scalar("resume_alone"))
-
-    def set_pause(self, pause: Pause) -> None:
-        nowhere = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
-        place = nowhere if pause.at is None else _place(pause.at)
-        scope = msgspec.structs.asdict(pause.scope)
-        self.send("set_pause", **place, **scope, phase=pause.phase.value)
-
-    def drop_pause(self, scope: Scope) -> None:
-        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
-
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         if functions:
             return int(self.scalar("backlog_functions", cap=cap))
@@ -320,19 +321,13 @@ class PostgresRows:
             return []
         return self._remember(self.fetch("first_parked", keys=texts(lock_keys)))
 
-    def parked_rows(self, scope: Scope, limit: int) -> list[Job | None]:
-        found = self.fetch("parked_rows", **msgspec.structs.asdict(scope), limit=limit)
-        return [None if row[0] is None else self._remember([row])[0] for row in found]
-
     def idle_locks(self, limit: int) -> list[str]:
         return [key for (key,) in self.fetch("idle_locks", limit=limit)]
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         wanted = texts(status.value for status in statuses)
-        found = self.fetch(
-            "children", parent_id=parent.queue_id, parent_run=parent.run, statuses=wanted, limit=limit
-        )
-        return [decoded(row) for row in found]
+        place = {"parent_id": parent.queue_id, "parent_run": parent.run}
+        return [decoded(row) for row in self.fetch("children", **place, statuses=wanted, limit=limit)]
 
     def child_count(self, parent: Job) -> ChildCount:
         return ChildCount(*self.fetch("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
@@ -343,19 +338,6 @@ class PostgresRows:
         held = [self._known[queue_id] for queue_id in ids]
         # What was doubtful may have been put right while its lock was waited for.
         return [job for job in held if job is not None and job.waiting]
-
-    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
-        return self._remember(self._after("paused", limit, after))
-
-    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
-        return [RowPosition(*row) for row in self._after("claimable", limit, after)]
-
-    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
-        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
-        if len(found) < limit:
-            below = ABOVE_ALL if after is None else after.priority
-            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
-        return found
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
@@ -372,15 +354,7 @@ class PostgresRows:
 
     def delete(self, ids: Sequence[str]) -> None:
         self.send("delete", ids=texts(ids))
-
-
-def _place(place: ClaimPosition) -> dict[str, object]:
-    return {
-        "priority": place.priority,
-        "turn": place.turn,
-        "created_at": place.created_at,
-        "queue_id": place.queue_id,
-    }
+        self.send("drop_dependencies", ids=texts(ids))
 
 
 def _flow(item: NewJob) -> tuple[str, int]:

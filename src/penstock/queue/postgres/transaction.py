@@ -14,7 +14,7 @@ from psycopg import pq
 from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.database.postgres_errors import RETRYABLE_ERRORS, one_line, translate_error
 from penstock.errors import StoreUnavailable
-from penstock.queue.postgres.rows import SQL, Cursor
+from penstock.queue.postgres.pause_rows import SQL, Cursor
 from penstock.queue.postgres.values import texts
 
 T = TypeVar("T")

@@ -95,10 +95,8 @@ def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
     }
 
 
-def changed(jobs: Sequence[Job]) -> dict[str, str]:
-    return {
-        name: _array(name, values) for name, values in _columns(jobs, ("queue_id", *CHANGING_COLUMNS)).items()
-    }
+def changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
+    return {name: _array(name, values) for name, values in _columns(jobs, names).items()}
 
 
 def decoded(row: tuple[Any, ...]) -> Job:

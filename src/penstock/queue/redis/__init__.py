@@ -1,6 +1,7 @@
 """The Redis engine: rows in hashes, indexes in sorted sets, every change in one Lua script.
 
 - ``queue``: the queue protocol on Redis
+- ``limits``: limits and the rows that wait for them
 - ``queries``: find, count and list rows
 - ``codec``: rows and requests as the scripts store them
 - ``scripts``: the Lua scripts by name, joined from the files in ``scripts/``

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from penstock.failure_reasons import failure_reason
-from penstock.job import Claim, FollowUp, Held, Job, JobEvent, NewJob, Settlement, Status
-from penstock.transitions import NOTE_LIMIT
+from penstock.job import Claim, ClaimRequest, Held, Job, JobEvent, NewJob, Settlement, Status
+from penstock.queue.rules.rows import refuse_unstorable, storable
+from penstock.transitions import NOTE_LIMIT, FollowUp
 
 STATUSES = tuple(Status)
 """A status is stored as its position here, counted from 1."""
@@ -19,7 +20,7 @@ HELD = (None, *Held)
 NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
 HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
 
-LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err")
+LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err", "after", "awaited", "limit", "go")
 FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,6 +52,15 @@ def texts(raw: bytes) -> list[str]:
 
 
 def new_job(new: NewJob) -> tuple[object, ...]:
+    run_at = micros(new.run_at)
+    settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
+    row = (new.queue_id, _fixed_columns(new), *settings, new.payload_json, new.metadata)
+    if not new.after and new.limit_key is None:
+        return row
+    return (*row, (new.after, new.run_after_failure) if new.after else False, new.limit_key or False)
+
+
+def _fixed_columns(new: NewJob | Job) -> str:
     names = (
         new.item_type,
         new.lock_key or "",
@@ -62,10 +72,50 @@ def new_job(new: NewJob) -> tuple[object, ...]:
         "",
     )
     # As text: the MessagePack library of the server has no bytes.
-    who = ("\1" if new.dedupe else "\0") + "\0".join(names)
-    run_at = micros(new.run_at)
-    settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
-    return (new.queue_id, who, *settings, new.payload_json, new.metadata)
+    return ("\1" if new.dedupe else "\0") + "\0".join(names)
+
+
+def whole_row(job: Job) -> tuple[object, ...]:
+    """Encode all columns of a row for restore.lua."""
+    long = {
+        "body": job.payload_json,
+        "meta": None if job.metadata == "{}" else job.metadata,
+        "prog": job.progress_json,
+        "res": job.result_json,
+        "err": job.error_message,
+        "after": job.after_json,
+        "awaited": "1" if job.awaited else None,
+        "limit": job.limit_key,
+        "go": None if job.limit_at is None else str(micros(job.limit_at)),
+    }
+    fields = [part for name, value in long.items() if value is not None for part in (name, value)]
+    kin = False if job.parent_id is None else (job.parent_run, job.parent_id, job.root_id)
+    following = _packed_followup(job.followup_json)
+    history = [
+        (micros(event.at), event.what, event.note or "", event.worker_id or "") for event in job.history
+    ]
+    more = int(len(fields) > 2 or bool(kin or following or history))
+    return job.queue_id, _fixed_columns(job), _state(job, more), kin, fields, following, history or False
+
+
+def _state(job: Job, more: int) -> list[object]:
+    """The values of ``STATE`` in keys.lua, in its order."""
+    times = (job.lease_until, job.updated_at, job.started_at, job.finished_at)
+    flags = (HELD_NUMBER[job.held], int(job.cancel_requested), job.priority, more)
+    return [
+        *(NUMBER_OF[job.status], int(job.lock_held), job.claim_number, *map(micros, times)),
+        *(job.worker_id or "", job.error_code or "", *flags, job.turn, job.children_open, job.run),
+        *(job.retry_count, job.lost_count, job.children_failed, job.total_chunks, job.max_retries),
+        *(job.timeout_s, micros(job.created_at), micros(job.run_at), micros(job.last_error_at)),
+        *(job.op, job.waiting_for or ""),
+    ]
+
+
+def _packed_followup(text: str | None) -> list[object] | bool:
+    if text is None:
+        return False
+    following = msgspec.json.decode(text, type=FollowUp)
+    return [*msgspec.structs.astuple(following)[:-1], micros(following.run_at)]
 
 
 def settlement(each: Settlement) -> tuple[object, ...]:
@@ -211,16 +261,26 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         children_failed=tail[9],
         total_chunks=int(tail[10]),
         error_code=error_code or None,
-        error_message=_text(fields["err"]),
         error_reason=_reason(head[0], error_code, fields["err"]),
         last_error_at=moment(tail[15]),
-        payload_json=_text(fields["body"]) or "",
         metadata=metadata,
-        followup_json=_followup(fields["next"]),
         progress_json=progress,
-        result_json=_text(fields["res"]),
-        history_json=_history(fields["hist"]),
+        **_long_columns(fields),
     )
+
+
+def _long_columns(fields: Mapping[str, bytes | None]) -> dict[str, Any]:
+    return {
+        "awaited": fields["awaited"] is not None,
+        "limit_key": _text(fields["limit"]),
+        "limit_at": moment(int(fields["go"] or 0)),
+        "error_message": _text(fields["err"]),
+        "after_json": _text(fields["after"]),
+        "payload_json": _text(fields["body"]) or "",
+        "followup_json": _followup(fields["next"]),
+        "result_json": _text(fields["res"]),
+        "history_json": _history(fields["hist"]),
+    }
 
 
 def _reason(status: int, error_code: str, message: bytes | None) -> str | None:
@@ -255,3 +315,23 @@ def _history(raw: bytes | None) -> str | None:
         for at, what, note, worker_id in msgspec.msgpack.decode(raw)
     ]
     return _encode_json(events).decode()
+
+
+def claim_request(request: ClaimRequest) -> tuple[object, ...]:
+    leases = {item_type: duration(lease) for item_type, lease in request.lease_by_type.items()}
+    return request.worker_id, request.limit, duration(request.lease), request.oldest, leases
+
+
+def status(number: int) -> Status | None:
+    return STATUSES[number - 1] if number else None
+
+
+def settlements(given: Sequence[Settlement]) -> list[Any]:
+    for each in given:
+        refuse_unstorable(each.children)
+    return [settlement(each) for each in given]
+
+
+def storable_ids(ids: Sequence[str]) -> list[str]:
+    """Replace unstorable ids by the empty id, which no job has."""
+    return [queue_id if storable([queue_id]) else "" for queue_id in ids]

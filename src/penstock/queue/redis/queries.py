@@ -37,7 +37,7 @@ _STATUS_INDEXES = {
     Status.CANCELLED: "cancelled",
 }
 _EQUAL = (
-    "item_type op tenant_id collection branch worker_id lock_key idempotency_key parent_id root_id "
+    "item_type op tenant_id collection branch worker_id lock_key limit_key idempotency_key parent_id root_id "
     "waiting_for top_level error_code"
 ).split()
 _COUNTED = ("status", "held", "item_type")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,11 +31,14 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue import fork_hooks
+from penstock.queue.engine import pages_of
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.redis import codec, queries, server_check
+from penstock.queue.redis.limits import RedisLimits
+from penstock.queue.redis.schedules import RedisSchedules
 from penstock.queue.redis.server import Server
 from penstock.queue.redis.subscription import Subscriptions
-from penstock.queue.rules import pauses
+from penstock.queue.rules import dependencies, pauses
 from penstock.queue.rules.next_jobs import claim_of, first_of_each_lock
 from penstock.queue.rules.pauses import PauseState
 from penstock.queue.rules.rows import refuse_unstorable, storable
@@ -44,10 +48,12 @@ COMPLETE, RESUMING = 1, 2
 """Flags of a claim's answer: all candidates were seen; a resume is active."""
 
 
-class RedisQueue:
+class RedisQueue(RedisSchedules, RedisLimits):
     """A queue on a Redis server. The contract of the methods is in ``queue/protocol.py``."""
 
-    def __init__(self, url: str, *, timeout_s: float = 60) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 60, restoring: bool = False) -> None:
+        """``restoring``: open the queue also if a restore of it was not finished."""
+        self._restoring = restoring
         self._server = Server(url, timeout_s=timeout_s)
         self._subscriptions = Subscriptions(self._server)
         self.rows_read = 0
@@ -57,6 +63,7 @@ class RedisQueue:
         """The last claim saw an active resume."""
         self._stranded_cursor = ("", "")
         """Position of the search for held rows without a pause."""
+        self._resolved_after = ""
         try:
             self.migrate()
         except StoreError:
@@ -82,18 +89,22 @@ class RedisQueue:
                 remedy="Leave out connection=, or use a sqlite:/// store.",
             )
         refuse_unstorable(new)
+        waiting = any(item.after for item in new)
+        if waiting:
+            new = dependencies.normalized(new)
         most = (limits.functions, limits.indexing, limits.per_tenant)
-        tenants: set[str] = set()
-        if limits.per_tenant is not None:
-            tenants = {each.tenant_id for each in new if each.item_type != "function"}
+        indexing = [each for each in new if each.item_type != "function"]
+        tenants = set() if limits.per_tenant is None else {each.tenant_id for each in indexing}
         arguments = (
             [-1 if each is None else each for each in most],
             sorted(tenants),
             list(map(codec.new_job, new)),
         )
-        what, *answer = self._run("add", arguments, now)
+        what, *answer = self._run("add_waiting" if waiting else "add", arguments, now)
         if what == b"full":
             raise QueueFull(answer[0])
+        if what in (b"unknown", b"other"):
+            raise dependencies.refused(what.decode(), *(text.decode() for text in answer))
         self._refuse_duplicate(what, answer)
         return [
             AddResult(
@@ -102,8 +113,26 @@ class RedisQueue:
             for at in range(0, len(answer), 4)
         ]
 
+    def restore(self, jobs: Sequence[Job]) -> list[str | None]:
+        refuse_unstorable(jobs)
+        found = self._run("restore", list(map(codec.whole_row, jobs)))
+        return [obstacle.decode() or None for obstacle in found]
+
+    @contextmanager
+    def dump(self) -> Iterator[Iterator[list[Job]]]:
+        yield pages_of(self.find)
+
+    def begin_restore(self) -> None:
+        server_check.begin_restore(self._server)
+
+    def end_restore(self) -> None:
+        server_check.end_restore(self._server)
+
+    def restore_unfinished(self) -> bool:
+        return server_check.is_marked(self._server)
+
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        claims = self._claims(self._run("claim", _claim_arguments(request), now))
+        claims = self._claims(self._run("claim", codec.claim_request(request), now))
         return self._claim_released(claims, request, now)
 
     def _claim_released(
@@ -112,7 +141,7 @@ class RedisQueue:
         """Advance an active resume by a batch, and claim the released rows if nothing was claimed."""
         released = self._advance(now, 1) if self._resuming else 0
         if not claims and released:
-            claims = self._claims(self._run("claim", _claim_arguments(request), now))
+            claims = self._claims(self._run("claim", codec.claim_request(request), now))
         self._unfinished = self._unfinished or claims is None
         return claims or []
 
@@ -136,20 +165,20 @@ class RedisQueue:
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
-        what, *answer = self._run("settle", _settlements(settlements), now)
+        what, *answer = self._run("settle", codec.settlements(settlements), now)
         self._refuse_duplicate(what, answer)
-        self._cascade("stop_children", answer[1], now)
-        return [_status(number) for number in answer[0]]
+        self._finish(answer[1], answer[2], now)
+        return [codec.status(number) for number in answer[0]]
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        arguments = (_settlements(settlements), _claim_arguments(request))
+        arguments = (codec.settlements(settlements), codec.claim_request(request))
         what, *answer = self._run("exchange", arguments, now)
         self._refuse_duplicate(what, answer)
-        self._cascade("stop_children", answer[1], now)
-        claims = self._claims(answer[2])
-        settled = [_status(number) for number in answer[0]]
+        self._finish(answer[1], answer[2], now)
+        claims = self._claims(answer[3])
+        settled = [codec.status(number) for number in answer[0]]
         return Exchange(settled, self._claim_released(claims, request, now))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
@@ -165,21 +194,27 @@ class RedisQueue:
         return [RenewResult(flag >= 0, flag == 1) for flag in self._run("renew", arguments, now)]
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
-        statuses, parents = self._run("cancel", _storable_ids(ids), now)
-        self._cascade("stop_children", parents, now)
+        statuses, parents, places = self._run("cancel", codec.storable_ids(ids), now)
+        self._finish(parents, places, now)
         pairs = zip(ids, statuses[::2], statuses[1::2], strict=True)
-        return [CancelResult(queue_id, _status(was), _status(after)) for queue_id, was, after in pairs]
+        return [
+            CancelResult(queue_id, codec.status(was), codec.status(after)) for queue_id, was, after in pairs
+        ]
 
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[RequeueResult]:
-        answer, parents = self._run("requeue", (_storable_ids(ids), keep_retries), now)
+        answer, parents = self._run("requeue", (codec.storable_ids(ids), keep_retries), now)
         self._cascade("return_children", parents, now)
         triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
-            RequeueResult(queue_id, _status(was), _status(after), obstacle.decode() or None)
+            RequeueResult(queue_id, codec.status(was), codec.status(after), obstacle.decode() or None)
             for queue_id, was, after, obstacle in triples
         ]
+
+    def _finish(self, parents: Sequence[bytes], places: Sequence[bytes], now: datetime | None) -> None:
+        self._cascade("stop_children", parents, now)
+        self._cascade("resolve", places, now)
 
     def _cascade(self, script: str, parents: Sequence[bytes], now: datetime | None) -> None:
         """Process children in batches, so no script runs longer on a larger tree."""
@@ -278,10 +313,18 @@ class RedisQueue:
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         repaired: int
-        repaired, to_stop, to_return = self._server.run("reconcile", str(limit), codec.micros(now))
-        self._cascade("stop_children", to_stop, now)
+        repaired, to_stop, to_return, places = self._server.run("reconcile", str(limit), codec.micros(now))
+        self._finish(to_stop, places, now)
         self._cascade("return_children", to_return, now)
+        repaired += self._resolve_again(now)
         return repaired + self._advance(now, pauses.RESUME_STEPS) + self._release_stranded(now)
+
+    def _resolve_again(self, now: datetime | None) -> int:
+        """Continue cascades over dependencies that a crash has cut off. Returns their number."""
+        last, *ended = self._run("unresolved", (self._resolved_after, dependencies.RESOLVED_AT_ONCE), now)
+        self._resolved_after = last.decode()
+        self._cascade("resolve", ended, now)
+        return len(ended)
 
     def _release_stranded(self, now: datetime | None) -> int:
         stranded: int
@@ -320,7 +363,7 @@ class RedisQueue:
         return server_check.warnings(self._server)
 
     def migrate(self) -> None:
-        server_check.prepare(self._server)
+        server_check.prepare(self._server, restoring=self._restoring)
 
     def close(self) -> None:
         self._subscriptions.close()
@@ -351,26 +394,6 @@ class RedisQueue:
 
 def _field(scope: Scope) -> str:
     return f"{scope.tenant_id}\n{scope.collection}"
-
-
-def _claim_arguments(request: ClaimRequest) -> tuple[object, ...]:
-    leases = {item_type: codec.duration(lease) for item_type, lease in request.lease_by_type.items()}
-    return request.worker_id, request.limit, codec.duration(request.lease), request.oldest, leases
-
-
-def _status(number: int) -> Status | None:
-    return codec.STATUSES[number - 1] if number else None
-
-
-def _settlements(settlements: Sequence[Settlement]) -> list[Any]:
-    for settlement in settlements:
-        refuse_unstorable(settlement.children)
-    return [codec.settlement(each) for each in settlements]
-
-
-def _storable_ids(ids: Sequence[str]) -> list[str]:
-    """Replace unstorable ids by the empty id, which no job has."""
-    return [queue_id if storable([queue_id]) else "" for queue_id in ids]
 
 
 def _is_storable_query(query: JobQuery) -> bool:

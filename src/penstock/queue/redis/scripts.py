@@ -11,11 +11,15 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from penstock.dependencies import DEPENDENCY_FAILED, DEPENDENCY_MESSAGE
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
 from penstock.lifecycle import CANCELLED_MESSAGE
+from penstock.limits import AHEAD
 from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
+from penstock.queue.rules.dependencies import RESOLVED_AT_ONCE
+from penstock.queue.rules.limits import ADMITTED_AT_ONCE
 from penstock.queue.rules.pauses import PauseState
 from penstock.queue.rules.settlement import MOST_CHUNKS, NAMED_FAILURES
 from penstock.transitions import (
@@ -27,13 +31,16 @@ from penstock.transitions import (
     OTHER_CHILDREN,
 )
 
-_RULES = ("rows", "turns", "pauses", "resumes", "transitions", "locks", "aftermath")
+_LIMITS = ("rows", "turns", "pauses", "resumes", "limits")
+_RULES = (*_LIMITS, "transitions", "dependencies", "locks", "aftermath")
 _MOVES = (*_RULES, "ranks", "holds", "moves")
-_NEW_ROWS = ("rows", "turns", "locks", "pauses", "resumes", "new_rows")
-_REQUEUES = ("rows", "turns", "pauses", "resumes", "transitions", "requeues")
+_NEW_ROWS = ("rows", "turns", "locks", "pauses", "resumes", "limits", "new_rows")
+_REQUEUES = (*_LIMITS, "transitions", "dependencies", "requeues")
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "add": _NEW_ROWS,
+    "add": (*_NEW_ROWS, "additions"),
+    "add_waiting": (*_NEW_ROWS, "transitions", "dependencies", "additions"),
+    "restore": _NEW_ROWS,
     "claim": ("pauses", "claims"),
     "settle": ("plain_ends",),
     "exchange": ("plain_ends", "pauses", "claims"),
@@ -50,11 +57,19 @@ PARTS: dict[str, tuple[str, ...]] = {
     "prune": ("rows",),
     "purge": _RULES,
     "reconcile": (*_RULES, "requeues"),
+    "resolve": _RULES,
+    "unresolved": ("rows",),
     "scan": ("rows",),
     "busy": ("rows", "pauses"),
     "position": ("rows", "ranks"),
     "commands": (),
     "forget_workers": (),
+    "put_schedule": (),
+    "drop_schedule": (),
+    "due_schedules": (),
+    "admit": _LIMITS,
+    "put_limit": _LIMITS,
+    "recall": _LIMITS,
 }
 """Parts of each script, after keys.lua and before the script itself."""
 
@@ -62,9 +77,9 @@ _HOLDS = "promote = promote, hold_by_id = hold_by_id"
 _SETTLEMENTS = "settle = settle_rest, taken_child = taken_child"
 RARE: dict[str, tuple[tuple[str, ...], str]] = {
     "claim": ((*_RULES, "holds"), _HOLDS),
-    "settle": ((*_NEW_ROWS, "transitions", "aftermath", "settlements"), _SETTLEMENTS),
+    "settle": ((*_NEW_ROWS, "transitions", "dependencies", "aftermath", "settlements"), _SETTLEMENTS),
     "exchange": (
-        (*_NEW_ROWS, "transitions", "aftermath", "settlements", "holds"),
+        (*_NEW_ROWS, "transitions", "dependencies", "aftermath", "settlements", "holds"),
         f"{_HOLDS}, {_SETTLEMENTS}",
     ),
 }
@@ -90,7 +105,14 @@ LUA_STATUSES = {
     Status.FAILED: "FAILED",
     Status.CANCELLED: "CANCELLED",
 }
-LUA_HELD = {None: "FREE", Held.TIME: "TIMED", Held.LOCK: "PARKED", Held.PAUSE: "PAUSED"}
+LUA_HELD = {
+    None: "FREE",
+    Held.TIME: "TIMED",
+    Held.LOCK: "PARKED",
+    Held.PAUSE: "PAUSED",
+    Held.AFTER: "DEPENDENT",
+    Held.LIMIT: "LIMITED",
+}
 
 _CONSTANTS = re.compile(r"^--@constants\n(.*?)^--@end\n", re.MULTILINE | re.DOTALL)
 _CONSTANT = re.compile(r"^local ([A-Z_, ]+) = (.+)$", re.MULTILINE)
@@ -111,6 +133,9 @@ _VALUES: dict[str, Any] = {
     "FOLLOW_UP_NOTE": FOLLOW_UP_NOTE,
     "CANCELLED_MESSAGE": CANCELLED_MESSAGE,
     "CANCELLED_CODE": "ERR_CANCELLED",
+    "DEPENDENCY_FAILED": DEPENDENCY_FAILED,
+    "DEPENDENCY_MESSAGE": DEPENDENCY_MESSAGE,
+    "RESOLVED_AT_ONCE": RESOLVED_AT_ONCE,
     "CHILDREN_FAILED_CODE": "ERR_CHILDREN_FAILED",
     "CHILDREN_FAILED": CHILDREN_FAILED,
     "CHILD_NOUNS": CHILD_NOUNS,
@@ -122,6 +147,8 @@ _VALUES: dict[str, Any] = {
     "HELD_BACK_AT_ONCE": HELD_BACK_AT_ONCE,
     "DUE_AT_ONCE": DUE_AT_ONCE,
     "COUNT_CAP": COUNT_CAP,
+    "ADMITTED_AT_ONCE": ADMITTED_AT_ONCE,
+    "AHEAD": codec.duration(AHEAD),
 }
 """Constants of the scripts that Python defines."""
 

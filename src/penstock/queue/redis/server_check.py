@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from penstock.errors import SchemaMismatch, StateDamaged, StoreReadOnly, StoreUnavailable
+import re
+
+from penstock.errors import RestoreUnfinished, SchemaMismatch, StateDamaged, StoreReadOnly, StoreUnavailable
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 
 FORMAT = 2
+RESTORING = b"restoring"
+"""Stands for the format while the queue is restored."""
+_GLOB = re.compile(r"[][*?\\^-]")
 OLDEST = (6, 2)
 
 TYPES = {
-    "zset": "all live failed cancelled ready paused lockers later backoff lease waiting "
-    "ended:done ended:failed ended:cancelled",
-    "hash": "locks keys counts backlog pauses workers",
+    "zset": "all live failed cancelled ready paused lockers limiters later backoff lease waiting awaited "
+    "next ended:done ended:failed ended:cancelled",
+    "hash": "locks keys counts backlog pauses workers schedules limits",
     "string": "format version",
 }
 """Keys of every queue by type. Checked before the first write, as a script cannot be rolled back."""
@@ -23,21 +28,54 @@ LARGE = "-" * 65
 No id, key or lock has this value."""
 
 
-def prepare(server: Server) -> None:
-    """Write the format of the queue, if missing, and refuse an unknown one."""
+def prepare(server: Server, *, restoring: bool = False) -> None:
+    """Write the format of the queue, if missing, and refuse an unknown one.
+
+    ``restoring``: a queue whose restore was not finished is not refused.
+    """
     refuse_old(server)
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
     if written is None:
-        first = [
-            ("HSET", server.key("locks"), LARGE, ""),
-            ("HSET", server.key("keys"), LARGE, ""),
-            ("ZADD", server.key("lease"), "+inf", LARGE),
-            ("SET", server.key("format"), FORMAT, "NX"),
-        ]
+        first = [*_first_keys(server), ("SET", server.key("format"), FORMAT, "NX")]
         server.run("commands", codec.encode(first))
         written = server.call("GET", server.key("format"))
-    _refuse_unknown(server, written)
+    if not (restoring and written == RESTORING):
+        _refuse_unknown(server, written)
+
+
+def _first_keys(server: Server) -> list[tuple[object, ...]]:
+    return [
+        ("HSET", server.key("locks"), LARGE, ""),
+        ("HSET", server.key("keys"), LARGE, ""),
+        ("ZADD", server.key("lease"), "+inf", LARGE),
+    ]
+
+
+def begin_restore(server: Server) -> None:
+    """Mark the queue as unfinished, then delete all its keys but the mark."""
+    marker = server.key("format").encode()
+    server.call("SET", marker, RESTORING)
+    cursor = b"0"
+    pattern = _GLOB.sub(r"\\\g<0>", server.prefix) + "*"
+    while True:
+        cursor, found = server.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+        found = [key for key in found if key != marker]
+        if found:
+            server.call("UNLINK", *found)
+        if int(cursor) == 0:
+            break
+    server.run("commands", codec.encode(_first_keys(server)))
+
+
+def end_restore(server: Server) -> None:
+    """Replace the mark by the format: the queue can be opened."""
+    server.call("SET", server.key("format"), FORMAT)
+
+
+def is_marked(server: Server) -> bool:
+    """Check whether a restore of the queue was not finished."""
+    return bool(server.call("GET", server.key("format")) == RESTORING)
 
 
 def warnings(server: Server) -> list[str]:
@@ -94,6 +132,8 @@ def _refuse_foreign(server: Server) -> None:
 
 
 def _refuse_unknown(server: Server, written: bytes | None) -> None:
+    if written == RESTORING:
+        raise RestoreUnfinished(f"{server.label} was being restored, and the restore did not finish")
     text = "" if written is None else written.decode(errors="replace")
     if not text.isdigit():
         raise SchemaMismatch(f"{server.label} is not a Penstock queue (format {text[:20]!r})")

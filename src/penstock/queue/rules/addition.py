@@ -11,6 +11,7 @@ import msgspec
 from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import AddResult, Changes, Held, Job, NewJob, QueueLimits, Status
+from penstock.queue.rules import dependencies
 from penstock.queue.rules.pauses import held_during_resume, raised
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 
@@ -67,13 +68,29 @@ def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
 
 def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> list[AddResult]:
     refuse_unstorable(new)
+    waiting = any(item.after for item in new)
+    if waiting:
+        new = dependencies.normalized(new)
+        # Before other rows: the end of a job locks its own row first, too.
+        rows.lock_rows({queue_id for item in new for queue_id in item.after})
     rows.refuse_taken(new)
+    if waiting:
+        new = dependencies.checked(rows, new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
-    return [
-        _add_one(rows, turns, item, moment)
-        for item, moment in zip(new, creation_times(new, now), strict=True)
-    ]
+    times = creation_times(new, now)
+    added = [_add_one(rows, turns, item, moment) for item, moment in zip(new, times, strict=True)]
+    return _await(rows, new, added, now) if waiting else added
+
+
+def _await(rows: Rows, new: Sequence[NewJob], added: Sequence[AddResult], now: datetime) -> list[AddResult]:
+    """Mark the rows that others wait for; rows that wait for a failed one end at once."""
+    ids = sorted({queue_id for item in new for queue_id in item.after})
+    dependencies.await_rows(rows, ids)
+    ended = [queue_id for queue_id in ids if (job := rows.get(queue_id)) is not None and job.ended]
+    changed, _ = dependencies.resolve(rows, ended, now, dependencies.RESOLVED_AT_ONCE)
+    statuses = {after.queue_id: after.status for _, after in changed}
+    return [msgspec.structs.replace(each, status=statuses.get(each.queue_id, each.status)) for each in added]
 
 
 def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
@@ -91,8 +108,11 @@ def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
 
 def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     turn = turns.next(new.tenant_id, new.priority)
-    job = held_during_resume(transitions.added(new, now, turn), rows.pauses())
-    if rows.try_insert(job):
+    added = transitions.added(new, now, turn)
+    if new.after:
+        added = dependencies.waiting(rows, added, new)
+    job = held_during_resume(added, rows.pauses())
+    if _try_insert_whole(rows, job) if new.after or new.limit_key else rows.try_insert(job):
         turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
     existing = rows.live(new.tenant_id, new.branch, new.idempotency_key)
@@ -109,6 +129,52 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
         turns.forget()
     run = changes.get("run", existing.run + 1 if existing.status is Status.IN_PROGRESS else existing.run)
     return AddResult(existing.queue_id, existing.status, run, dedupe_hit=True)
+
+
+def _try_insert_whole(rows: Rows, job: Job) -> bool:
+    """Insert a row with dependencies or a limit. Plain inserts do not have these columns."""
+    if job.dedupe and rows.live(job.tenant_id, job.branch, job.idempotency_key) is not None:
+        return False
+    if rows.get(job.queue_id) is not None:
+        raise DuplicateId(f"a job with id {job.queue_id} exists already")
+    rows.insert(job)
+    return True
+
+
+def restore(rows: Rows, jobs: Sequence[Job]) -> list[str | None]:
+    """Insert whole rows. Returns for each the id of the row in its way, or None."""
+    refuse_unstorable(jobs)
+    rows.lock_rows([job.queue_id for job in jobs])
+    for job in jobs:
+        # Before the first insertion: an engine may read the twins at once, and keep the rows until the end.
+        _obstacle(rows, job)
+    turns = Turns(rows)
+    return [_restore_one(rows, turns, job) for job in jobs]
+
+
+def _restore_one(rows: Rows, turns: Turns, job: Job) -> str | None:
+    obstacle = _obstacle(rows, job)
+    if obstacle is not None:
+        return obstacle
+    if job.status is Status.PENDING and job.turn >= 0:
+        job = msgspec.structs.replace(job, turn=turns.next(job.tenant_id, job.priority))
+        if job.held is None:
+            job = held_during_resume(job, rows.pauses())
+        turns.record(job)
+    rows.insert(job)
+    return None
+
+
+def _obstacle(rows: Rows, job: Job) -> str | None:
+    """The id of the row that prevents the insertion of another one."""
+    if rows.get(job.queue_id) is not None:
+        return job.queue_id
+    if job.lock_held and job.lock_key is not None and (holder := rows.lock_holder(job.lock_key)):
+        return holder
+    if job.ended or job.parent_id is not None or not job.dedupe:
+        return None
+    twin = rows.live(job.tenant_id, job.branch, job.idempotency_key)
+    return None if twin is None else twin.queue_id
 
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
@@ -147,7 +213,9 @@ def _fits(
         return
     pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
     if pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending):
-        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=COUNT_CAP))
+        if pending > limit:  # counted up to the limit only
+            pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=COUNT_CAP)
+        raise QueueFull(pending)
 
 
 def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:

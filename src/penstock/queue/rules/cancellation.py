@@ -7,13 +7,13 @@ from datetime import datetime
 from penstock import transitions
 from penstock.job import CancelResult, Job, Status
 from penstock.queue.rules.rows import Rows
-from penstock.queue.rules.settlement import Aftermath
+from penstock.queue.rules.settlement import Aftermath, Leftovers
 
 CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
-def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], list[str]]:
-    """Cancel jobs. Returns a result for each, and the parents with children to cancel."""
+def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], Leftovers]:
+    """Cancel jobs. Returns a result for each, and work left."""
     aftermath = Aftermath(rows, now)
     answers = []
     rows.lock_rows(ids)
@@ -22,7 +22,7 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult
         after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
         answers.append(CancelResult(queue_id, job.status if job else None, after.status if after else None))
     aftermath.apply()
-    return answers, aftermath.to_stop
+    return answers, aftermath.leftovers
 
 
 def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:

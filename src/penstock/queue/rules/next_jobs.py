@@ -73,12 +73,14 @@ class Startable(Protocol):
 def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
     """Claim one pending job at any position.
 
-    None when the job is not pending, or a pause or a lock prevents the start.
+    None when the job is not pending, or a pause, a limit or a lock prevents the start.
     """
     # Before any row is locked: a resume locks pauses first, too.
     pauses = rows.pauses()
     job = rows.get(queue_id)
-    if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
+    if job is None or job.status is not Status.PENDING or job.held in (Held.PAUSE, Held.AFTER):
+        return None
+    if job.limit_key is not None and (job.held is not None or job.limit_at is None):
         return None
     if everything_paused(pauses) or any(
         scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)

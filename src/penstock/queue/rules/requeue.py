@@ -7,6 +7,7 @@ from datetime import datetime
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, RequeueResult, Status
 from penstock.queue.rules.addition import with_position
+from penstock.queue.rules.dependencies import requeue_changes
 from penstock.queue.rules.rows import Rows
 
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
@@ -59,6 +60,7 @@ def _requeue_one(
         changes = transitions.reopened(job, now)
     else:
         changes = transitions.requeued(job, now, keep_retries=keep_retries)
+        changes |= requeue_changes(rows, job)
     after = rows.change(job, with_position(rows, job, changes))
     _reopen_parent(rows, job, now)
     return RequeueResult(queue_id, job.status, after.status), after

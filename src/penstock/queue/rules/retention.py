@@ -46,11 +46,12 @@ class Deletable(Rows, Protocol):
 
 
 def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:
-    """Delete these rows, except rows changed since they were read; their locks are passed on."""
+    """Delete these rows, except rows changed since they were read; their locks and slots are passed on."""
     rows.lock_rows([job.queue_id for job in jobs])
     found = [(seen, rows.get(seen.queue_id)) for seen in jobs]
     meant = [job for seen, job in found if job is not None and job.updated_at == seen.updated_at]
     freed = {job.lock_key for job in meant if job.lock_held and job.lock_key is not None}
+    rows.limit_keys.update(job.limit_key for job in meant if job.limit_key is not None)
     rows.delete([job.queue_id for job in meant])
     if freed:
         wake(rows, freed, now)

@@ -7,7 +7,7 @@ plain ends (``finish``), where one statement replaces three.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.errors import InvalidText
 from penstock.job import RETURNED, SUSPECT, Changes, Job, JobQuery, NewJob, Scope, Settlement, Status
+from penstock.limits import Limit
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
 
@@ -64,6 +65,9 @@ class Rows(Protocol):
         Raises ``DuplicateId`` when the id is taken.
         """
 
+    def insert(self, job: Job) -> None:
+        """Insert a whole row in any status. The rules have checked its id, key and lock."""
+
     def change(self, job: Job, changes: Changes) -> Job: ...
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
@@ -96,6 +100,44 @@ class Rows(Protocol):
         """List children of the current run in id order; running ones only without a cancel request."""
 
     def child_count(self, parent: Job) -> ChildCount: ...
+
+    def dependents(self, queue_id: str, after: str, limit: int) -> Sequence[Job]:
+        """List and lock rows that are held for this one, with larger ids than ``after``, in id order."""
+
+    def statuses(self, ids: Sequence[str]) -> Mapping[str, Status]:
+        """Read the statuses of the existing rows among these."""
+
+    def awaited_rows(self, after: str, limit: int) -> Sequence[str]:
+        """List rows, existing or not, for which others are held, with larger ids than ``after``."""
+
+    limit_keys: set[str]
+    """Keys of limits for which rows gave up a slot, or began to wait, in this transaction."""
+
+    def limit(self, key: str) -> Limit | None:
+        """Read and lock the limit of a key."""
+
+    def set_limit(self, limit: Limit) -> None: ...
+
+    def drop_limit(self, key: str) -> bool:
+        """Remove the limit of a key; False for a key without one."""
+
+    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
+        """Count rows of a key with a slot up to ``most``, and the unclaimed ones up to ``most_unclaimed``.
+
+        Only unclaimed rows with a start up to ``until``: others are from before the clock was set back.
+        """
+
+    def limited_rows(self, key: str, number: int) -> Sequence[Job]:
+        """List and lock the first rows held for a limit, in claim order; not rows locked by others."""
+
+    def unclaimed_rows(self, key: str, number: int) -> Sequence[Job]:
+        """List and lock pending rows of a key that have a slot, in any order; not rows locked by others."""
+
+    def limited_keys(self, after: str, number: int) -> Sequence[str]:
+        """List keys after ``after`` for which rows are held, in order."""
+
+    def seen_pauses(self) -> Sequence[Pause]:
+        """List all pauses without a lock: another transaction may change them meanwhile."""
 
     def pauses(self, *, to_change: bool = False) -> Sequence[Pause]:
         """List all pauses. No other transaction changes them before this one ends."""
@@ -163,11 +205,22 @@ def _small(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
-def refuse_unstorable(new: Sequence[NewJob]) -> None:
+def refuse_unstorable(new: Sequence[NewJob] | Sequence[Job]) -> None:
     """Refuse text which at least one engine cannot store."""
     for item in new:
         names = (item.queue_id, item.tenant_id, item.collection, item.branch, item.idempotency_key)
-        text = "".join((*names, item.submitted_by, item.lock_key or "", item.metadata, item.payload_json))
+        text = "".join(
+            (
+                *names,
+                item.submitted_by,
+                item.lock_key or "",
+                item.limit_key or "",
+                item.metadata,
+                item.payload_json,
+            )
+        )
+        if isinstance(item, Job):
+            text += "".join(filter(None, (item.error_code, item.error_message, item.result_json)))
         if "\0" in text:
             raise InvalidText(f"job {item.queue_id!r} holds a NUL character")
         if not text.isascii():

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
+from penstock.queue.rules import dependencies
 from penstock.queue.rules.addition import add_children, with_position
 from penstock.queue.rules.requeue import RETRYABLE
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
@@ -18,6 +19,13 @@ from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 NAMED_FAILURES = 3
 MOST_CHUNKS = 2**31 - 1
 """Largest number of chunks accepted from one child."""
+
+
+class Leftovers(NamedTuple):
+    """Work for later transactions: children of these parents to cancel, places of dependencies to resolve."""
+
+    to_stop: Sequence[str] = ()
+    to_resolve: Sequence[str] = ()
 
 
 class Aftermath:
@@ -28,7 +36,10 @@ class Aftermath:
         self._now = now
         self._ended: defaultdict[tuple[str, int | None], list[int]] = defaultdict(lambda: [0, 0, 0])
         self._freed: set[str] = set()
+        self._awaited: list[str] = []
         self.to_stop: list[str] = []
+        self.to_resolve: list[str] = []
+        """Places of cascades over dependencies, after the first batch; see ``dependencies.resolve``."""
 
     def collect(self, before: Job, after: Job) -> None:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
@@ -36,6 +47,8 @@ class Aftermath:
         if after.ended and not before.ended and after.parent_id is not None:
             failed, chunks = int(after.status is Status.FAILED), chunks_in(after.result_json)
             self.count(after.parent_id, after.parent_run, 1, failed, chunks)
+        if after.awaited and after.ended and not before.ended:
+            self._awaited.append(after.queue_id)
         if after.waiting and after.waiting_for == CHILDREN:
             if after.children_open == 0:
                 self.count(after.queue_id, after.run, 0, 0, 0)
@@ -53,7 +66,16 @@ class Aftermath:
             parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0, 0])
             for (parent_id, run), (ended, failed, chunks) in parents:
                 self._children_ended(parent_id, run, ended, failed, chunks)
+        if self._awaited:
+            _, left = dependencies.resolve(
+                self._rows, self._awaited, self._now, dependencies.RESOLVED_AT_ONCE
+            )
+            self.to_resolve, self._awaited = left, []
         wake(self._rows, sorted(self._freed), self._now)
+
+    @property
+    def leftovers(self) -> Leftovers:
+        return Leftovers(self.to_stop, self.to_resolve)
 
     def count(self, parent_id: str, run: int | None, ended: int, failed: int, chunks: int) -> None:
         """Count ended and failed children of a parent's run, and the chunks they made."""
@@ -107,8 +129,8 @@ def chunks_in(result_json: str | None) -> int:
 
 def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
-) -> tuple[list[Status | None], list[str]]:
-    """Settle claims. Returns the new statuses (None: claim lost), and parents with children to cancel."""
+) -> tuple[list[Status | None], Leftovers]:
+    """Settle claims. Returns the new statuses (None: claim lost), and work left."""
     if any(settlement.children for settlement in settlements):
         # Before any row is locked: a resume locks pauses first, too.
         rows.pauses()
@@ -124,7 +146,7 @@ def settle(
         for index, settlement in enumerate(settlements)
     ]
     aftermath.apply()
-    return answers, aftermath.to_stop
+    return answers, aftermath.leftovers
 
 
 def _finish_plain(
@@ -179,8 +201,7 @@ class RepairCounts(NamedTuple):
     """Result of ``reconcile``."""
 
     rows: int
-    to_stop: list[str]
-    """Parents with children to cancel."""
+    leftovers: Leftovers
     to_return: list[str]
     """Parents with children to requeue."""
 
@@ -201,7 +222,7 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
         else:
             aftermath.collect(parent, counted)
     aftermath.apply()
-    return RepairCounts(repaired + len(to_return), aftermath.to_stop, to_return)
+    return RepairCounts(repaired + len(to_return), aftermath.leftovers, to_return)
 
 
 def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:

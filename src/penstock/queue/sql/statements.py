@@ -25,7 +25,7 @@ CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "lease
 
 FIXED_COLUMNS = frozenset(
     "queue_id item_type tenant_id collection branch created_at idempotency_key dedupe submitted_by "
-    "lock_key parent_id parent_run root_id".split()
+    "lock_key limit_key parent_id parent_run root_id".split()
 )
 """Columns that identify a row; no rule changes them."""
 
@@ -49,8 +49,8 @@ _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
     "children_open children_failed",
     "bigint": "total_chunks",
-    "timestamptz": "created_at updated_at run_at lease_until started_at finished_at last_error_at",
-    "boolean": "dedupe cancel_requested",
+    "timestamptz": "created_at updated_at run_at lease_until started_at finished_at last_error_at limit_at",
+    "boolean": "dedupe awaited cancel_requested",
 }
 COLUMN_TYPES = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 """Types of the PostgreSQL columns that are not text."""
@@ -82,6 +82,8 @@ def load(dialect: str) -> dict[str, str]:
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists: dict[str, object] = {
         "job": ", ".join(JOB_COLUMNS),
+        "job_values": ", ".join(f":{name}" for name in JOB_COLUMNS),
+        "job_arrays": _arrays(JOB_COLUMNS),
         "index": _Hints(dialect),
         "claimable": _CLAIMABLE[dialect],
         "for_update": "" if dialect == "sqlite" else "FOR UPDATE",

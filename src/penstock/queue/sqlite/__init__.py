@@ -1,6 +1,7 @@
 """The SQLite engine: one file, many processes on one host.
 
 - ``queue``: the queue protocol on SQLite
-- ``rows``: rows of one transaction, and their encoding
+- ``rows``: rows of one transaction
+- ``values``: encoding of jobs
 - ``claim``: one claim
 """

@@ -12,7 +12,8 @@ from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS
-from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
+from penstock.queue.sqlite.rows import SQL, SqliteRows
+from penstock.queue.sqlite.values import as_list
 
 _OWN = 4
 """Columns of a candidate before those of its claim: rowid, turn, lock_key, lock held."""

@@ -32,25 +32,37 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.engine import Engine
+from penstock.queue.engine import Engine, pages_of
 from penstock.queue.file_watch import SqliteListener
 from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, pauses
+from penstock.queue.rules.dependencies import refuse_joined
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import refuse_unstorable, storable
+from penstock.queue.schedule_rows import SqlSchedules
 from penstock.queue.sql import filters
 from penstock.queue.sqlite.claim import SqliteClaim
-from penstock.queue.sqlite.rows import SPILL_OVER, SQL, SqliteRows, column_value
+from penstock.queue.sqlite.rows import SQL, SqliteRows
+from penstock.queue.sqlite.values import SPILL_OVER, column_value
 from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
 
 
-class SqliteQueue(Engine[SqliteRows]):
+class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     """A queue in a SQLite file. The contract of the methods is in ``queue/protocol.py``."""
 
-    def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: str = "FULL",
+        busy_timeout_s: float = 60,
+        restoring: bool = False,
+    ) -> None:
+        """``restoring``: open the file also if a restore of it was not finished."""
         self.path = Path(path)
+        self._schema = sqlite_schema.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
@@ -90,8 +102,7 @@ class SqliteQueue(Engine[SqliteRows]):
             alone = self._try_add_alone(new[0], limits, now or clock.now()) if len(new) == 1 else None
             return [alone] if alone else super().add(new, limits=limits, now=now)
         self._refuse_foreign(connection)
-        if any(item.dedupe for item in new):
-            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        refuse_joined(new)
         with translating_errors(self.path):
             return addition.add(SqliteRows(connection), new, limits, now or clock.now())
 
@@ -102,7 +113,8 @@ class SqliteQueue(Engine[SqliteRows]):
         """
         function = new.item_type == "function"
         counted = (limits.functions,) if function else (limits.indexing, limits.per_tenant)
-        if counted.count(None) < len(counted) or new.run_at or len(new.payload_json) > SPILL_OVER:
+        special = new.run_at or new.after or new.limit_key or len(new.payload_json) > SPILL_OVER
+        if special or counted.count(None) < len(counted):
             return None
         refuse_unstorable([new])
         with self._connections.writing() as connection:
@@ -122,6 +134,24 @@ class SqliteQueue(Engine[SqliteRows]):
         cursor.row_factory = None  # the caller may have another row factory
         files = {schema: file for _, schema, file in cursor.execute("PRAGMA database_list")}
         return bool(files["main"]) and self.path.samefile(files["main"])
+
+    @contextmanager
+    def dump(self) -> Iterator[Iterator[list[Job]]]:
+        with self._connections.own_snapshot() as connection:
+            rows = SqliteRows(connection)
+            yield pages_of(lambda query: rows.select(*filters.find(query, "sqlite")))
+
+    def begin_restore(self) -> None:
+        with self._connections.writing() as connection:
+            sqlite_schema.begin_restore(connection, reversed(self._schema.tables()), self._schema)
+
+    def end_restore(self) -> None:
+        with self._connections.writing() as connection:
+            sqlite_schema.end_restore(connection, self._schema)
+
+    def restore_unfinished(self) -> bool:
+        with self._connections.reading() as connection:
+            return sqlite_schema.is_marked(connection, self._schema)
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         claim = SqliteClaim(rows.cursor, request, now)
@@ -212,12 +242,17 @@ class SqliteQueue(Engine[SqliteRows]):
         at = format_time(now or clock.now())
         with self._reading() as rows:
             return (
-                (bool(rows.scalar("any_claimable")) and not pauses.everything_paused(rows.pauses()))
+                (self._may_be_claimable(rows) and not pauses.everything_paused(rows.pauses()))
                 or bool(rows.scalar("any_leased"))
                 or (documents and bool(rows.scalar("any_waiting")))
                 or bool(rows.scalar("any_due", at))
                 or bool(rows.scalar("any_backing_off"))
+                or rows.scalar("any_reserved") == 1
             )
+
+    def _may_be_claimable(self, rows: SqliteRows) -> bool:
+        """Check whether rows can be claimed, or wait for a limit."""
+        return bool(rows.scalar("any_claimable")) or rows.scalar("any_limited") == 1
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         with self._reading() as rows:
@@ -249,6 +284,12 @@ class SqliteQueue(Engine[SqliteRows]):
         with self._writing("forget_workers") as rows:
             return sum(len(rows.cursor.execute(SQL["forget_worker"], values).fetchall()) for values in seen)
 
+    def _fetch_schedules(self, statement: str, values: dict[str, Any]) -> list[Any]:
+        plain = [format_time(one) if isinstance(one, datetime) else one for one in values.values()]
+        reads = statement in ("schedules", "due_schedules")
+        with self._reading() if reads else self._writing("schedule") as rows:
+            return rows.cursor.execute(SQL[statement], plain).fetchall()
+
     def wait(self, timeout: float) -> bool:
         if self._has_unfinished_work():
             return True
@@ -256,12 +297,12 @@ class SqliteQueue(Engine[SqliteRows]):
 
     def check(self) -> list[str]:
         with self._connections.reading() as connection:
-            sqlite_schema.verify(connection, self.path)
+            sqlite_schema.verify(connection, self.path, self._schema)
         return []
 
     def migrate(self) -> None:
         with translating_errors(self.path):
-            sqlite_schema.migrate(self._connections, self.path)
+            sqlite_schema.migrate(self._connections, self.path, self._schema)
 
     def close(self) -> None:
         self._listener.close()

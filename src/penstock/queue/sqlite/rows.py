@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from penstock import transitions
 from penstock.clock import format_time
+from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
 from penstock.job import (
     AddResult,
@@ -25,29 +25,16 @@ from penstock.job import (
     Settlement,
     Status,
 )
+from penstock.limits import Limit, gated, touches
+from penstock.queue.limit_rows import decode as decode_limit
+from penstock.queue.limit_rows import encode as encode_limit
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
 from penstock.queue.rules.rows import ChildCount, Finished, storable
-from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
+from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
+from penstock.queue.sqlite.values import ENCODED, SPILL_OVER, STATUSES, as_list, as_new, decoded, encoded
 
 SQL = load("sqlite")
-
-SPILL_OVER = 2_048
-"""Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
-
-_TIMES = ("created_at", "updated_at", "run_at", "lease_until", "started_at", "finished_at", "last_error_at")
-_TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
-_FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "cancel_requested"))
-_STATUS_AT = JOB_COLUMNS.index("status")
-_HELD_AT = JOB_COLUMNS.index("held")
-_PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
-_STATUSES = {status.value: status for status in Status}
-_HELD = {held.value: held for held in Held}
-_ENCODED = {True: 1, False: 0}
-_inserted = attrgetter(*INSERTED_COLUMNS)
-_CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
-    INSERTED_COLUMNS.index, ("created_at", "updated_at", "run_at", "held", "dedupe", "payload_json")
-)
 
 
 class SqliteRows:
@@ -58,6 +45,7 @@ class SqliteRows:
         # The connection of a caller may have another row factory.
         self.cursor.row_factory = None
         self._known_pauses: list[Pause] | None = None
+        self.limit_keys: set[str] = set()
 
     def _one(self, name: str, *values: object) -> Job | None:
         row = self.cursor.execute(SQL[name], values).fetchone()
@@ -116,7 +104,7 @@ class SqliteRows:
         turn = transitions.next_turn(head, last[0] if last else None)
         values = (
             *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-            *(at, at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+            *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
             *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
             *(new.payload_json, new.metadata),
         )
@@ -128,14 +116,46 @@ class SqliteRows:
             return None
         return AddResult(new.queue_id, Status.PENDING) if inserted else None
 
+    def insert(self, job: Job) -> None:
+        self.cursor.execute(SQL["insert_row"], encoded(job))
+        self._record_dependencies(job)
+        if job.limit_key is not None and job.held is Held.LIMIT:
+            self.limit_keys.add(job.limit_key)
+        if len(job.payload_json) > SPILL_OVER:
+            self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
+
     def change(self, job: Job, changes: Changes) -> Job:
+        if job.limit_key is not None:
+            changes = gated(job, changes)
         changed = msgspec.structs.replace(job, **changes)
+        if job.limit_key is not None and touches(job, changed):
+            self.limit_keys.add(job.limit_key)
         row = dict(zip(JOB_COLUMNS, encoded(changed), strict=True))
         values = [row[name] for name in CHANGING_COLUMNS]
         self.cursor.execute(SQL["update"], (*values, job.queue_id))
         if changed.payload_json != job.payload_json and len(changed.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
+        if changed.held is not job.held and Held.AFTER in (changed.held, job.held):
+            self._record_dependencies(changed)
         return changed
+
+    def _record_dependencies(self, job: Job) -> None:
+        if job.held is Held.AFTER:
+            pairs = [(queue_id, job.queue_id) for queue_id in dependencies_of(job).after]
+            self.cursor.executemany(SQL["add_dependency"], pairs)
+        elif job.after_json is not None:
+            self.cursor.execute(SQL["drop_dependencies"], (job.queue_id,))
+
+    def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
+        return self._many("dependents", queue_id, after, limit)
+
+    def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
+        found = self.cursor.execute(SQL["statuses"], (as_list(ids),)).fetchall() if ids else []
+        return {queue_id: STATUSES[status] for queue_id, status in found}
+
+    def awaited_rows(self, after: str, limit: int) -> list[str]:
+        found = self.cursor.execute(SQL["awaited_rows"], (after, limit)).fetchall()
+        return [queue_id for (queue_id,) in found]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self.scalar("any_parked"):
@@ -177,6 +197,40 @@ class SqliteRows:
         if self._known_pauses is None:
             self._known_pauses = [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
         return self._known_pauses
+
+    seen_pauses = pauses
+
+    def limit(self, key: str) -> Limit | None:
+        body = self.scalar("limit_body", key)
+        return decode_limit(body) if body else None
+
+    def all_limits(self) -> list[Limit]:
+        return [decode_limit(body) for (body,) in self.cursor.execute(SQL["all_limits"]).fetchall()]
+
+    def set_limit(self, limit: Limit) -> None:
+        self.cursor.execute(SQL["set_limit"], (limit.key, encode_limit(limit).decode()))
+
+    def drop_limit(self, key: str) -> bool:
+        return bool(self.cursor.execute(SQL["drop_limit"], (key,)).fetchall())
+
+    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
+        values = (key, most, format_time(until), most_unclaimed)
+        started, reserved, unclaimed, ahead = self.cursor.execute(SQL["slots"], values).fetchone()
+        return min(started + reserved, most), min(unclaimed + ahead, most_unclaimed)
+
+    def limited_rows(self, key: str, number: int) -> list[Job]:
+        return self._many("limited_rows", key, number)
+
+    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
+        found = self._many("unclaimed_rows", key, number)
+        return found + self._many("reserved_rows", key, number - len(found))
+
+    def limited_keys(self, after: str, number: int) -> list[str]:
+        keys: list[str] = []
+        while len(keys) < number and (key := self.scalar("next_limited_key", after)) is not None:
+            keys.append(key)
+            after = key
+        return keys
 
     def may_move(self) -> bool:
         return True
@@ -294,6 +348,7 @@ class SqliteRows:
         rows = [(queue_id,) for queue_id in ids]
         self.cursor.executemany(SQL["delete"], rows)
         self.cursor.executemany(SQL["delete_payload"], rows)
+        self.cursor.executemany(SQL["drop_dependencies"], rows)
 
 
 def _pause(
@@ -307,67 +362,3 @@ def _pause(
 
 def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
     return place.priority, place.turn, format_time(place.created_at), place.queue_id
-
-
-def column_value(name: str, value: Any) -> Any:
-    """Decode the text of a column to a value of a job."""
-    if value is None:
-        return None
-    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
-
-
-def as_list(values: Collection[str]) -> str:
-    return msgspec.json.encode(list(values)).decode()
-
-
-def as_new(job: Job) -> list[Any]:
-    """Encode the columns of a new row; the others start with their defaults."""
-    values = list(_inserted(job))
-    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
-    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
-    if job.held is not None:
-        values[_HELD_IN] = job.held.value
-        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
-    if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_IN] = ""
-    return values
-
-
-def encoded(job: Job) -> tuple[Any, ...]:
-    """Encode a job in column order."""
-    values = list(msgspec.structs.astuple(job))
-    created, text = job.created_at, format_time(job.created_at)
-    for at in _TIME_AT:
-        moment = values[at]
-        if moment is not None:
-            values[at] = text if moment is created else format_time(moment)
-    values[_STATUS_AT] = job.status.value
-    if job.held is not None:
-        values[_HELD_AT] = job.held.value
-    dedupe_at, lock_at, cancel_at = _FLAG_AT
-    values[dedupe_at] = _ENCODED[job.dedupe]
-    values[cancel_at] = _ENCODED[job.cancel_requested]
-    # The name of the lock, so that a unique index refuses a second holder.
-    values[lock_at] = job.lock_key if job.lock_held else None
-    if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_AT] = ""
-    return tuple(values)
-
-
-def decoded(row: tuple[Any, ...], payload: Any) -> Job:
-    """Decode a job. ``payload`` reads a long payload from the other table."""
-    values = list(row)
-    for at in _TIME_AT:
-        text = values[at]
-        if text is not None:
-            values[at] = datetime.fromisoformat(text)
-    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
-    held = values[_HELD_AT]
-    values[_HELD_AT] = None if held is None else _HELD[held]
-    dedupe_at, lock_at, cancel_at = _FLAG_AT
-    values[dedupe_at] = values[dedupe_at] == 1
-    values[lock_at] = values[lock_at] is not None
-    values[cancel_at] = values[cancel_at] == 1
-    if values[_PAYLOAD_AT] == "":
-        values[_PAYLOAD_AT] = payload(row[0])
-    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))

@@ -1,4 +1,3 @@
-// What a person can do. Each asks where it must, does it, and says the result.
 import {ask, count, field, filled, glyph, go, h, known, link, ownFields, plural, post, Problem, remove, sentence, toast} from "./ui.js"
 import {nameOf} from "./job_parts.js"
 
@@ -64,7 +63,6 @@ export async function retryGroup(reason, reasons) {
 	if (group && (await actOnMatching("retry", group.filter, `${sentence(group.message)} (${group.error_code}).`))) reasons.hurry()
 }
 
-// Retry or cancel the chosen jobs of one page. More than one is asked for.
 export async function actOnSelected(act, jobs) {
 	if (jobs.length === 1) return act === "retry" ? retryJob(jobs[0].job_id) : cancelJob(jobs[0])
 	return askMany(act, jobs.length, `${count(jobs.length)} chosen jobs`, "", async () => {

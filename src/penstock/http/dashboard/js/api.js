@@ -1,5 +1,3 @@
-// Requests to the server. A refusal is a Problem with code and remedy; `passing` ones are tried again.
-
 export class Problem extends Error {
 	constructor(status, body) {
 		super(body.detail || body.title || `The server answered ${status}`)
@@ -12,7 +10,7 @@ export class Problem extends Error {
 }
 
 export function address(path, filters = {}) {
-	const kept = Object.entries(filters).filter(([, value]) => value !== null && value !== undefined && value !== "")
+	const kept = Object.entries(filters).filter(([, value]) => ![null, undefined, ""].includes(value))
 	return kept.length ? `${path}?${new URLSearchParams(kept)}` : path
 }
 

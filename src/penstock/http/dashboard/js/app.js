@@ -1,10 +1,9 @@
-// Navigation, the stream, delegated handlers, and the page that the address names.
 import {announce, ask, button, clockSeconds, close, count, facts, get, glyph, go, h, here, icon, isOpen, login, logout, me, patch, Problem, problemNote, readMe, Resource, sentence} from "./ui.js"
 import * as actions from "./actions.js"
 import {HELP, keysOff, listenToKeys, switchKeys} from "./keys.js"
 import {Stream} from "./stream.js"
 
-const NAV = ["", "jobs", "failures", "documents", "search", "workers"]
+const NAV = ["", "jobs", "failures", "documents", "search", "schedules", "workers"]
 const DETAILS = {jobs: "job", documents: "document"}
 
 let page = null
@@ -50,7 +49,6 @@ const strip = () => stream.state === "lost" && !isOpen() && h("div.strip", glyph
 	h("span", h("b", "Connection lost."), stream.lastAt && ` Figures are from ${clockSeconds(stream.lastAt)}.`, ` Next try in ${Math.max(Math.ceil((stream.nextTryAt - Date.now()) / 1000), 0)} s.`),
 	button("Try now", "reconnect", {kind: "small"}))
 
-// What a page reads is read again by itself, until another page is opened.
 async function open() {
 	const {parts, query} = here()
 	const [first = "", id] = parts
@@ -127,7 +125,7 @@ on("submit", event => {
 	else page?.forms?.[event.target.dataset.form]?.(event.target)
 })
 on("keydown", event => page?.keydown?.(event))
-// A picture that the server cannot make gives way to words. Errors of images do not bubble.
+// Errors of images do not bubble. A missing picture gives way to words.
 on("error", event => event.target.parentElement?.classList.add("missing"), true)
 on("penstock:login", login)
 window.addEventListener("hashchange", () => {

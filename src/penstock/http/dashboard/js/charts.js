@@ -1,4 +1,3 @@
-// Charts as SVG: water levels, sparklines, the last hour, and the runs of a job.
 import {clock, clockSeconds, count, duration, h, known} from "./ui.js"
 
 const round = value => Math.round(value * 10) / 10
@@ -68,7 +67,6 @@ export function timeline(rows, from, to, ended) {
 			const y = 42 + index * 34
 			const last = spans.at(-1)
 			const [start, end, room] = [x(last.from), x(last.to), words.length * 6 + 14]
-			// The words of a run stand inside its bar where there is room, else beside it.
 			const label = last.kind === "running" && end - start > room ? text(start + 7, y, words, "inside") : width - end > room && text(end + 6, y, words, bad ? "bad" : "")
 			return [text(0, y, name, "strong"), spans.map(span => h(`rect.fill.st-${span.kind}`, {x: x(span.from), y: y - 12, width: Math.max(x(span.to) - x(span.from), 2), height: 16, rx: 2})), label]
 		}),

@@ -1,14 +1,11 @@
-// Dialogs, toasts and the polite voice for screen readers.
 import {h, patch} from "./dom.js"
 import {button, problemNote} from "./parts.js"
 
 let current = null
-const place = id => document.getElementById(id);
+const place = id => document.getElementById(id)
 
-/**
- * Ask a question; answers with null after Esc. The first focus is on the safe button, or on the first field.
- * `submit(form)` does the work: what it returns is the answer, and what it throws is shown in the dialog.
- */
+// Ask a question; null after Esc. The first focus is on the safe button, or on the first field.
+// `submit(form)` does the work: what it returns is the answer, and what it throws is shown in the dialog.
 export function ask(question) {
 	close(null)
 	return new Promise(resolve => {

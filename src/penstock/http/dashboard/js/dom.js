@@ -1,9 +1,5 @@
-/**
- * Elements as plain values, and a patch that changes only what differs.
- *
- * A replaced element loses its focus, its selection and the click that was about to land on it, so elements are
- * kept and patched: by key where they have one, else by place.
- */
+// Elements as plain values, and a patch that changes only what differs: by key, else by place.
+// A replaced element would lose its focus, its selection and the click about to land on it.
 const SVG = "http://www.w3.org/2000/svg"
 const PROPERTIES = new Set(["checked", "disabled", "value"])
 const NAMES = {label: "aria-label", act: "data-act", current: "aria-current"}
@@ -22,7 +18,7 @@ export function h(name, ...children) {
 function flat(children, into) {
 	for (const child of children) {
 		if (Array.isArray(child)) flat(child, into)
-		else if (child !== null && child !== undefined && typeof child !== "boolean") into.push(child.tag ? child : String(child))
+		else if (![null, undefined, true, false].includes(child)) into.push(child.tag ? child : String(child))
 	}
 	return into
 }
@@ -82,7 +78,7 @@ function set(node, name, value, before) {
 		if (name !== "value") node[name] = Boolean(value)
 		else if (value !== before) node.value = value ?? ""
 	} else if (value !== before) {
-		if (value === null || value === undefined || value === false) node.removeAttribute(name)
+		if ((value ?? false) === false) node.removeAttribute(name)
 		else node.setAttribute(name, value === true ? "" : value)
 	}
 }

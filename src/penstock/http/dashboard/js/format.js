@@ -1,4 +1,3 @@
-// Numbers, rates, times and durations as words. Unknown values are "unknown", never 0.
 import {h} from "./dom.js"
 
 const UNKNOWN = "unknown"
@@ -54,7 +53,6 @@ export const clock = date => `${two(date.getHours())}:${two(date.getMinutes())}`
 export const clockSeconds = date => `${clock(date)}:${two(date.getSeconds())}`
 const isToday = date => date.toDateString() === new Date().toDateString()
 
-// "2 s ago" under a minute, the clock today, else the day: "3 Nov 09:14".
 function moment(date) {
 	const age = (Date.now() - date) / 1000
 	if (age >= -5 && age < 60) return `${Math.max(Math.floor(age), 0)} s ago`

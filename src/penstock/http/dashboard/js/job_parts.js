@@ -1,5 +1,4 @@
-// Jobs in tables: name, one reason line, progress, and the buttons that their status allows.
-import {bar, below, button, content, count, duration, get, h, jobPill, known, link, manyTenants, mayWrite, pager, perMinute, plural, sr, steady, table, timeLeft} from "./ui.js"
+import {bar, below, button, content, count, duration, get, h, jobPill, known, link, mayWrite, pager, perMinute, plural, sr, steady, table, tenantColumn, timeLeft} from "./ui.js"
 import * as actions from "./actions.js"
 import {List} from "./list.js"
 
@@ -51,12 +50,9 @@ export const jobName = (job, folder) => [h("a.path", {href: link(["jobs", job.jo
 export const jobActs = (find, done) => ({
 	"cancel-job": async ({dataset}) => (await actions.cancelJob(find(dataset.id))) && done(),
 	"retry-job": async ({dataset}) => (await actions.retryJob(dataset.id)) && done(),
-});
+})
 
-/**
- * A list of jobs with a choice: on this page, or all that match. "All matching" is done by the filter that made
- * the list, so number, list and button are about the same jobs.
- */
+// A list of jobs with a choice: on this page, or all that match, by the filter that made the list.
 export function jobList(ctx, name, filter, {parts, folder, what, refresh, about}) {
 	const {query} = ctx
 	const id = job => job.job_id
@@ -87,7 +83,7 @@ export function jobList(ctx, name, filter, {parts, folder, what, refresh, about}
 	const columns = () => [
 		mayWrite() && [[tick("Choose all on this page", list.rows.every(isChosen), {act: "select-page"})], job => tick(`Choose ${nameOf(job)}`, isChosen(job), {act: "select", "data-id": id(job)}), "tick"],
 		[what, job => jobName(job, folder?.()), "wide"], ["State", jobPill, "state"], ["Progress", progressCell, "bar-cell"],
-		manyTenants() && !folder && ["Tenant", job => job.tenant_id, "muted tenant"],
+		!folder && tenantColumn(),
 		["Took", job => duration(job.execution_time_ms ?? job.running_time_ms).replace("unknown", "–"), "right num muted took"],
 		[".Actions", job => jobButton(job), "fit"],
 	]

@@ -1,9 +1,8 @@
-// Keys for people who would rather not use the mouse. They are off in fields, and can be switched off.
 import {go, here, isOpen} from "./ui.js"
 
-export const HELP = "/:search|?:this help|g o:overview|g j:jobs|g f:failures|g d:documents|g s:search page|g w:workers|j k:next, previous row|x:choose row|Enter:open|r:retry|c:cancel (asks)|Esc:back"
+export const HELP = "/:search|?:this help|g o:overview|g j:jobs|g f:failures|g d:documents|g s:search page|g c:schedules|g w:workers|j k:next, previous row|x:choose row|Enter:open|r:retry|c:cancel (asks)|Esc:back"
 	.split("|").map(one => one.split(":"))
-const PAGES = {o: [], j: ["jobs"], f: ["failures"], d: ["documents"], s: ["search"], w: ["workers"]}
+const PAGES = {o: [], j: ["jobs"], f: ["failures"], d: ["documents"], s: ["search"], c: ["schedules"], w: ["workers"]}
 export const keysOff = () => localStorage.getItem("penstock.keys") === "off"
 export const switchKeys = () => localStorage.setItem("penstock.keys", keysOff() ? "on" : "off")
 

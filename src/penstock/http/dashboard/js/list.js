@@ -1,9 +1,5 @@
-/**
- * A list of rows that never jumps.
- *
- * Rows are patched by id. While the pointer, the focus or a selection is in the list its order holds: rows that
- * left the answer stay, with their newest state, and new ones wait behind a button.
- */
+// A list of rows that never jumps. While the pointer, the focus or a selection is in it its order holds: rows that
+// left the answer stay, with their newest state, and new ones wait behind a button.
 import {h, plural} from "./ui.js"
 
 export class List {

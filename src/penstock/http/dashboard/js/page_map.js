@@ -1,9 +1,5 @@
-/**
- * A map of all pages of a document: a page is a stack of cells, one for each phase.
- *
- * States come as one letter a page and are drawn as one path for each state, so 20,000 pages are a few elements.
- * Above 1,000 pages a cell shows the worst of several pages, and a click zooms in.
- */
+// A map of all pages: each is a stack of cells, one for each phase, drawn as one path for each state, so that 20,000
+// pages are a few elements. Above 1,000 a cell shows the worst of several pages, and a click zooms in.
 import {count, h} from "./ui.js"
 
 export const LETTERS = {f: "failed", r: "running", p: "pending", s: "skipped", c: "cancelled", d: "done", "-": "none"}

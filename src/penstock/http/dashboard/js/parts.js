@@ -1,7 +1,6 @@
-// Parts that several pages share: buttons, icons, notes, empty states, tables, tabs and filters.
 import {h} from "./dom.js"
 import {link} from "./router.js"
-import {manyTenants, mayWrite} from "./session.js"
+import {manyTenants, mayWrite, tenantName} from "./session.js"
 
 export const icon = (name, width = 15, kind = "icon") => h(`svg.${kind}`, {width, height: width}, h("use", {href: `/icons.svg#${name}`}))
 export const a = (href, ...words) => h("a", {href}, words)
@@ -44,6 +43,8 @@ export function table(name, columns, rows, id, isChosen = () => false) {
 		h("thead", h("tr", used.map(([title, , kind]) => h("th", {scope: "col", class: kind}, title[0] === "." ? sr(title.slice(1)) : title)))),
 		h("tbody", rows.map(row => h("tr", {key: id(row), "data-id": id(row), class: isChosen(row) ? "chosen" : null}, used.map(([, cell, kind]) => h("td", {class: kind}, cell(row)))))))
 }
+
+export const tenantColumn = () => manyTenants() && ["Tenant", one => tenantName(one.tenant_id), "muted tenant"]
 
 export const facts = entries => h("dl.facts.pad", entries.filter(Boolean).map(([name, value]) => [h("dt", name), h("dd", value)]))
 

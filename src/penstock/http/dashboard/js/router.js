@@ -1,4 +1,3 @@
-// Addresses after `#`: a path and filters. The address is the only place where filters are kept.
 import {address} from "./api.js"
 
 export function here() {

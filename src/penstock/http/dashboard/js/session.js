@@ -1,4 +1,3 @@
-// Who is using the page: what the key may do, and the form that asks for a key.
 import {get, post, remove} from "./api.js"
 import {ask} from "./dialog.js"
 import {field} from "./parts.js"
@@ -7,7 +6,13 @@ export const me = {scopes: [], tenants: [], auth: "none"}
 export const mayWrite = () => me.scopes.includes("write")
 export const mayPause = () => me.scopes.includes("admin") && me.tenants.includes("*")
 export const manyTenants = () => me.tenants.includes("*") || me.tenants.length > 1
-export const readMe = async () => Object.assign(me, await get("/me"))
+const projects = {}
+export const tenantName = id => projects[id] ?? id
+
+export async function readMe() {
+	Object.assign(me, await get("/me"))
+	for (const one of (await get("/projects")).projects) projects[one.tenant_id] = one.name
+}
 
 let asking = null
 

@@ -1,4 +1,3 @@
-// Status as shape and word: glyphs, pills and progress bars. Colour only repeats what they say.
 import {h} from "./dom.js"
 import {count} from "./format.js"
 import {icon} from "./parts.js"
@@ -9,7 +8,7 @@ export const pill = (status, words = status) => h(`span.pill.st-${status}`, glyp
 
 export const mark = (status, words) => h("span.mark-row", glyph(status), h("span", words))
 
-const HELD = {time: "until its time", lock: "another job writes here", pause: "paused"}
+const HELD = {time: "until its time", lock: "another job writes here", pause: "paused", after: "other jobs come first"}
 
 export function jobPill(job) {
 	if (job.held) return pill("held", `held: ${HELD[job.held] ?? job.held}`)

@@ -1,9 +1,5 @@
-/**
- * The one stream of live events of the page.
- *
- * It is read with fetch, not EventSource: a reconnect can then send Last-Event-ID after a pause that we choose, and
- * a 401 is told apart from a server that is away.
- */
+// The one stream of live events. Read with fetch, not EventSource: a reconnect can send Last-Event-ID after a pause
+// that we choose, and a 401 is told apart from a server that is away.
 const PAUSES_S = [1, 2, 5, 10]
 const SILENCE_MS = 40000; // the server sends a comment each 15 s
 const HIDDEN_MS = 30000

@@ -1,9 +1,9 @@
 """Sandbox: extraction in a child process. A parser crash does not end the worker.
 
-The parsers in ``SANDBOXED`` run in a child process, confined by the kernel, with limits on memory and CPU
-time. The child serves one file after another, and each page as an answer of its own. If it dies, the file or
-page being read fails, and a new child goes on after it. Small text, Markdown and HTML files are read in the
-worker process, with the limits of ``budget``.
+Parsers of native code and of extensions run in a child process, confined by the kernel, with limits on memory
+and CPU time. The child serves one file after another, and each page as an answer of its own. If it dies, the
+file or page being read fails, and a new child goes on after it. Small text, Markdown and HTML files are read
+in the worker process, with the limits of ``budget``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract
+from penstock.pipeline.extract.factory import check_size, extract, is_sandboxed
 from penstock.pipeline.extract.paged import failure_warnings, refuse_unreadable, with_pages
 from penstock.pipeline.extract.protocol import (
     Content,
@@ -78,7 +78,7 @@ class Sandbox:
         ``ocr``: pages without a usable text layer are recognized.
         """
         request = self._request(content, pages, memory_bytes)
-        if request.file_type.extractor not in SANDBOXED:
+        if not is_sandboxed(request.file_type.extractor):
             return extract(content, self._limits, pages=pages)
         call = _Call(request, content.data, last_attempt=memory_bytes is None)
         if ocr is not None:

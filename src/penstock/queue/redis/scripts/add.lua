@@ -1,71 +1,9 @@
--- add: [limit of functions, of indexing jobs, of one tenant's (-1 = none)], tenants in order, new jobs.
--- Returns {'added', id, status, run, hit, ...}, {'full', pending} or {'taken', id}; in the last two cases nothing is
--- written. Keys: all but lease, pauses, workers.
-
-local request = cmsgpack.unpack(ARGV[2])
-local limits, tenants, jobs = request[1], request[2], request[3]
-local whos, taken = {}, {}
-
-for i, new in ipairs(jobs) do
-  local id = new[NEW_ID]
-  if taken[id] or call('EXISTS', P .. 'job:' .. id) == 1 then return {'taken', id} end
-  taken[id] = true
-  whos[i] = {struct.unpack(WHO, new[NEW_WHO])}
-end
-
-local function live(who)
-  return call('HGET', P .. 'keys', key_of(who))
-end
-
--- Counts the jobs of one class (and tenant), and how many of them would be new rows: a job that joins a live row is
--- accepted even when the queue is full.
-local function count_new(functions, tenant)
-  local all, fresh, seen = 0, 0, {}
-  for _, who in ipairs(whos) do
-    if (who[TYPE] == FUNCTION) == functions and (not tenant or who[TENANT] == tenant) then
-      local key = key_of(who)
-      all = all + 1
-      if who[DEDUPE] == 0 or (not seen[key] and not live(who)) then fresh = fresh + 1 end
-      seen[key] = true
-    end
-  end
-  return all, fresh
-end
-
-local function check_limit(limit, functions, tenant)
-  if limit < 0 then return end
-  local all, fresh = count_new(functions, tenant)
-  if all == 0 then return end
-  local field = (functions and 'f' or 'i') .. (tenant and ':' .. tenant or '')
-  local count = tonumber(call('HGET', P .. 'backlog', field) or 0)
-  local pending = math.min(count, limit + 1)
-  if pending + fresh > math.max(limit, pending) then return {'full', math.min(count, COUNT_CAP)} end
-end
-
-local refusal = check_limit(limits[1], true) or check_limit(limits[2], false)
-for _, tenant in ipairs(tenants) do refusal = refusal or check_limit(limits[3], false, tenant) end
+-- add: see additions.lua. Returns {'added', id, status, run, hit, ...}, {'full', pending} or {'taken', id}; in the last
+-- two cases nothing is written.
+local id = taken_id()
+if id then return {'taken', id} end
+local refusal = full()
 if refusal then return refusal end
-
-local answer = {'added'}
-local function add_answer(id, status, run, hit)
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = id, status, run, hit
-end
-
-local created = now
-for i, new in ipairs(jobs) do
-  created = moment_after(created, jobs, i)
-  local who = whos[i]
-  local twin = who[DEDUPE] == 1 and live(who)
-  if not twin then
-    insert(new, who, created)
-    add_answer(new[NEW_ID], PENDING, 1, 0)
-  else
-    local row = load(twin)
-    add_answer(twin, row[STATUS], row[RUN] + ((row[STATUS] == RUNNING or row[STARTED] > 0) and 1 or 0), 1)
-    coalesce(row, new, created)
-  end
-end
-flush()
-if #jobs > 0 then notify() end
+add_all()
+admit_touched()
 return answer

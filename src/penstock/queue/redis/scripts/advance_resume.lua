@@ -77,4 +77,6 @@ local function release()
   return {released, more}
 end
 
-return pause[3] == PHASE_GATHERING and gather() or release()
+local moved = pause[3] == PHASE_GATHERING and gather() or release()
+admit_touched()
+return moved

@@ -1,7 +1,7 @@
 -- Effects of changed rows on others; see Aftermath in rules/settlement.py: parents to count, locks to pass on,
--- children to stop. Needs transitions.lua and locks.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
+-- children to stop, rows that wait. Needs dependencies.lua and locks.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
 
-local over, freed, to_stop = {}, {}, {}
+local over, freed, to_stop, to_resolve, awaited = {}, {}, {}, {}, {}
 
 local function count_child(id, run, total, failed, chunks)
   local place = run .. ':' .. id
@@ -18,6 +18,7 @@ local function collect(row, was)
   if row.kin and ended(row) and not ended(was) then
     count_child(row.kin[PARENT], row.kin[PARENT_RUN], 1, row[STATUS] == FAILED and 1 or 0, row.made or 0)
   end
+  if row.awaited and ended(row) and not ended(was) then awaited[#awaited + 1] = row.id end
   if waiting(row) and row[WAITING_FOR] == CHILDREN then
     if row[OPEN] == 0 then
       count_child(row.id, row[RUN], 0, 0, 0)
@@ -49,6 +50,7 @@ local function apply_aftermath()
     end)
     for _, entry in ipairs(parents) do count_children(entry) end
   end
+  if #awaited > 0 then to_resolve, awaited = resolve(awaited, RESOLVED_AT_ONCE), {} end
   for lock in pairs(freed) do wake(lock) end
   freed = {}
 end

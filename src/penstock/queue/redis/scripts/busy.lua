@@ -1,8 +1,8 @@
--- busy: 1 if any row is claimable, running, due or in back-off; with 'documents' also if one waits for something
+-- busy: 1 if any row is claimable, waits for a limit, runs, due or in back-off; with 'documents' also if one waits for something
 -- other than its children. Else 0.
--- Keys: pauses, ready, lease, waiting, later, backoff and those of waiting rows.
+-- Keys: pauses, ready, limiters, lease, waiting, later, backoff and those of waiting rows.
 local _, all_paused = active_pauses()
-if not all_paused and call('ZCARD', P .. 'ready') > 0 then return 1 end
+if not all_paused and call('ZCARD', P .. 'ready') + call('ZCARD', P .. 'limiters') > 0 then return 1 end
 -- One entry always exists, see server_check.py.
 if call('ZCARD', P .. 'lease') > 1 then return 1 end
 if call('ZCARD', P .. 'backoff') > 0 then return 1 end

@@ -1,4 +1,5 @@
--- cancel: ids. Returns {statuses before and after, 0 for no job; parents with children to cancel}.
+-- cancel: ids. Returns {statuses before and after, 0 for no job; parents with children to cancel; places to
+-- resolve}.
 allow_without_memory()
 local answers = {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
@@ -8,5 +9,6 @@ for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   answers[#answers + 1] = row and row[STATUS] or 0
 end
 apply_aftermath()
+admit_touched()
 notify()
-return {answers, to_stop}
+return {answers, to_stop, to_resolve}

@@ -7,13 +7,16 @@
 -- Keys, all below penstock:{name}: so that a cluster keeps a queue on one node. An id is a job's queue_id.
 --   job:ID        hash: id = fixed columns (WHO, never change), row = its state (STATE), kin = its parent (KIN,
 --                 children only), body = payload, and if set: meta, next (follow-up), prog, res,
---                 hist, err
+--                 hist, err, after (dependencies as JSON), awaited, limit (key), go (start that the limit gave)
 --   all           zset of ids, score 0, so in the order of ids;  live failed cancelled  the same, of those rows only
 --   ready         zset of claimable rows in claim order; member = created_at and id
 --   paused        zset of rows held by a pause, as ready;  parked:LOCK the same for a lock
 --   front:LOCK    zset of claimable rows with this lock and a turn below 0, as ready
 --   lockers       zset of locks that have parked rows, score 0;  locks  hash lock -> id of its holder
---   backoff       zset of ids in later that were tried before, score 0
+--   waits:ID      zset of rows held until ID has ended, score 0;  awaited  zset of these ids, score 0
+--   backoff       zset of ids in later that were tried before or have a start of a limit, score 0
+--   limits        hash key -> limit (see limits.lua);  limiters  zset of keys with waiting rows, score 0
+--   limited:KEY   zset of rows held for a limit, as ready;  admitted:KEY  zset of ids with a slot, by start
 --   later         zset of ids by run_at;  lease  zset of ids by lease_until;  waiting  zset of ids, score 0
 --   flow:PRIORITY:TENANT  zset of the ids of pending rows with a turn, by turn
 --   ended:STATUS  zset of top-level ids by finished_at
@@ -22,6 +25,7 @@
 --   names:RUN:ID  hash key -> id of the same children;  tree:ID  zset of all descendants, 0 live, 1 ended
 --   counts        hash status, held, item_type -> rows;  backlog  hash class, tenant -> pending top-level rows
 --   pauses        hash scope -> phase of its pause and position of its resume (see pauses.lua)
+--   schedules     hash tenant, name -> schedule as JSON;  next  zset of the same fields by next_at
 --   workers       hash of reports;  version  counter of changes, published on channel news
 local P, call, unpack = string.sub(KEYS[1], 1, -7), redis.call, unpack
 local now = tonumber(ARGV[1])

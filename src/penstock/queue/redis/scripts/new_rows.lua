@@ -1,9 +1,9 @@
 -- New rows; the rules are in rules/addition.py. Needs rows.lua, turns.lua, locks.lua and pauses.lua. A new job is a
--- list with the positions NEW_*.
+-- list with the positions NEW_*; ``after``: its dependencies as JSON, ``waits``: whether one of them has not ended.
 
 --@constants
 local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
-local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
+local NEW_RUN_AT, NEW_BODY, NEW_META, NEW_AFTER, NEW_LIMIT = 7, 8, 9, 10, 11
 --@end
 
 local known_pauses, resumes
@@ -31,23 +31,40 @@ end
 local function insert(new, who, created, parent)
   local id, priority = new[NEW_ID], new[NEW_PRIORITY]
   local later = new[NEW_RUN_AT] > created
-  local kept = not later and starts_held(id, who, priority, created)
+  local limit = not parent and new[NEW_LIMIT] or nil
+  local limited = limit and not later and not new.waits
+  local kept = not later and not new.waits and not limited and starts_held(id, who, priority, created)
   local turn = RETURNED
-  if kept then
+  if kept or new.waits or limited then
     turn = 0
     record_held_row(who[TENANT], priority)
   elseif not later then
     turn = next_turn(who[TENANT], priority)
     record_turn(who[TENANT], priority, turn)
   end
-  local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
-    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
+  local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', new.waits and DEPENDENT or later and TIMED or limited and LIMITED or kept and PAUSED or FREE, 0,
+    priority, (parent or new.after or limit or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
     later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
   if new[NEW_META] ~= '{}' then
     fields[#fields + 1] = 'meta'
     fields[#fields + 1] = new[NEW_META]
+  end
+  if new.after then
+    row.after = new.after
+    fields[#fields + 1] = 'after'
+    fields[#fields + 1] = new.after
+    if new.waits then enter_dependencies(row) end
+  end
+  if limit then
+    row.limit = limit
+    fields[#fields + 1] = 'limit'
+    fields[#fields + 1] = limit
+  end
+  if limited then
+    buffer_add(P .. 'limiters', 0, limit)
+    limit_keys[limit] = true
   end
   if parent then
     row.kin = {parent[RUN], parent.id, root_of(parent)}
@@ -65,7 +82,7 @@ local function insert(new, who, created, parent)
   call(unpack(fields))
   known[id] = row
   local key, score, member = place_of(row, row)
-  buffer_add(P .. key, score, member)
+  if key then buffer_add(P .. key, score, member) end
   buffer_add(P .. 'all', 0, id)
   buffer_add(P .. 'live', 0, id)
   buffer_count(P .. 'counts', class_of(row, row), 1)
@@ -91,11 +108,11 @@ local function replace_request(row, new, moment)
     start_new_run(row)
   end
   if new[NEW_PRIORITY] > row[PRIORITY] then
-    if row[TURN] >= 0 and row[HELD] ~= PAUSED then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
+    if row[TURN] >= 0 and row[HELD] ~= PAUSED and row[HELD] ~= DEPENDENT and row[HELD] ~= LIMITED then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
     row[PRIORITY] = new[NEW_PRIORITY]
     if row[HELD] == PAUSED and not is_kept(pauses(), row) then make_claimable(row) end
   end
-  if row[HELD] == TIMED then
+  if row[HELD] == TIMED and not row.go then
     if new[NEW_RUN_AT] <= moment then
       row[HELD], row[RUN_AT] = FREE, 0
     elseif new[NEW_RUN_AT] < row[RUN_AT] then

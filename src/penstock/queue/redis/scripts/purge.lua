@@ -12,6 +12,13 @@ local function delete(row)
       call('ZREM', P .. 'lockers', row.who[LOCK])
     end
   end
+  if depends(row) then leave_dependencies(row) end
+  if row.limit then
+    limit_keys[row.limit] = true
+    call('ZREM', P .. 'admitted:' .. row.limit, row.id)
+    if row[HELD] == LIMITED and call('EXISTS', P .. place) == 0 then call('ZREM', P .. 'limiters', row.limit) end
+  end
+  if backs_off(row) then call('ZREM', P .. 'backoff', row.id) end
   local flow = flow_of(row, row)
   if flow then call('ZREM', flow, row.id) end
   call('HINCRBY', P .. 'counts', class_of(row, row), -1)
@@ -39,5 +46,6 @@ for _, pair in ipairs(cmsgpack.unpack(ARGV[2])) do
   if row and row[UPDATED] == pair[2] then delete(row) end
 end
 for lock in pairs(freed) do wake(lock) end
+admit_touched()
 notify()
 return gone

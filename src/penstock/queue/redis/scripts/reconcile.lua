@@ -1,5 +1,5 @@
 -- reconcile: limit. See reconcile in rules/settlement.py. Returns {corrected rows, parents with children to cancel,
--- parents with children to requeue}. Keys: lockers, locks, ready, waiting and those of rows.
+-- parents with children to requeue, places to resolve}. Keys: lockers, locks, ready, waiting and those of rows.
 local limit = tonumber(ARGV[2])
 
 -- Free locks with parked rows and without a claimable row that would take them. The row woken for a lock has a turn
@@ -65,5 +65,6 @@ for _, id in ipairs(call('ZRANGE', P .. 'waiting', 0, -1)) do
   end
 end
 apply_aftermath()
+admit_touched()
 if repaired + #to_return > 0 then notify() end
-return {repaired + #to_return, to_stop, to_return}
+return {repaired + #to_return, to_stop, to_return, to_resolve}

@@ -1,5 +1,6 @@
 -- requeue: ids, whether the retry count is kept. See requeues.lua.
 local request = cmsgpack.unpack(ARGV[2])
 local answers, parents = requeue(request[1], request[2])
+admit_touched()
 notify()
 return {answers, parents}

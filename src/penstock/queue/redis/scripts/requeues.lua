@@ -1,4 +1,4 @@
--- Requeueing; the rules are in rules/requeue.py. Needs transitions.lua. Keys: all of a row and its relatives, keys.
+-- Requeueing; the rules are in rules/requeue.py. Needs dependencies.lua. Keys: all of a row and its relatives, keys.
 
 local function reopens(parent, child)
   return parent[STATUS] == FAILED and parent[RUN] == child.kin[PARENT_RUN]
@@ -55,6 +55,7 @@ local function requeue_one(id, keep_retries)
     reopened(row)
   else
     requeued(row, keep_retries)
+    wait_again(row)
   end
   save(row, was)
   reopen_parent(row, status == FAILED)

@@ -4,25 +4,30 @@ local STATUSES = STATUS_NAMES
 -- Done rows have no own index; they are found in all. One more entry for each job would cost more than it is worth.
 local HOMES = {'live', 'live', false, 'failed', 'cancelled'}
 local known = {}
+-- Keys of limits for which rows gave up a slot, or began to wait.
+local limit_keys = {}
 
 local function load(id)
   local row = known[id]
   if row ~= nil then return row or nil end
   local key = P .. 'job:' .. id
-  local raw = call('HMGET', key, 'id', 'row', 'kin', 'next')
+  local raw = call('HMGET', key, 'id', 'row', 'kin', 'next', 'after', 'awaited', 'limit', 'go')
   if not raw[2] then
     known[id] = false
     return nil
   end
   row = {struct.unpack(STATE, raw[2])}
   row.id, row.key, row.who, row.next = id, key, {struct.unpack(WHO, raw[1])}, raw[4]
+  row.after, row.awaited, row.limit, row.go = raw[5], raw[6], raw[7] or nil, raw[8] and tonumber(raw[8]) or nil
   if raw[3] then row.kin = {struct.unpack(KIN, raw[3])} end
   known[id] = row
   return row
 end
 
 local function copy(row)
-  return {unpack(row, 1, SIZE)}
+  local was = {unpack(row, 1, SIZE)}
+  was.go = row.go
+  return was
 end
 
 local function packed(row)
@@ -74,6 +79,8 @@ local function place_of(state, row)
     if held == TIMED then return 'later', number(state[RUN_AT]), row.id end
     if held == FREE then return 'ready', score_of(state), member_of(row) end
     if held == PAUSED then return 'paused', score_of(state), member_of(row) end
+    if held == DEPENDENT then return nil end
+    if held == LIMITED then return 'limited:' .. row.limit, score_of(state), member_of(row) end
     return 'parked:' .. row.who[LOCK], score_of(state), member_of(row)
   elseif status == RUNNING then
     if state[LEASE] > 0 then return 'lease', number(state[LEASE]), row.id end
@@ -115,7 +122,7 @@ local function count_backlog(row, change)
 end
 
 local function backs_off(state)
-  return state[STATUS] == PENDING and state[HELD] == TIMED and state[RETRIES] > 0
+  return state[STATUS] == PENDING and state[HELD] == TIMED and (state[RETRIES] > 0 or state.go ~= nil)
 end
 
 -- Whether a row belongs to front:LOCK.
@@ -142,10 +149,37 @@ local function move_place(row, was)
     if was[STATUS] == PENDING and was[HELD] == PARKED and call('EXISTS', P .. from) == 0 then
       call('ZREM', P .. 'lockers', row.who[LOCK])
     end
+    if was[STATUS] == PENDING and was[HELD] == LIMITED and call('EXISTS', P .. from) == 0 then
+      call('ZREM', P .. 'limiters', row.limit)
+    end
   end
   if to then
     call('ZADD', P .. to, after, new)
     if row[STATUS] == PENDING and row[HELD] == PARKED then call('ZADD', P .. 'lockers', 0, row.who[LOCK]) end
+    if row[STATUS] == PENDING and row[HELD] == LIMITED then call('ZADD', P .. 'limiters', 0, row.limit) end
+  end
+end
+
+local function depends(state)
+  return state[STATUS] == PENDING and state[HELD] == DEPENDENT
+end
+
+-- Ids of the jobs that a row waits or waited for.
+local function dependencies_of(row)
+  return row.after and cjson.decode(row.after).after or {}
+end
+
+local function enter_dependencies(row)
+  for _, id in ipairs(dependencies_of(row)) do
+    call('ZADD', P .. 'waits:' .. id, 0, row.id)
+    call('ZADD', P .. 'awaited', 0, id)
+  end
+end
+
+local function leave_dependencies(row)
+  for _, id in ipairs(dependencies_of(row)) do
+    call('ZREM', P .. 'waits:' .. id, row.id)
+    if call('EXISTS', P .. 'waits:' .. id) == 0 then call('ZREM', P .. 'awaited', id) end
   end
 end
 
@@ -192,8 +226,27 @@ local function move_keys(row, was)
   end
 end
 
+-- limits.gated: a row with a limit is claimable only with a start that the limit has given it.
+local function gate(row, was)
+  local pending = row[STATUS] == PENDING
+  if row.go then
+    local waits = pending and was[STATUS] == PENDING and (row[HELD] == FREE or row[HELD] == TIMED)
+    if not (waits or row[LEASE] > 0) then
+      row.go = nil
+      set(row, 'go', false)
+    end
+  end
+  if pending and row[HELD] == FREE and not row.go then row[HELD], row[TURN] = LIMITED, math.min(row[TURN], 0) end
+  if row.go ~= was.go then
+    local admitted = P .. 'admitted:' .. row.limit
+    if row.go then call('ZADD', admitted, number(row.go), row.id) else call('ZREM', admitted, row.id) end
+  end
+  if (was.go and not row.go) or (row[HELD] == LIMITED and was[HELD] ~= LIMITED) then limit_keys[row.limit] = true end
+end
+
 -- Writes a row that was changed in place; ``was`` is a copy from before.
 local function save(row, was)
+  if row.limit then gate(row, was) end
   call('HSET', row.key, 'row', packed(row))
   for name, value in pairs(row.long or {}) do
     if value then call('HSET', row.key, name, value) else call('HDEL', row.key, name) end
@@ -205,6 +258,9 @@ local function save(row, was)
   move_counts(row, was)
   move_keys(row, was)
   if row.kin then move_kin(row, was) end
+  if depends(row) ~= depends(was) then
+    if depends(row) then enter_dependencies(row) else leave_dependencies(row) end
+  end
 end
 
 -- Index entries of many rows, written at once by flush.

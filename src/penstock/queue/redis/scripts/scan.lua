@@ -16,6 +16,7 @@ local COLUMNS = {
   tenant_id = function(row) return row.who[TENANT] end,
   collection = function(row) return row.who[COLLECTION] end,
   branch = function(row) return row.who[BRANCH] end,
+  limit_key = function(row) return row.limit or '' end,
   lock_key = function(row) return row.who[LOCK] end,
   idempotency_key = function(row) return row.who[KEY] end,
   parent_id = function(row) return row.kin and row.kin[PARENT] or '' end,

@@ -49,5 +49,6 @@ local function settle_rest(settlements, answers)
     end
   end
   apply_aftermath()
-  return answers, to_stop
+  admit_touched()
+  return answers, to_stop, to_resolve
 end

@@ -1,7 +1,8 @@
 -- start: id, worker, lease. Starts one job (transitions.started). Returns its claim number, or 0 if it cannot start.
 local request = cmsgpack.unpack(ARGV[2])
 local row = load(request[1])
-if not row or row[STATUS] ~= PENDING or row[HELD] == PAUSED then return 0 end
+if not row or row[STATUS] ~= PENDING or row[HELD] == PAUSED or row[HELD] == DEPENDENT then return 0 end
+if row.limit and (row[HELD] ~= FREE or not row.go) then return 0 end
 local paused, all_paused = active_pauses()
 if all_paused or covered(paused, row.who[TENANT], row.who[COLLECTION]) then return 0 end
 local lock = lock_of(row)

@@ -7,6 +7,7 @@ if not parent or ended(parent) then return {1, {}} end
 local batch = call('ZRANGEBYSCORE', kids_of(parent), 0, 0, 'LIMIT', 0, request[2])
 for _, id in ipairs(batch) do cancel_one(load(id)) end
 apply_aftermath()
+admit_touched()
 notify()
 local more = {}
 for _, id in ipairs(to_stop) do

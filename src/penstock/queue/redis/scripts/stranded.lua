@@ -9,6 +9,7 @@ for _, member in ipairs(batch) do
     stranded = stranded + 1
   end
 end
+admit_touched()
 if stranded > 0 then notify() end
 if #batch < limit then score, last = '', '' end
 return {stranded, score, last}

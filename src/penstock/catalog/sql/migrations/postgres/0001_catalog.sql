@@ -28,6 +28,8 @@ CREATE TABLE sources (
     collection            text        COLLATE "C" NOT NULL,
     branch                text        COLLATE "C" NOT NULL DEFAULT 'main',
     path                  text        COLLATE "C" NOT NULL,
+    -- Sources of several branches that share texts: the key of the first of them, even when that is gone.
+    family_key            bigint      NOT NULL DEFAULT nextval('catalog_row'),
     -- What search sees; set by one update. The columns after it describe that generation.
     published_id          bigint,
     space_id              smallint,
@@ -58,6 +60,7 @@ CREATE TABLE sources (
 );
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);
 CREATE INDEX idx_sources_change ON sources (tenant_id, change_seq);
+CREATE INDEX idx_sources_family ON sources (family_key);
 
 -- One generation of a source.
 CREATE TABLE documents (
@@ -282,10 +285,10 @@ CREATE INDEX idx_tqc_vector_heartbeat ON task_queue_chunk (vector_last_heartbeat
 CREATE INDEX idx_tqc_graphrag_heartbeat ON task_queue_chunk (graphrag_last_heartbeat)
     WHERE graphrag_status = 'processing';
 
--- The text of a chunk, once for all generations of its source that have it.
+-- The text of a chunk, once for all generations of a family of sources that have it.
 CREATE TABLE catalog_content (
     id          bigint NOT NULL PRIMARY KEY,
-    source_key  bigint NOT NULL,
+    family_key  bigint NOT NULL,
     text_key    bigint NOT NULL,
     text        text   NOT NULL
 );
@@ -361,7 +364,7 @@ CREATE TABLE catalog_tombstone (
 CREATE TABLE catalog_gone (
     change_seq  bigint      NOT NULL PRIMARY KEY,
     tenant_id   text        COLLATE "C" NOT NULL,
-    source_key  bigint      NOT NULL,
+    family_key  bigint      NOT NULL,
     gone_at     timestamptz NOT NULL
 );
 

@@ -51,3 +51,25 @@ CREATE TABLE catalog_token_use (
     tokens      bigint      NOT NULL,
     PRIMARY KEY (tenant_id, service, month, job_id)
 );
+
+-- Rows of other queues that were imported, so that a second import takes none of them again.
+CREATE TABLE catalog_import (
+    kind       text COLLATE "C" NOT NULL,
+    -- Address of the store that the rows came from, without a password.
+    source     text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    row_id     text COLLATE "C" NOT NULL,
+    outcome    text COLLATE "C" NOT NULL,
+    job_id     text COLLATE "C",
+    PRIMARY KEY (kind, source, name, row_id)
+);
+
+-- Work trees of git repositories that were indexed, and the tenants of their documents.
+CREATE TABLE catalog_project (
+    root       text COLLATE "C" NOT NULL PRIMARY KEY,
+    tenant_id  text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    -- Normalised, without user and password; empty: none.
+    remote     text COLLATE "C" NOT NULL
+);
+CREATE INDEX idx_catalog_project_tenant ON catalog_project (tenant_id);

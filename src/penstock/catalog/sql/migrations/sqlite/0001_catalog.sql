@@ -23,6 +23,8 @@ CREATE TABLE sources (
     collection            TEXT    NOT NULL,
     branch                TEXT    NOT NULL DEFAULT 'main',
     path                  TEXT    NOT NULL,
+    -- Sources of several branches that share texts: the key of the first of them, even when that is gone.
+    family_key            INTEGER NOT NULL,
     -- What search sees; set by one update. The columns after it describe that generation.
     published_id          INTEGER,
     space_id              INTEGER,
@@ -53,6 +55,7 @@ CREATE TABLE sources (
 );
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);
 CREATE INDEX idx_sources_change ON sources (tenant_id, change_seq);
+CREATE INDEX idx_sources_family ON sources (family_key);
 
 -- One generation of a source.
 CREATE TABLE documents (
@@ -283,10 +286,10 @@ CREATE INDEX idx_tqc_vector_heartbeat ON task_queue_chunk (vector_last_heartbeat
 CREATE INDEX idx_tqc_graphrag_heartbeat ON task_queue_chunk (graphrag_last_heartbeat)
     WHERE graphrag_status = 'processing';
 
--- The text of a chunk, once for all generations of its source that have it.
+-- The text of a chunk, once for all generations of a family of sources that have it.
 CREATE TABLE catalog_content (
     id          INTEGER NOT NULL PRIMARY KEY,
-    source_key  INTEGER NOT NULL,
+    family_key  INTEGER NOT NULL,
     text_key    INTEGER NOT NULL,
     text        TEXT    NOT NULL
 );
@@ -350,7 +353,7 @@ CREATE TABLE catalog_tombstone (
 CREATE TABLE catalog_gone (
     change_seq  INTEGER NOT NULL PRIMARY KEY,
     tenant_id   TEXT    NOT NULL,
-    source_key  INTEGER NOT NULL,
+    family_key  INTEGER NOT NULL,
     gone_at     TEXT    NOT NULL
 );
 

@@ -49,3 +49,25 @@ CREATE TABLE catalog_token_use (
     tokens      INTEGER NOT NULL,
     PRIMARY KEY (tenant_id, service, month, job_id)
 ) WITHOUT ROWID;
+
+-- Rows of other queues that were imported, so that a second import takes none of them again.
+CREATE TABLE catalog_import (
+    kind       TEXT NOT NULL,
+    -- Address of the store that the rows came from, without a password.
+    source     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    row_id     TEXT NOT NULL,
+    outcome    TEXT NOT NULL,
+    job_id     TEXT,
+    PRIMARY KEY (kind, source, name, row_id)
+) WITHOUT ROWID;
+
+-- Work trees of git repositories that were indexed, and the tenants of their documents.
+CREATE TABLE catalog_project (
+    root       TEXT NOT NULL PRIMARY KEY,
+    tenant_id  TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    -- Normalised, without user and password; empty: none.
+    remote     TEXT NOT NULL
+);
+CREATE INDEX idx_catalog_project_tenant ON catalog_project (tenant_id);

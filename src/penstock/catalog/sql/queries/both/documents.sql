@@ -1,5 +1,5 @@
 -- name: document_rows
-SELECT {DocumentRow d.; id = d.{id}; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at}
+SELECT {DocumentRow d.; id = d.{id}; source_id = s.id; place, path, family_key, published_id: s.; published_read_at = s.read_at}
 FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.{id} IN numbers($1)
 
 -- name: touch_failed

@@ -37,20 +37,14 @@ DELETE FROM catalog_entity WHERE id IN numbers($1)
   AND NOT EXISTS (SELECT 1 FROM catalog_mention m WHERE m.entity_id = catalog_entity.id)
 
 -- What is published: the text stands in the published generation of its source, and the phase is done for it there.
--- name: entities_named per later phase
-SELECT e.id, e.name, e.kind, sum(m.occurrences) AS occurrences
-FROM (SELECT * FROM catalog_entity WHERE tenant_id = $1 AND name_key = $2
-      UNION SELECT * FROM catalog_entity WHERE tenant_id = $1 AND short_key = $3) e
-JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
-JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
-WHERE c.{phase}_status = 'completed'
-GROUP BY e.id, e.name, e.kind ORDER BY occurrences DESC, e.name, e.kind LIMIT $4
+-- name: entities_named
+SELECT id FROM catalog_entity WHERE tenant_id = $1 AND name_key = $2
+UNION SELECT id FROM catalog_entity WHERE tenant_id = $1 AND short_key = $3
 
 -- name: entities_of per later phase
 SELECT e.id, e.name, e.kind, sum(m.occurrences) AS occurrences
 FROM catalog_entity e JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE e.tenant_id = $1 AND e.id IN numbers($2) AND c.{phase}_status = 'completed'
 GROUP BY e.id, e.name, e.kind
@@ -62,7 +56,7 @@ WHERE tenant_id = $1 AND short_key >= $2 AND short_key < $3 ORDER BY short_key L
 -- name: mentions_of per later phase
 SELECT s.id, s.path, p.page_number, c.first_line, c.chunk_id
 FROM catalog_entity e JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 JOIN task_queue_page p ON p.id = c.page_id
 WHERE e.tenant_id = $1 AND e.id = $2 AND c.{phase}_status = 'completed'
@@ -73,7 +67,7 @@ SELECT r.source_id, r.target_id, r.kind, sum(r.weight) AS weight
 FROM (SELECT * FROM catalog_relation WHERE source_id IN numbers($1)
       UNION SELECT * FROM catalog_relation WHERE target_id IN numbers($1)) r
 JOIN catalog_content t ON t.id = r.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE s.tenant_id = $2 AND c.{phase}_status = 'completed'
 GROUP BY r.source_id, r.target_id, r.kind ORDER BY weight DESC, r.source_id, r.target_id, r.kind LIMIT $3
@@ -81,7 +75,7 @@ GROUP BY r.source_id, r.target_id, r.kind ORDER BY weight DESC, r.source_id, r.t
 -- name: graph_nodes per later phase
 SELECT e.id, e.name, e.kind, m.occurrences, s.id, s.path, p.page_number, c.first_line, c.chunk_id
 FROM catalog_entity e JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 JOIN task_queue_page p ON p.id = c.page_id
 WHERE e.tenant_id = $1 AND c.{phase}_status = 'completed'
@@ -90,7 +84,7 @@ ORDER BY e.kind, e.name, e.id, s.path, p.page_number, c.chunk_index
 -- name: graph_edges per later phase
 SELECT r.source_id, r.target_id, r.kind, r.weight, s.id, s.path, p.page_number, c.first_line, c.chunk_id
 FROM catalog_relation r JOIN catalog_content t ON t.id = r.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 JOIN task_queue_page p ON p.id = c.page_id
 WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed'
@@ -108,25 +102,26 @@ SELECT content_id, source_id, target_id, kind, weight FROM catalog_relation
 WHERE content_id IN numbers($1) ORDER BY content_id, source_id, target_id, kind
 
 -- name: texts_with_entities
-SELECT t.id, s.tenant_id FROM (SELECT DISTINCT content_id FROM catalog_mention
-                               WHERE content_id > $1 ORDER BY content_id LIMIT $2) m
-JOIN catalog_content t ON t.id = m.content_id JOIN sources s ON s.key = t.source_key ORDER BY t.id
+SELECT t.id, s.tenant_id
+FROM (SELECT DISTINCT content_id FROM catalog_mention WHERE content_id > $1 ORDER BY content_id LIMIT $2) m
+JOIN catalog_content t ON t.id = m.content_id
+JOIN sources s ON s.key = (SELECT min(o.key) FROM sources o WHERE o.family_key = t.family_key) ORDER BY t.id
 
 -- name: shown per later phase
 SELECT t.id, count(*)
-FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+FROM catalog_content t JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE s.tenant_id = $1 AND t.id IN numbers($2) AND c.{phase}_status = 'completed' GROUP BY t.id
 
 -- name: all_shown per later phase
 SELECT t.id, count(*)
-FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+FROM catalog_content t JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed' GROUP BY t.id
 
 -- name: shown_mentions per later phase
 SELECT s.id, s.path, p.page_number, c.first_line, c.chunk_id
-FROM catalog_content t JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+FROM catalog_content t JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 JOIN task_queue_page p ON p.id = c.page_id
 WHERE s.tenant_id = $1 AND t.id IN numbers($2) AND c.{phase}_status = 'completed'
@@ -168,7 +163,7 @@ SELECT e.id, e.tenant_id FROM catalog_entity e LEFT JOIN catalog_mention m ON m.
 -- name: entities_by_kind per later phase
 SELECT e.kind, count(DISTINCT e.id)
 FROM catalog_entity e JOIN catalog_mention m ON m.entity_id = e.id JOIN catalog_content t ON t.id = m.content_id
-JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE e.tenant_id = $1 AND c.{phase}_status = 'completed' GROUP BY e.kind ORDER BY 2 DESC, e.kind
 
@@ -176,7 +171,7 @@ WHERE e.tenant_id = $1 AND c.{phase}_status = 'completed' GROUP BY e.kind ORDER 
 SELECT kind, count(*) FROM (
     SELECT DISTINCT r.source_id, r.target_id, r.kind
     FROM catalog_relation r JOIN catalog_content t ON t.id = r.content_id
-    JOIN sources s ON s.key = t.source_key JOIN documents d ON d.{id} = s.published_id
+    JOIN sources s ON s.family_key = t.family_key JOIN documents d ON d.{id} = s.published_id
     JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
     WHERE s.tenant_id = $1 AND c.{phase}_status = 'completed') x
 GROUP BY kind ORDER BY 2 DESC, kind

@@ -52,7 +52,8 @@ SELECT max(content_id) FROM catalog_mention
 -- Those that a store has if it is filled: a task writes to the catalog first, then to the store.
 -- name: copied_texts per later phase
 SELECT DISTINCT t.id
-FROM catalog_content t JOIN documents d ON d.source_key = t.source_key AND d.state <> 'dropped'
+FROM catalog_content t JOIN sources s ON s.family_key = t.family_key
+JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE t.id IN numbers($1) AND c.{phase}_status = 'completed'
 
@@ -91,7 +92,8 @@ WHERE store = $1 AND content_id IN numbers($2)
 -- Texts with a chunk in this space that has a vector or is to get one.
 -- name: wanted_vectors
 SELECT DISTINCT t.id
-FROM catalog_content t JOIN documents d ON d.source_key = t.source_key AND d.state <> 'dropped'
+FROM catalog_content t JOIN sources s ON s.family_key = t.family_key
+JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 JOIN catalog_space x ON x.id = d.space_id AND x.name = $1
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
 WHERE t.id IN numbers($2)

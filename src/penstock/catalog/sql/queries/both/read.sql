@@ -56,7 +56,7 @@ WHERE {filters} AND s.id > $12 AND (s.published_id IS NOT NULL OR s.building_id 
 ORDER BY s.id LIMIT $13
 
 -- name: matching
-SELECT s.key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
+SELECT DISTINCT s.family_key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
 
 -- name: document_where
 WHERE d.{id} = $1
@@ -108,11 +108,12 @@ WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
 SELECT value FROM catalog_sequence WHERE name = $1
 
 -- name: changed_sources
-SELECT key, published_id IS NOT NULL FROM sources INDEXED BY idx_sources_change
-WHERE tenant_id = $1 AND change_seq > $2
+SELECT s.family_key, (SELECT count(o.published_id) FROM sources o WHERE o.family_key = s.family_key)
+FROM sources s INDEXED BY idx_sources_change WHERE s.tenant_id = $1 AND s.change_seq > $2
 
 -- name: gone_sources
-SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
+SELECT g.family_key, (SELECT count(o.published_id) FROM sources o WHERE o.family_key = g.family_key)
+FROM catalog_gone g WHERE g.change_seq > $2 AND g.tenant_id = $1
 
 -- Counters of documents; the chunks themselves are not read.
 -- name: statistics
@@ -123,3 +124,6 @@ FROM documents
 -- name: ready per chunk phase
 WHERE d.{gate_status} = 'completed' AND d.{document_status} = 'pending' AND d.state <> 'dropped'
 ORDER BY d.{id} LIMIT $1
+
+-- name: any_source
+SELECT 1 FROM sources LIMIT 1

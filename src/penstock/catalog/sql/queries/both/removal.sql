@@ -19,9 +19,10 @@ LEFT JOIN documents d ON d.{id} = o.{document_id} WHERE o.id = $1
 -- name: delete_entry
 DELETE FROM catalog_outbox WHERE id = $1
 
--- Other generations of the source with parts: live ones, and leftovers not cleared yet.
+-- Other generations of the source and its family with parts: live ones, and leftovers not cleared yet.
 -- name: siblings
-SELECT {id}, space_id FROM documents WHERE source_key = $1 AND {id} <> $2
+SELECT d.{id}, d.space_id FROM sources own JOIN sources s ON s.family_key = own.family_key
+JOIN documents d ON d.source_key = s.key WHERE own.key = $1 AND d.{id} <> $2
 
 -- name: delete_document
 DELETE FROM documents WHERE {id} = $1
@@ -30,11 +31,11 @@ DELETE FROM documents WHERE {id} = $1
 SELECT tenant_id FROM sources WHERE key = $1
 
 -- name: gone_source
-SELECT tenant_id, change_seq FROM sources s WHERE key = $1 AND published_id IS NULL AND building_id IS NULL
+SELECT tenant_id, change_seq, family_key FROM sources s WHERE key = $1 AND published_id IS NULL AND building_id IS NULL
   AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key)
 
 -- name: add_gone
-INSERT INTO catalog_gone (change_seq, tenant_id, source_key, gone_at) VALUES ($1, $2, $3, $4)
+INSERT INTO catalog_gone (change_seq, tenant_id, family_key, gone_at) VALUES ($1, $2, $3, $4)
 
 -- name: delete_source
 DELETE FROM sources WHERE key = $1

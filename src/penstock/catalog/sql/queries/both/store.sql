@@ -20,6 +20,16 @@ SELECT 1 FROM catalog_tombstone INDEXED BY idx_catalog_tombstone_asked WHERE ten
 SELECT {SourceRow; source_id = id} FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
 
+-- Published sources of families.
+-- name: family_members
+SELECT {FamilyMember; source_id = id} FROM sources WHERE family_key IN numbers($1) AND published_id IS NOT NULL
+
+-- name: related_families
+SELECT id, family_key FROM sources WHERE tenant_id = $1 AND id IN texts($2)
+
+-- name: family_places
+SELECT family_key, tenant_id, collection, branch FROM sources WHERE family_key IN numbers($1)
+
 -- name: add_bare_source (NewSource)
 INSERT INTO sources ({NewSource}, updated_at) VALUES ({NewSource values}, $created_at)
 

@@ -13,8 +13,8 @@ WHERE t.id IS NULL
 -- name: audit_orphan_texts
 SELECT 'text ' || t.id || ' belongs to no chunk'
 FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d, task_queue_chunk c
-    WHERE d.source_key = t.source_key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
+    SELECT 1 FROM sources s, documents d, task_queue_chunk c
+    WHERE s.family_key = t.family_key AND d.source_key = s.key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
 
 -- name: audit_orphan_vectors
 SELECT 'vector ' || v.content_id || ' belongs to no text'
@@ -29,8 +29,9 @@ WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
 SELECT 'keyword entry ' || k.content_id || ' belongs to no text'
 FROM catalog_keyword k LEFT JOIN catalog_content t ON t.id = k.content_id WHERE t.id IS NULL
 UNION ALL
-SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword entry'
-FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id LEFT JOIN sources s ON s.key = t.source_key
+SELECT 'text ' || t.id || coalesce(' of ' || (SELECT min(s.path) FROM sources s WHERE s.family_key = t.family_key), '')
+    || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id
 WHERE k.content_id IS NULL
 
 -- A space in an outside store has no vectors here, and no known dimension.

@@ -37,6 +37,18 @@ SELECT 1 FROM sources
 WHERE key = ANY(ARRAY(SELECT source_key FROM catalog_outbox WHERE id = ANY(numbers($1)))) ORDER BY key
 FOR NO KEY UPDATE
 
+-- Families share texts: one is locked by those that take texts of another source, and those that remove texts. The
+-- locks are few, whatever the number of families, and come after those of sources and documents.
+-- name: hold_families
+SELECT pg_advisory_xact_lock('catalog_content'::regclass::oid::int, f.part)
+FROM (SELECT DISTINCT (n % 64)::int AS part FROM unnest(numbers($1)) AS n ORDER BY part OFFSET 0) AS f
+
+-- name: hold_families_of_entries
+SELECT pg_advisory_xact_lock('catalog_content'::regclass::oid::int, f.part)
+FROM (SELECT DISTINCT (s.family_key % 64)::int AS part FROM sources s
+      WHERE s.key = ANY(ARRAY(SELECT source_key FROM catalog_outbox WHERE id = ANY(numbers($1)) AND kind = 'leftover'))
+      ORDER BY part OFFSET 0) AS f
+
 -- name: hold_space
 SELECT 1 FROM catalog_space WHERE name = $1 FOR NO KEY UPDATE
 

@@ -136,14 +136,15 @@ ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector
-FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
+FROM sources own JOIN sources s ON s.family_key = own.family_key
+JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = ANY(numbers($3))
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
-WHERE s.id = $1
+WHERE own.id = $1
 
 -- A time as text depends on the session's time zone; as a number it does not.
 -- name: witnesses
-SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
+SELECT family_key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
 FROM sources WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
 -- Sources are counted before the join with spaces: a plain join could read them once for each space.
@@ -159,33 +160,46 @@ FROM (SELECT space_id, sum(chunk_count) AS chunks FROM sources WHERE published_i
       GROUP BY space_id) AS s
 CROSS JOIN LATERAL (SELECT * FROM catalog_space x WHERE x.id = s.space_id OFFSET 0) AS x ORDER BY 3 DESC, x.name
 
+-- A text that several sources of a family have is read once, with the first of them. Usually no source is before.
+-- name: first_of_family_where
+(SELECT min(o.key) FROM sources o
+ WHERE o.family_key = s.family_key AND o.key < s.key AND o.space_id = s.space_id
+   AND (SELECT oc.key FROM task_queue_chunk oc
+        WHERE oc.document_id = (SELECT od.id FROM documents od WHERE od.key = o.published_id)
+          AND oc.text_key = c.text_key AND oc.content_id = c.content_id LIMIT 1) IS NOT NULL) IS NULL
+
 -- name: load_vectors
-SELECT c.content_id, s.key, v.vector
+SELECT c.content_id, s.family_key, v.vector
 FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
-WHERE s.tenant_id = $1 AND s.space_id = $2
+WHERE s.tenant_id = $1 AND s.space_id = $2 AND {first_of_family_where}
 
 -- name: load_some_vectors
-SELECT c.content_id, s.key, v.vector
-FROM (SELECT * FROM sources WHERE key = ANY(numbers($3)) OFFSET 0) AS s
+SELECT c.content_id, s.family_key, v.vector
+FROM (SELECT * FROM sources WHERE family_key = ANY(numbers($3)) OFFSET 0) AS s
 JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
-WHERE s.tenant_id = $1 AND s.space_id = $2
+WHERE s.tenant_id = $1 AND s.space_id = $2 AND {first_of_family_where}
 
 -- OFFSET 0 fixes the join order, from text to chunk. A free planner would start at all chunks of a document, or all
 -- sources of a tenant, while the tables are small.
--- name: hydrate
-SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
+-- name: hydrate_columns
+SELECT {ChunkView c.; content_id = t.id; source_id = s.id; family_key = s.family_key; place: s.; path: s.; title: s.;
                   file_type: s.; tags: s.; properties: s.; page_number = p.page_number; page_count = s.page_count;
                   start = c.start_char; end = c.end_char; text = t.text}
 FROM catalog_content t
-JOIN sources s ON s.key = t.source_key
+JOIN sources s ON s.family_key = t.family_key
 CROSS JOIN LATERAL (
     SELECT * FROM task_queue_chunk c
     WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
       AND c.text_key = t.text_key AND c.content_id = t.id OFFSET 0) AS c
 JOIN task_queue_page p ON p.id = c.page_id
-WHERE t.id = ANY(numbers($1))
+
+-- name: hydrate_where
+WHERE t.id = ANY(numbers($12)) AND {filtered} ORDER BY s.key
+
+-- name: hydrate_all_where
+WHERE t.id = ANY(numbers($1)) ORDER BY s.key
 
 -- name: locate
 SELECT c.chunk_id, c.content_id
@@ -223,10 +237,10 @@ GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
 -- name: visible
 SELECT t.id FROM catalog_content t
 WHERE t.id = ANY(numbers($12)) AND (
-    SELECT (SELECT c.key FROM task_queue_chunk c
-            WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
-              AND c.text_key = t.text_key AND c.content_id = t.id LIMIT 1)
-    FROM (SELECT * FROM sources WHERE key = t.source_key OFFSET 0) AS s WHERE {filtered}) IS NOT NULL
+    SELECT max((SELECT c.key FROM task_queue_chunk c
+                WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
+                  AND c.text_key = t.text_key AND c.content_id = t.id LIMIT 1))
+    FROM (SELECT * FROM sources WHERE family_key = t.family_key OFFSET 0) AS s WHERE {filtered}) IS NOT NULL
 
 -- name: snippets
 SELECT id, ts_headline('catalog_english', text,

@@ -11,8 +11,8 @@ SELECT v.content_id FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = 
 
 -- name: stray_texts
 SELECT t.id FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d, task_queue_chunk c
-    WHERE d.source_key = t.source_key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
+    SELECT 1 FROM sources s, documents d, task_queue_chunk c
+    WHERE s.family_key = t.family_key AND d.source_key = s.key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
 LIMIT $1
 
 -- name: vectorless

@@ -73,8 +73,8 @@ FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
 WHERE d.key = $1 AND c.text_key = ANY(numbers($2)) GROUP BY c.text_key
 
 -- name: add_content
-INSERT INTO catalog_content (id, source_key, text_key, text)
-SELECT * FROM rows(id bigint, source_key bigint, text_key bigint, text text)
+INSERT INTO catalog_content (id, family_key, text_key, text)
+SELECT * FROM rows(id bigint, family_key bigint, text_key bigint, text text)
 
 -- name: add_keyword
 INSERT INTO catalog_keyword (content_id, words, size)

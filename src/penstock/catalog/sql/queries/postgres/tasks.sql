@@ -27,7 +27,7 @@ SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.ke
 FROM task_queue_page p WHERE p.key = ANY(numbers($1))
 
 -- name: task_sources
-SELECT {TaskSourceRow s.; document_id = d.key; source_id = s.id; source_key = s.key; content_hash, job_id, state, gate: d.;
+SELECT {TaskSourceRow s.; document_id = d.key; source_id = s.id; family_key = s.family_key; content_hash, job_id, state, gate: d.;
                       space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
                       source_json = coalesce(d.source_json, '')}
 FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.key = ANY(numbers($1))

@@ -18,9 +18,10 @@ WHERE t.id IS NULL
 -- name: audit_orphan_texts
 SELECT 'text ' || t.id || ' belongs to no chunk'
 FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+    SELECT 1 FROM sources s INDEXED BY idx_sources_family CROSS JOIN documents d ON d.source_key = s.key
+    CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
-    WHERE d.source_key = t.source_key)
+    WHERE s.family_key = t.family_key)
 
 -- name: audit_orphan_vectors
 SELECT 'vector ' || v.id || ' belongs to no text'
@@ -35,8 +36,9 @@ WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
 SELECT 'keyword entry ' || k.id || ' belongs to no text'
 FROM catalog_keyword_docsize k LEFT JOIN catalog_content t ON t.id = k.id WHERE t.id IS NULL
 UNION ALL
-SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword entry'
-FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id LEFT JOIN sources s ON s.key = t.source_key
+SELECT 'text ' || t.id || coalesce(' of ' || (SELECT min(s.path) FROM sources s WHERE s.family_key = t.family_key), '')
+    || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id
 WHERE k.id IS NULL
 
 -- A space in an outside store has no vectors here, and no known dimension.

@@ -34,10 +34,14 @@ INDEXED BY idx_sources_path
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
   AND s.path IN (SELECT value FROM json_each($4))
 
--- GLOB calls catalog/path_glob.py: SQLite's own matcher backtracks for every star.
+-- GLOB calls catalog/path_glob.py: SQLite's own matcher backtracks for every star. The call costs more than all other
+-- conditions, so the letters before the first sign of the glob are compared first.
 -- name: filters
 s.tenant_id = $1
-AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR s.path GLOB $4)
+AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR (
+    substr(s.path, 1, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1)
+        = substr($4, 1, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1)
+    AND s.path GLOB $4))
 AND ($5 IS NULL OR s.file_type = $5)
 AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
                            WHERE g.value = $6 OR substr(g.value, 1, length($6) + 1) = $6 || '/'))
@@ -133,14 +137,15 @@ ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector
-FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
+FROM sources own CROSS JOIN sources s INDEXED BY idx_sources_family ON s.family_key = own.family_key
+JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 CROSS JOIN json_each($3) k CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = d.id AND c.text_key = k.value
 JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
-WHERE s.id = $1
+WHERE own.id = $1
 
 -- name: witnesses
-SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(published_at, '')
+SELECT family_key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(published_at, '')
 FROM sources INDEXED BY idx_sources_change
 WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
@@ -154,28 +159,43 @@ SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
 FROM sources s JOIN catalog_space x ON x.id = s.space_id
 WHERE s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
 
+-- A text that several sources of a family have is read once, with the first of them.
+-- name: first_of_family_where
+NOT EXISTS (SELECT 1 FROM sources o INDEXED BY idx_sources_family
+            CROSS JOIN task_queue_chunk oc INDEXED BY idx_tqc_document ON oc.document_id = o.published_id
+                AND oc.text_key = c.text_key AND oc.content_id = c.content_id
+            WHERE o.family_key = s.family_key AND o.key < s.key AND o.space_id = s.space_id)
+
 -- name: load_vectors
-SELECT c.content_id, s.key, v.vector
+SELECT c.content_id, s.family_key, v.vector
 FROM sources s INDEXED BY idx_sources_change
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = s.published_id
 JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
-WHERE s.tenant_id = $1 AND s.space_id = $2
+WHERE s.tenant_id = $1 AND s.space_id = $2 AND {first_of_family_where}
 
 -- name: load_some_vectors
-SELECT c.content_id, s.key, v.vector
-FROM json_each($3) j CROSS JOIN sources s ON s.key = j.value AND s.tenant_id = $1 AND s.space_id = $2
+SELECT c.content_id, s.family_key, v.vector
+FROM json_each($3) j CROSS JOIN sources s INDEXED BY idx_sources_family
+    ON s.family_key = j.value AND s.tenant_id = $1 AND s.space_id = $2
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = s.published_id
 JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
+WHERE {first_of_family_where}
 
--- name: hydrate
-SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
+-- name: hydrate_columns
+SELECT {ChunkView c.; content_id = t.id; source_id = s.id; family_key = s.family_key; place: s.; path: s.; title: s.;
                   file_type: s.; tags: s.; properties: s.; page_number = p.page_number; page_count = s.page_count;
                   start = c.start_char; end = c.end_char; text = t.text}
-FROM json_each($1) j CROSS JOIN catalog_content t ON t.id = j.value
-CROSS JOIN sources s ON s.key = t.source_key
+FROM catalog_content t
+CROSS JOIN sources s INDEXED BY idx_sources_family ON s.family_key = t.family_key
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
 CROSS JOIN task_queue_page p ON p.id = c.page_id
+
+-- name: hydrate_where
+WHERE t.id IN (SELECT value FROM json_each($12)) AND {filtered} ORDER BY s.key
+
+-- name: hydrate_all_where
+WHERE t.id IN (SELECT value FROM json_each($1)) ORDER BY s.key
 
 -- name: locate
 SELECT c.chunk_id, c.content_id FROM sources s CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
@@ -183,18 +203,27 @@ SELECT c.chunk_id, c.content_id FROM sources s CROSS JOIN task_queue_chunk c IND
 WHERE s.id = $1 AND c.chunk_id IN (SELECT value FROM json_each($2))
 
 -- Ranks only: the columns of a hit are read for the few results that remain. FTS5 has a fixed k1 of 1.2. A column of
--- weight 0.75 has the effect of 1.6; see decision 0049.
+-- weight 0.75 has the effect of 1.6; see decision 0049. One statement: a list of ids costs as much as the lookups.
 -- name: ranked
-SELECT rowid, rank FROM catalog_keyword
-WHERE catalog_keyword MATCH $1 AND rank MATCH 'bm25(0.75)' ORDER BY rank LIMIT $2
+SELECT k.rowid, k.rank
+FROM (SELECT rowid, rank FROM catalog_keyword
+      WHERE catalog_keyword MATCH $12 AND rank MATCH 'bm25(0.75)' ORDER BY rank LIMIT $13) k
+CROSS JOIN catalog_content t ON t.id = k.rowid
+WHERE EXISTS (SELECT 1 FROM sources s INDEXED BY idx_sources_family
+              CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+                  ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
+              WHERE s.family_key = t.family_key AND {filtered})
+
+-- name: rank_count
+SELECT count(*) FROM (SELECT 1 FROM catalog_keyword WHERE catalog_keyword MATCH $1 LIMIT $2)
 
 -- name: visible
 SELECT t.id
 FROM json_each($12) j CROSS JOIN catalog_content t ON t.id = j.value
-CROSS JOIN sources s ON s.key = t.source_key
-WHERE {filtered}
-  AND EXISTS (SELECT 1 FROM task_queue_chunk c INDEXED BY idx_tqc_document
-              WHERE c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id)
+WHERE EXISTS (SELECT 1 FROM sources s INDEXED BY idx_sources_family
+              CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+                  ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
+              WHERE s.family_key = t.family_key AND {filtered})
 
 -- name: snippets
 SELECT rowid, snippet(catalog_keyword, 0, $2, $3, '…', 24)

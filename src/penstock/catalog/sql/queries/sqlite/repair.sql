@@ -12,9 +12,10 @@ SELECT v.id / 256 FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = v.
 
 -- name: stray_texts
 SELECT t.id FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+    SELECT 1 FROM sources s INDEXED BY idx_sources_family CROSS JOIN documents d ON d.source_key = s.key
+    CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
-    WHERE d.source_key = t.source_key) LIMIT $1
+    WHERE s.family_key = t.family_key) LIMIT $1
 
 -- name: vectorless
 SELECT c.id, c.page_id, d.id

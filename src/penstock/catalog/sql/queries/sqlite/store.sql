@@ -61,7 +61,7 @@ FROM json_each($2) k CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
 WHERE c.document_id = $1 AND c.text_key = k.value GROUP BY c.text_key
 
 -- name: add_content
-INSERT INTO catalog_content (id, source_key, text_key, text) VALUES ($1, $2, $3, $4)
+INSERT INTO catalog_content (id, family_key, text_key, text) VALUES ($1, $2, $3, $4)
 
 -- name: add_keyword
 INSERT INTO catalog_keyword (rowid, text) VALUES ($1, $2)

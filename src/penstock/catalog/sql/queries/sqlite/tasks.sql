@@ -25,7 +25,7 @@ SELECT {TaskRow p.; task_id = p.id; page_id = p.id; claim_number = p.ocr_claim_n
 FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each($1))
 
 -- name: task_sources
-SELECT {TaskSourceRow s.; document_id = d.id; source_id = s.id; source_key = s.key; content_hash, job_id, state, gate: d.; space = x.name;
+SELECT {TaskSourceRow s.; document_id = d.id; source_id = s.id; family_key = s.family_key; content_hash, job_id, state, gate: d.; space = x.name;
                       source_json = coalesce(d.source_json, '')}
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 WHERE d.id IN (SELECT value FROM json_each($1))

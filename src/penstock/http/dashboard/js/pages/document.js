@@ -1,5 +1,4 @@
-// Is it searchable, since when? Which pages or chunks miss which phase, and why? What text was read?
-import {a, address, bar, baseName, button, content, copyButton, count, crumbs, documentPill, empty, filter, get, glyph, h, head, icon, link, manyTenants, mark, mayWrite, note, pane, pill, plural, scroller, sentence, statusWords, tabs, time} from "../ui.js"
+import {a, address, bar, baseName, button, content, copyButton, count, crumbs, documentPill, empty, filter, get, glyph, h, head, icon, known, link, manyTenants, mark, mayWrite, note, pane, perMinute, pill, plural, scroller, sentence, statusWords, tabs, tenantName, time, timeLeft} from "../ui.js"
 import {removeDocument} from "../actions.js"
 import {LETTERS, PageMap} from "../page_map.js"
 
@@ -59,10 +58,10 @@ function headOf(value) {
 	const tenant_id = manyTenants() && value.tenant_id
 	const {collection} = value
 	return [
-		crumbs(a("#/documents", "Documents"), a(link(["documents"], {collection, tenant_id}), tenant_id && `${tenant_id} / `, collection), h("span", value.file_type || "note")),
+		crumbs(a("#/documents", "Documents"), a(link(["documents"], {collection, tenant_id}), tenant_id && `${tenantName(tenant_id)} / `, collection), h("span", value.file_type || "note")),
 		head(baseName(value.path), [documentPill(value.status),
 			current ? h("span", "Searchable now: ", h("b", `generation ${current.number}`), ", since ", time(current.published_at), ".") : h("span", "Not searchable yet."),
-			building && h("span", `Generation ${building.number} replaces it when it is complete.`), h("span.id", value.path, copyButton(value.path, "the path"))],
+			building && h("span", `Generation ${building.number} replaces it when it is complete${known(value.rate) ? `, in ${timeLeft(value.time_left_s)} (${perMinute(value.rate, value.rate_unit)})` : ""}.`), h("span.id", value.path, copyButton(value.path, "the path"))],
 		h("a.btn", {href: link(["search"], {path: value.path, collection, tenant_id})}, icon("search"), "Search in it"), mayWrite() && button("Remove", "remove-document", {kind: "warn"})),
 	]
 }

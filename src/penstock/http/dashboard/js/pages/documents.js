@@ -1,4 +1,3 @@
-// What is searchable? What is partial? What was left out? What is being rebuilt? Where is my file?
 import {a, below, content, documentPill, field, filled, filter, filterForm, get, glyph, h, head, link, noMatch, nothingYet, num, pager, pane, pill, plural, sentence, submit, table, time, withCode, writeButtons} from "../ui.js"
 import {List} from "../list.js"
 

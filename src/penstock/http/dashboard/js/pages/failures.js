@@ -1,4 +1,3 @@
-// How many causes? Which is new? Is it over? What is the remedy? Is a retry safe?
 import {button, content, count, empty, h, head, link, mayWrite, pane, pill, plural, sentence, time, withCode} from "../ui.js"
 import {retryGroup} from "../actions.js"
 import {spark} from "../charts.js"

@@ -1,5 +1,4 @@
-// How far, how long yet? What happened so far? Which files failed and why? What exactly was asked?
-import {a, bar, button, content, copyButton, count, crumbs, duration, empty, facts, get, getExact, glyph, h, head, icon, jobPill, link, manyTenants, mark, mayWrite, note, pane, perMinute, plural, scroller, sentence, steady, tabs, time, timeLeft, withCode} from "../ui.js"
+import {a, bar, button, content, copyButton, count, crumbs, duration, empty, facts, get, getExact, glyph, h, head, icon, jobPill, link, manyTenants, mark, mayWrite, note, pane, perMinute, plural, scroller, sentence, steady, tabs, tenantName, time, timeLeft, withCode} from "../ui.js"
 import * as actions from "../actions.js"
 import {timeline} from "../charts.js"
 import {jobButton, jobList, nameOf, partsOf} from "../job_parts.js"
@@ -32,7 +31,7 @@ export function open(ctx) {
 			"retry-failed": async () => (await actions.actOnMatching("retry", {parent_id: id, status: "failed"}, about())) && refresh(),
 		},
 		view: () => h("div.wrap", !job.value && h("h1.sr", "Job"), content(job, value => [
-			crumbs(a("#/jobs", "Jobs"), manyTenants() && a(link(["jobs"], {tenant_id: value.tenant_id}), value.tenant_id), value.parent_id && a(link(["jobs", value.parent_id]), "parent job"), h("span", value.item_type)),
+			crumbs(a("#/jobs", "Jobs"), manyTenants() && a(link(["jobs"], {tenant_id: value.tenant_id}), tenantName(value.tenant_id)), value.parent_id && a(link(["jobs", value.parent_id]), "parent job"), h("span", value.item_type)),
 			head(nameOf(value), [jobPill(value), h("span.id", id, copyButton(id, "the job's id")), h("span", "collection ", h("b", value.collection)), h("span", "asked ", time(value.enqueued_at), ` by ${value.submitted_by}`)],
 				jobButton(value, "Cancel job", "warn")),
 			h("div.columns",
@@ -64,7 +63,6 @@ function failureNote(job, failed) {
 	return job.status === "failed" && note(sentence(job.error ?? "it failed"), [h("code", job.error_code), " · ", withCode(job.remedy)])
 }
 
-// Runs as they are stored: nothing is guessed between two times.
 function runsOf(job, now = Date.now()) {
 	const rows = []
 	let spans = []
@@ -119,6 +117,7 @@ const factsPane = job => pane("Facts", {}, facts([
 	["Time limit", duration(job.timeout_s * 1000)],
 	!job.finished_at && job.waiting_for && ["Waiting for", job.waiting_for === "children" ? plural(job.children.open, "file") : job.waiting_for],
 	job.run_at && ["Not before", time(job.run_at)],
+	job.after?.length && ["After", job.after.map(one => [a(link(["jobs", one]), one), " "])],
 	["Run", `${count(job.run)}${job.follow_up ? ", one more was asked for" : ""}`],
 	["Key", h("code", job.dedupe_key)],
 ]))

@@ -1,4 +1,3 @@
-// What waits, runs, ended? Whose is it? Why is it held? What did I ask today? Which may I stop?
 import {field, filled, filter, filterForm, h, head, known, link, noMatch, nothingYet, plural, sentence, tabs, writeButtons} from "../ui.js"
 import {jobList} from "../job_parts.js"
 

@@ -1,5 +1,4 @@
-// Does it flow? When is all of it searchable? Which lane is slow? What failed? Who works?
-import {a, button, clock, content, count, duration, empty, get, h, icon, known, manyTenants, mayPause, nothingYet, num, pane, perMinute, plural, scroller, sentence, steady, table, timeLeft, writeButtons} from "../ui.js"
+import {a, button, clock, content, count, duration, empty, get, h, icon, known, mayPause, nothingYet, num, pane, perMinute, plural, scroller, sentence, steady, table, tenantColumn, timeLeft, writeButtons} from "../ui.js"
 import * as actions from "../actions.js"
 import {lastHour, tank} from "../charts.js"
 import {jobActs, jobButton, jobName, leftCell, progressCell} from "../job_parts.js"
@@ -122,7 +121,7 @@ function slots({lane, slots: number, running, held, waiting}) {
 
 const runningPane = (running, list) => pane("Running now", {sub: list.total > list.rows.length && `${count(list.total)} jobs, the newest ${list.rows.length} shown`, end: a("#/jobs", "All jobs")},
 	content(running, () => (list.rows.length ? table("now", [["Job", job => jobName(job), "wide"], ["Progress", progressCell, "bar-cell"], ["Time left", leftCell],
-		manyTenants() && ["Tenant", job => job.tenant_id, "muted tenant"], [".Actions", job => jobButton(job), "fit"]], list.rows, list.id)
+		tenantColumn(), [".Actions", job => jobButton(job), "fit"]], list.rows, list.id)
 		: empty("No job is running", "What you ask for shows up here.", {command: "penstock jobs"}))))
 
 function summed({lanes, step_s: step, from}) {

@@ -1,4 +1,3 @@
-// Who lives? Which lanes and slots? Who was lost? Which breaker is open? Which limit bites?
 import {button, content, count, empty, facts, get, h, head, known, mark, mayPause, pane, pill, plural, sentence, table, time} from "../ui.js"
 import {resumeScope} from "../actions.js"
 

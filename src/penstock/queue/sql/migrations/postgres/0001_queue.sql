@@ -10,7 +10,8 @@ CREATE FUNCTION unified_queue_row_ok(
     timeout_s integer, run integer, claim_number integer, turn integer, held text, run_at timestamptz,
     lock_key text, lock_held text, lease_until timestamptz, finished_at timestamptz, parent_id text,
     parent_run integer, waiting_for text, lost_count integer, children_open integer, children_failed integer,
-    total_chunks bigint, error_message text
+    total_chunks bigint, error_message text, after_json text,
+    limit_key text, limit_at timestamptz
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN item_type IN (
@@ -32,9 +33,12 @@ BEGIN
         AND (finished_at IS NOT NULL) = (status IN ('done', 'failed', 'cancelled'))
         AND (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL)
         AND (lease_until IS NULL OR status = 'in_progress')
-        AND (held IS NULL OR (status = 'pending' AND held IN ('time', 'lock', 'pause')))
-        AND (held IS NOT DISTINCT FROM 'time') = (run_at IS NOT NULL)
+        AND (held IS NULL OR (status = 'pending' AND held IN ('time', 'lock', 'pause', 'after', 'limit')))
+        AND (held IS DISTINCT FROM 'time' OR run_at IS NOT NULL)
+        AND (run_at IS NULL OR held IS NOT DISTINCT FROM 'time' OR held IS NOT DISTINCT FROM 'after')
+        AND (held IS DISTINCT FROM 'after' OR after_json IS NOT NULL)
         AND (held IS DISTINCT FROM 'lock' OR lock_key IS NOT NULL)
+        AND (held IS DISTINCT FROM 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL))
         AND (lock_held IS NULL OR (lock_key IS NOT NULL AND lock_held = lock_key))
         AND (parent_id IS NULL) = (parent_run IS NULL);
 END
@@ -72,6 +76,9 @@ CREATE TABLE unified_queue (
     parent_run        integer,
     root_id           text        COLLATE "C",
     waiting_for       text        COLLATE "C",
+    awaited           boolean     NOT NULL DEFAULT false,
+    limit_key         text        COLLATE "C",
+    limit_at          timestamptz,
     cancel_requested  boolean     NOT NULL DEFAULT false,
     lost_count        integer     NOT NULL DEFAULT 0,
     children_open     integer     NOT NULL DEFAULT 0,
@@ -81,6 +88,7 @@ CREATE TABLE unified_queue (
     error_message     text,
     error_reason      text        COLLATE "C",
     last_error_at     timestamptz,
+    after_json        text,
     payload_json      text        NOT NULL,
     metadata          text        NOT NULL DEFAULT '{}',
     followup_json     text,
@@ -90,7 +98,7 @@ CREATE TABLE unified_queue (
     CONSTRAINT unified_queue_row_ok CHECK (unified_queue_row_ok(
         item_type, op, priority, status, retry_count, max_retries, timeout_s, run, claim_number, turn, held, run_at,
         lock_key, lock_held, lease_until, finished_at, parent_id, parent_run, waiting_for, lost_count, children_open,
-        children_failed, total_chunks, error_message))
+        children_failed, total_chunks, error_message, after_json, limit_key, limit_at))
 ) WITH (
     -- Every job leaves two dead versions of its row. The claim index must not fill up with them between two
     -- vacuums, and the table is read by index only, so that a vacuum pays early.
@@ -150,6 +158,18 @@ CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 
+-- Rows that wait for the limit of a key, and rows with a slot of it (not held, or held until their start).
+CREATE INDEX idx_unified_queue_limit ON unified_queue (limit_key, held, priority DESC, turn, created_at, queue_id)
+    WHERE held = 'limit' OR limit_at IS NOT NULL;
+
+-- Rows with held = 'after', by the jobs that they wait for.
+CREATE TABLE queue_dependency (
+    after_id  text COLLATE "C" NOT NULL,
+    queue_id  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (after_id, queue_id)
+);
+CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
+
 -- Phase of a pause and its resume, and the position of the resume in the claim order.
 CREATE TABLE queue_pause (
     tenant_id    text        COLLATE "C" NOT NULL,
@@ -169,6 +189,23 @@ CREATE TABLE queue_worker (
     started_at  timestamptz NOT NULL,
     seen_at     timestamptz,
     info_json   text        NOT NULL
+);
+
+-- Schedules, whole as JSON; the other columns are copies of fields.
+CREATE TABLE queue_schedule (
+    tenant_id  text    NOT NULL,
+    name       text    NOT NULL,
+    version    integer NOT NULL,
+    next_at    timestamptz,
+    body       text    NOT NULL,
+    PRIMARY KEY (tenant_id, name)
+);
+CREATE INDEX idx_queue_schedule_next ON queue_schedule (next_at) WHERE next_at IS NOT NULL;
+
+-- Limits, whole as JSON.
+CREATE TABLE queue_limit (
+    limit_key  text COLLATE "C" NOT NULL PRIMARY KEY,
+    body       text NOT NULL
 );
 
 -- Function jobs with the columns and words of a task queue. Read only.

@@ -7,8 +7,9 @@ SELECT count(*) FROM (
     LIMIT :cap
 ) AS counted
 
+-- Over pending rows only: by item type, SQLite would read the ended calls as well.
 -- name: backlog_functions
 SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue
+    SELECT 1 FROM unified_queue {index[collection_tenant]}
     WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT :cap
 ) AS counted

@@ -78,6 +78,13 @@ UNION ALL
 SELECT 'pending', 'pause', item_type, count(*)
 FROM (SELECT item_type FROM unified_queue {index[paused]} WHERE held = 'pause' LIMIT :cap) AS counted GROUP BY item_type
 UNION ALL
+SELECT 'pending', 'after', item_type, count(*)
+FROM (SELECT q.item_type FROM (SELECT DISTINCT queue_id FROM queue_dependency LIMIT :cap) AS d
+      JOIN unified_queue q ON q.queue_id = d.queue_id) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'limit', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[limit]} WHERE held = 'limit' LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
 SELECT 'in_progress', NULL, item_type, count(*)
 FROM (SELECT item_type FROM unified_queue {index[worker]} WHERE status = 'in_progress' LIMIT :cap) AS counted GROUP BY item_type
 UNION ALL
@@ -95,6 +102,10 @@ WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
                   WHERE c.parent_id IS NOT NULL AND c.root_id = r.queue_id AND c.finished_at IS NULL)
 ORDER BY r.finished_at, r.queue_id LIMIT :limit
 {for_update_skip_locked}
+
+-- Rows that others are held for, existing or not.
+-- name: awaited_rows
+SELECT DISTINCT after_id FROM queue_dependency WHERE after_id > :after ORDER BY after_id LIMIT :limit
 
 -- name: report
 INSERT INTO queue_worker (worker_id, host, pid, started_at, seen_at, info_json)

@@ -10,6 +10,11 @@ SELECT * FROM unnest({inserted_arrays})
 INSERT INTO unified_queue ({inserted})
 SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 
+-- Whole rows of another store.
+-- name: insert_row
+INSERT INTO unified_queue ({job})
+SELECT * FROM unnest({job_arrays})
+
 -- One plain row in one round trip: a single statement computes the turn, checks the limits, writes the row and
 -- notifies. With a live duplicate, a taken id, a queue that may be full, or any pause it writes nothing, and the rules
 -- decide. The turn is that of transitions.next_turn.

@@ -6,9 +6,11 @@ LEFT JOIN queue_pause p ON true
 
 -- Rows locked by another transaction are promoted there. Bounded: a statement over a million due rows would exceed the
 -- timeout in every claim.
+-- A row whose limit has not given it a start waits for one.
 -- name: promote
 WITH promoted AS (
-    UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = :now
+    UPDATE unified_queue
+    SET held = CASE WHEN limit_key IS NOT NULL AND limit_at IS NULL THEN 'limit' END, run_at = NULL, updated_at = :now
     WHERE queue_id = ANY(ARRAY(
         SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= :now
         ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
@@ -150,7 +152,7 @@ WITH active_pauses AS MATERIALIZED (
     FOR SHARE SKIP LOCKED
 )
 UPDATE unified_queue
-SET held = 'pause', updated_at = :now,
+SET held = 'pause', limit_at = NULL, updated_at = :now,
     turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE least(turn, 0) END
 WHERE queue_id = ANY(ARRAY(
     SELECT q.queue_id FROM unified_queue q

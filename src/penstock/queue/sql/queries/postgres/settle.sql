@@ -1,5 +1,5 @@
--- The plain path in one statement: no follow-up, no children; the caller counts the parents. All others are decided row
--- by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
+-- The plain path in one statement: no follow-up, no children, no limit, awaited by no job; the caller counts the
+-- parents. All others are decided row by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
 -- each with each, instead of looking up the ids. The result is one row of arrays, which costs half of a row per job.
 -- name: finish
 WITH ended AS (
@@ -8,7 +8,7 @@ WITH ended AS (
         result_json = s.result_json, finished_at = :now, updated_at = :now
     FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
-      AND q.followup_json IS NULL AND q.children_open = 0
+      AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
     RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
 )
 SELECT 0, array_agg(queue_id), array_agg(lock_key), array_agg(parent_id), array_agg(parent_run) FROM ended
@@ -27,7 +27,7 @@ WITH ended AS (
     FROM unnest(:ids::text[], :numbers::int[], :results::text[])
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
-      AND q.followup_json IS NULL AND q.children_open = 0
+      AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
     RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
 ), parked AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p
@@ -153,6 +153,20 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue c
                   WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
 ORDER BY p.lock_key LIMIT :limit
+
+-- name: dependents
+SELECT queue_id FROM queue_dependency
+WHERE after_id = :queue_id AND queue_id > :after ORDER BY queue_id LIMIT :limit
+
+-- name: statuses
+SELECT queue_id, status FROM unified_queue WHERE queue_id = ANY(:ids::text[])
+
+-- name: add_dependencies
+INSERT INTO queue_dependency (after_id, queue_id)
+SELECT * FROM unnest(:after_ids::text[], :ids::text[]) ON CONFLICT DO NOTHING
+
+-- name: drop_dependencies
+DELETE FROM queue_dependency WHERE queue_id = ANY(:ids::text[])
 
 -- name: children
 SELECT {job} FROM unified_queue

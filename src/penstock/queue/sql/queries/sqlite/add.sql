@@ -8,6 +8,10 @@ INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
 DO NOTHING
 
+-- A whole row of another store.
+-- name: insert_row
+INSERT INTO unified_queue ({job}) VALUES ({job_values})
+
 -- Runs for every new row, so it also returns whether there is a pause.
 -- name: head_turn
 SELECT (SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue

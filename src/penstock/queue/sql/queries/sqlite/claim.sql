@@ -7,8 +7,10 @@ SELECT EXISTS (SELECT 1 FROM queue_pause),
 -- name: any_due
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= :now LIMIT 1
 
+-- A row whose limit has not given it a start waits for one.
 -- name: promote
-UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = :now
+UPDATE unified_queue
+SET held = CASE WHEN limit_key IS NOT NULL AND limit_at IS NULL THEN 'limit' END, run_at = NULL, updated_at = :now
 WHERE rowid IN (
     SELECT rowid FROM unified_queue INDEXED BY idx_unified_queue_scheduled
     WHERE held = 'time' AND run_at <= :now ORDER BY run_at LIMIT :limit)
@@ -44,6 +46,6 @@ UPDATE unified_queue SET held = 'lock', updated_at = :now WHERE rowid = :row
 
 -- name: hold_for_pause
 UPDATE unified_queue
-SET held = 'pause', updated_at = :now,
+SET held = 'pause', limit_at = NULL, updated_at = :now,
     turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE min(turn, 0) END
 WHERE rowid = :row

@@ -1,13 +1,14 @@
--- Claims for the plain path: no follow-up, no children. All others are decided row by row.
+-- Claims for the plain path: no follow-up, no children, no limit, and no job waits for them. All others are decided row by row.
 -- name: plain_claims
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress'
-  AND followup_json IS NULL AND children_open = 0
+  AND followup_json IS NULL AND children_open = 0 AND awaited = 0 AND limit_key IS NULL
 
 -- For one id: decoding a list of one costs more than the rest of the statement.
 -- name: plain_claim
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id = :queue_id AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
+  AND awaited = 0 AND limit_key IS NULL
 
 -- name: finish
 UPDATE unified_queue
@@ -41,6 +42,21 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_dequeue
                   WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
 ORDER BY p.lock_key LIMIT :limit
+
+-- name: dependents
+SELECT {job} FROM unified_queue
+WHERE queue_id IN (SELECT d.queue_id FROM queue_dependency d
+                   WHERE d.after_id = :queue_id AND d.queue_id > :after ORDER BY d.queue_id LIMIT :limit)
+ORDER BY queue_id
+
+-- name: statuses
+SELECT queue_id, status FROM unified_queue WHERE queue_id IN (SELECT value FROM json_each(:ids))
+
+-- name: add_dependency
+INSERT INTO queue_dependency (after_id, queue_id) VALUES (:after_id, :queue_id) ON CONFLICT DO NOTHING
+
+-- name: drop_dependencies
+DELETE FROM queue_dependency WHERE queue_id = :queue_id
 
 -- name: children
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_children

@@ -1,0 +1,114 @@
+"""Calls for notes, and for the upkeep of queue and catalog. Pure, like ``calls``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.calls import ApiCall, _get, _id, _json, _post, _same, _submission, _target
+
+if TYPE_CHECKING:
+    from penstock.catalog.views import PageState
+    from penstock.service.documents import Overview
+    from penstock.service.notes import NoteView
+    from penstock.service.responses import HistoryEntry, Receipt, RetryAnswer
+
+
+def notes(filters: dict[str, Any]) -> ApiCall[list[NoteView]]:
+    """List notes; one more than ``limit`` of them is never asked for."""
+    from penstock.service.notes import NoteView
+
+    query = dict(filters)
+    query["cursor"] = query.pop("after", None) or None
+    target = _target("/notes", query)
+    return ApiCall("GET", target, dict[str, Any], lambda value: _views(value["notes"], NoteView))
+
+
+def _views(values: list[Any], kind: type[NoteView]) -> list[NoteView]:
+    import msgspec
+
+    return msgspec.convert(values, list[kind])  # type: ignore[valid-type]
+
+
+def note(note_id: str, tenant_id: str | None) -> ApiCall[NoteView]:
+    """Read a note with its text."""
+    from penstock.service.notes import NoteView
+
+    return _get(f"/notes/{_id(note_id)}", NoteView, {"tenant_id": tenant_id})
+
+
+def replace_note(note_id: str, fields: dict[str, Any]) -> ApiCall[Receipt]:
+    """Queue a new text of a note."""
+    return _submission(f"/notes/{_id(note_id)}", fields)._replace(method="PUT")
+
+
+def remove_note(note_id: str, tenant_id: str | None) -> ApiCall[Receipt]:
+    """Queue the removal of a note."""
+    from penstock.service.responses import Receipt
+
+    target = _target(f"/notes/{_id(note_id)}", {"tenant_id": tenant_id})
+    return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")
+
+
+def overview(tenant_id: str | None) -> ApiCall[Overview]:
+    """Count documents by collection."""
+    from penstock.service.documents import Overview
+
+    return _get("/overview", Overview, {"tenant_id": tenant_id})
+
+
+def history(path_or_id: str, where: dict[str, Any]) -> ApiCall[list[HistoryEntry]]:
+    """Read the events of a document."""
+    import msgspec
+
+    from penstock.service.responses import HistoryEntry
+
+    target = _target("/history", {"document": path_or_id, **where})
+    kind: Any = dict[str, Any]
+    return ApiCall("GET", target, kind, lambda value: msgspec.convert(value["history"], list[HistoryEntry]))
+
+
+def pages(source_id: str, limit: int) -> ApiCall[list[PageState]]:
+    """Read the states of the first pages of a document."""
+    from penstock.catalog.views import PageState
+
+    return _get(f"/documents/{_id(source_id)}/tree", list[PageState], {"first": 1, "last": limit})
+
+
+def rename(old: str, new: str, where: dict[str, Any]) -> ApiCall[Receipt]:
+    """Queue the record of a move."""
+    return _submission("/documents/rename", {"old_path": old, "new_path": new, **where})
+
+
+def remove_path(path_or_id: str, where: dict[str, Any]) -> ApiCall[Receipt]:
+    """Queue the removal of a document or folder."""
+    return _submission("/documents/remove", {"path_or_id": path_or_id, **where})
+
+
+def remove_tenant(name: str) -> ApiCall[Receipt]:
+    """Queue the removal of a tenant."""
+    from penstock.service.responses import Receipt
+
+    return ApiCall("DELETE", f"/tenants/{_id(name)}", Receipt, _same, repeatable=False, patience="index")
+
+
+def purge(status: Sequence[str], older_than: timedelta) -> ApiCall[int]:
+    """Remove ended jobs."""
+    fields = {"status": list(status), "older_than_s": older_than.total_seconds()}
+    return ApiCall(
+        "POST",
+        "/queue/purge",
+        dict[str, Any],
+        lambda value: int(value["removed"]),
+        _json(fields),
+        repeatable=False,
+        patience="index",
+    )
+
+
+def retry_failed(filters: dict[str, Any]) -> ApiCall[RetryAnswer]:
+    """Retry failed jobs."""
+    from penstock.service.responses import RetryAnswer
+
+    return _post("/queue/retry-failed", RetryAnswer, filters, changes=True)._replace(patience="index")

@@ -1,0 +1,241 @@
+"""Timings of schedules: cron expressions and intervals, and the next time after a moment.
+
+Pure. A cron expression has five fields: minute, hour, day of the month, month, day of the week. It is read in
+a time zone, by the rules of Vixie cron:
+
+- If both days are restricted (neither field starts with ``*``), a day that matches one of them counts.
+- An expression with a fixed hour and minute names a time of day. A time that the clock skips in spring counts
+  as the moment right after the gap; a time that happens twice in autumn counts once, the first time.
+- An expression with ``*`` in its hour or minute names a rhythm. It follows the real time: nothing in the gap,
+  and all minutes of the repeated hour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTHS = {
+    name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)
+}
+_DAYS = {name: number for number, name in enumerate("sun mon tue wed thu fri sat".split())}
+_FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
+    ("minute", 0, 59, {}),
+    ("hour", 0, 23, {}),
+    ("day of the month", 1, 31, {}),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 7, _DAYS),
+)
+_LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_INTERVAL = re.compile(r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)", re.IGNORECASE)
+_PART = re.compile(r"(\d+)([smhdw])", re.IGNORECASE)
+MAX_INTERVAL_S = 366 * 86_400
+FARTHEST_DAYS = 366 * 9
+"""A leap day may be eight years away, around a year such as 2100."""
+_OVERLAP = timedelta(hours=3)
+"""Longer than any repeated part of a day."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A fixed number of seconds, counted from the start of the schedule."""
+
+    seconds: int
+
+
+class Cron(msgspec.Struct, frozen=True):
+    """The values that each field allows. ``either_day``: one matching day field is enough."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+    fixed: bool
+    """Both hour and minute are given: a time of day, not a rhythm."""
+
+    def has_day(self, day: date) -> bool:
+        if day.month not in self.months:
+            return False
+        of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return of_month or of_week if self.either_day else of_month and of_week
+
+
+Timing: TypeAlias = Cron | Interval
+
+
+def parse(text: str) -> Timing:
+    """Parse a cron expression, a name such as ``@daily``, or an interval such as ``every 15m``."""
+    if not isinstance(text, str):
+        raise InvalidSchedule(f"timing: expected text, got {type(text).__name__}")
+    plain = " ".join(text.split())
+    if found := _INTERVAL.fullmatch(plain):
+        return _interval(text, found[1])
+    plain = ALIASES.get(plain.lower(), plain)
+    if plain.startswith("@") or plain.lower().startswith("every"):
+        raise InvalidSchedule(
+            f"timing {text[:80]!a}: unknown; known are {', '.join(ALIASES)} and intervals such as 'every 15m'"
+        )
+    parts = plain.split()
+    if len(parts) != len(_FIELDS):
+        raise InvalidSchedule(
+            f"timing {text[:80]!a}: expected 5 fields (minute hour day month weekday), got {len(parts)}"
+        )
+    minutes, hours, days, months, weekdays = (
+        _values(text, part, *field) for part, field in zip(parts, _FIELDS, strict=True)
+    )
+    cron = Cron(
+        minutes=tuple(sorted(minutes)),
+        hours=tuple(sorted(hours)),
+        days=days,
+        months=months,
+        weekdays=frozenset(day % 7 for day in weekdays),
+        either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
+        fixed=not parts[0].startswith("*") and not parts[1].startswith("*"),
+    )
+    if not cron.either_day and not any(min(days) <= _LONGEST_MONTH[month - 1] for month in months):
+        raise InvalidSchedule(f"timing {text[:80]!a}: there is no such day, it would never run")
+    return cron
+
+
+def _interval(text: str, parts: str) -> Interval:
+    seconds = sum(int(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(parts))
+    if not 1 <= seconds <= MAX_INTERVAL_S:
+        raise InvalidSchedule(f"timing {text[:80]!a}: expected an interval of 1 second to 366 days")
+    return Interval(seconds)
+
+
+def _values(text: str, part: str, name: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
+    values: set[int] = set()
+    for item in part.split(","):
+        body, slash, step = item.partition("/")
+        if slash and (not step.isdecimal() or not 1 <= int(step) <= high):
+            raise _wrong(text, name, item, f"a step is a number from 1 to {high}")
+        first, dash, last = body.partition("-")
+        if body == "*":
+            begin, end = low, high if name != "day of the week" else 6
+        else:
+            begin = _value(text, name, item, first, (low, high), names)
+            end = _value(text, name, item, last, (low, high), names) if dash else begin
+            if dash and last.lower() == "sun":
+                end = 7
+            elif slash and not dash:
+                end = high
+        if begin > end:
+            raise _wrong(text, name, item, "a range goes from the smaller to the larger value")
+        values.update(range(begin, end + 1, int(step or 1)))
+    return frozenset(values)
+
+
+def _value(text: str, name: str, item: str, given: str, span: tuple[int, int], names: dict[str, int]) -> int:
+    low, high = span
+    if given.lower() in names:
+        return names[given.lower()]
+    if given.isdecimal() and given.isascii() and len(given) <= 2 and low <= int(given) <= high:
+        return int(given)
+    allowed = f"{low} to {high}" + (f" or {', '.join(names)}" if names else "")
+    raise _wrong(text, name, item, f"expected {allowed}")
+
+
+def _wrong(text: str, name: str, item: str, why: str) -> InvalidSchedule:
+    return InvalidSchedule(f"timing {text[:80]!a}: {name} {item[:40]!a}: {why}")
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The time zone of this name, such as ``Europe/Berlin``; raises ``InvalidSchedule``."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # most commands need no zone
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        raise InvalidSchedule(
+            f"time zone {str(name)[:80]!a}: unknown",
+            remedy="Use a name such as UTC, Europe/Berlin or America/New_York; pip install tzdata adds them.",
+        ) from None
+
+
+def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datetime) -> datetime | None:
+    """The first time after a moment, in UTC; ``start`` is what intervals are counted from.
+
+    None if there is none in nine years.
+    """
+    if isinstance(timing, Interval):
+        passed = max((moment - start) // timedelta(seconds=timing.seconds), -1)
+        return start + (passed + 1) * timedelta(seconds=timing.seconds)
+    local = moment.astimezone(zone).replace(tzinfo=None)
+    day = local.date()
+    for number in range(FARTHEST_DAYS):
+        try:
+            current = day + timedelta(days=number)
+        except OverflowError:
+            return None
+        if timing.has_day(current):
+            found = _first_of_day(timing, current, moment, local - _OVERLAP, zone)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_of_day(
+    cron: Cron, day: date, after: datetime, earliest: datetime, zone: ZoneInfo
+) -> datetime | None:
+    best: datetime | None = None
+    latest = datetime.combine(day, time.max)
+    for hour in cron.hours:
+        if datetime.combine(day, time(hour, 59)) < earliest:
+            continue
+        for minute in cron.minutes:
+            named = datetime.combine(day, time(hour, minute))
+            if named > latest:
+                return best
+            for instant in _instants(named, zone, fixed=cron.fixed):
+                if instant > after and (best is None or instant < best):
+                    best, latest = instant, named + _OVERLAP
+    return best
+
+
+def _instants(named: datetime, zone: ZoneInfo, *, fixed: bool) -> Iterator[datetime]:
+    """The instants, in UTC, that a time of day stands for."""
+    first, second = (named.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    instant = first.astimezone(UTC)
+    if first.utcoffset() == second.utcoffset():
+        yield instant
+    elif instant.astimezone(zone).replace(tzinfo=None) != named:
+        if fixed:
+            yield _end_of_gap(second.astimezone(UTC), instant, zone)
+    else:
+        yield instant
+        if not fixed:
+            yield second.astimezone(UTC)
+
+
+def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant with the new offset, between two instants around a gap."""
+    old = before.astimezone(zone).utcoffset()
+    low, high = 0, int((after - before).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (before + timedelta(seconds=middle)).astimezone(zone).utcoffset() == old:
+            low = middle
+        else:
+            high = middle
+    return before + timedelta(seconds=high)

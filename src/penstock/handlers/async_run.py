@@ -1,0 +1,80 @@
+"""Async functions in the event loop of a worker: one loop for each thread, kept between jobs.
+
+A loop that lives as long as the worker lets functions keep clients and connection pools open between calls.
+A cancel of the job reaches the function as ``asyncio.CancelledError``, at its next ``await``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+from penstock.errors import Cancelled
+from penstock.handlers.context import Context
+
+POLL_S = 0.1
+"""Time between two looks at the cancel flag while a function awaits."""
+
+
+class _Loop:
+    """The loop of one thread, closed with the thread."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.runner = asyncio.Runner()
+
+    def __del__(self) -> None:
+        # Not in a forked process: the loop's file descriptors are shared with the parent.
+        if self.pid == os.getpid():
+            self.runner.close()
+
+
+class _Loops(threading.local):
+    loop: _Loop | None = None
+
+
+_loops = _Loops()
+
+
+def run(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
+    """Run a coroutine to its end in this thread's loop. Raises ``Cancelled`` if the job is cancelled."""
+    loop = _loops.loop
+    if loop is None or loop.pid != os.getpid():
+        loop = _loops.loop = _Loop()
+    return loop.runner.run(_watched(coroutine, context), context=contextvars.copy_context())
+
+
+async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
+    task = asyncio.create_task(coroutine)
+    cancelled: Cancelled | None = None
+    try:
+        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+            try:
+                context.checkpoint()
+            except Cancelled as error:
+                cancelled = error
+                task.cancel()
+        return task.result()
+    except asyncio.CancelledError:
+        if cancelled is not None and task.cancelled():
+            raise cancelled from None
+        raise
+    finally:
+        await _end_others(task)
+
+
+async def _end_others(task: asyncio.Task[Any]) -> None:
+    """Cancel tasks that the function started and did not await: they must not run into the next job."""
+    others = asyncio.all_tasks() - {asyncio.current_task(), task}
+    if not task.done():
+        task.cancel()
+        others |= {task}
+    for other in others:
+        if other is not None:
+            other.cancel()
+    if others:
+        await asyncio.gather(*(other for other in others if other is not None), return_exceptions=True)

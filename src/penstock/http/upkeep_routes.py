@@ -1,0 +1,141 @@
+"""Routes for the upkeep of queue and catalog: overview, history, moves, removals and ended jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from penstock.http.answers import described, respond
+from penstock.http.index_routes import ACCEPTED, accepted
+from penstock.http.request_context import Reader, Writer
+from penstock.http.thread_pools import reads, writes
+from penstock.http.upkeep_bodies import (
+    HistoryOfQuery,
+    PurgeBody,
+    RemovalBody,
+    RenameBody,
+    RetryBody,
+    TenantQuery,
+)
+from penstock.service.documents import Overview
+from penstock.service.renames import renaming
+from penstock.service.responses import HistoryEntry, RetryAnswer
+
+router = APIRouter(tags=["upkeep"])
+
+
+class DocumentHistory(msgspec.Struct, frozen=True):
+    """Events of a document, oldest first."""
+
+    history: list[HistoryEntry]
+
+
+class PurgedJobs(msgspec.Struct, frozen=True):
+    """The number of jobs that were removed."""
+
+    removed: int
+
+
+@router.get("/overview", responses=described(Overview), summary="Count documents by collection")
+@reads
+def overview(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response:
+    """Count documents and chunks by tenant and collection. Keys with tenants get their own counts only."""
+    documents = sender.shared.documents
+    found = [documents.overview(tenant) for tenant in sender.principal.tenants_for(query.tenant_id)]
+    if not sender.principal.bound:
+        return respond(found[0])
+    own = Overview(
+        tenants=[count for one in found for count in one.tenants],
+        tasks={},
+        model=found[0].model,
+        spaces={},
+    )
+    return respond(own)
+
+
+@router.get("/history", responses=described(DocumentHistory, refused=(404,)), summary="History of a document")
+@reads
+def history(sender: Reader, query: Annotated[HistoryOfQuery, Query()]) -> Response:
+    """Show when a document was indexed, updated, renamed and removed. A removed one is found by its path."""
+    shared = sender.shared
+    entries = shared.documents.history(
+        shared.policy.named(query.document) if "/" in query.document else query.document,
+        tenant_id=sender.tenant(query.tenant_id),
+        collection=query.collection,
+        branch=query.branch,
+    )
+    return respond(DocumentHistory(entries))
+
+
+@router.post("/documents/rename", status_code=202, responses=ACCEPTED, summary="Record a move")
+@writes
+def rename(sender: Writer, body: RenameBody) -> Response:
+    """Queue the record that a file or folder was moved. Nothing is read or embedded again."""
+    shared = sender.shared
+    for path in (body.old_path, body.new_path):
+        shared.policy.allowed(path)
+    place = shared.documents.notes.place_of(sender.tenant(body.tenant_id), body.collection)
+    old, new = shared.policy.named(body.old_path), shared.policy.named(body.new_path)
+    return accepted(sender, shared.jobs.submit(**renaming(shared.documents, old, new, place)))
+
+
+@router.post("/documents/remove", status_code=202, responses=ACCEPTED, summary="Remove a path")
+@writes
+def remove(sender: Writer, body: RemovalBody) -> Response:
+    """Queue the removal of a document or folder from the index. Files stay."""
+    shared, tenant = sender.shared, sender.tenant(body.tenant_id)
+    if "/" in body.path_or_id:
+        named = shared.policy.named(body.path_or_id)
+    else:
+        named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
+    receipt = shared.jobs.submit(
+        **shared.documents.removal(named, tenant_id=tenant, collection=body.collection, branch=body.branch)
+    )
+    shared.audit.record(sender.principal.name, "remove", path_or_id=body.path_or_id, tenant_id=tenant)
+    return accepted(sender, receipt)
+
+
+@router.delete("/tenants/{name}", status_code=202, responses=ACCEPTED, summary="Remove a tenant")
+@writes
+def remove_tenant(
+    sender: Writer, name: Annotated[str, Path(description="Name of a tenant.", max_length=255)]
+) -> Response:
+    """Queue the removal of all documents and jobs of a tenant. Needs an admin key without tenants."""
+    sender.principal.require("admin")
+    sender.principal.require_unbound()
+    payload = {"tenant_id_to_delete": name}
+    receipt = sender.shared.jobs.submit(item_type="delete_tenant", op="delete", payload=payload)
+    sender.shared.audit.record(sender.principal.name, "remove tenant", tenant_id=name)
+    return accepted(sender, receipt)
+
+
+@router.post("/queue/purge", responses=described(PurgedJobs), summary="Remove ended jobs")
+@writes
+def purge(sender: Writer, body: PurgeBody) -> Response:
+    """Remove ended jobs and their child jobs for good. Needs an admin key without tenants."""
+    sender.principal.require("admin")
+    sender.principal.require_unbound()
+    removed = sender.shared.jobs.purge(status=body.status, older_than=timedelta(seconds=body.older_than_s))
+    sender.shared.audit.record(
+        sender.principal.name, "purge", status=",".join(body.status), removed=str(removed)
+    )
+    return respond(PurgedJobs(removed))
+
+
+@router.post("/queue/retry-failed", responses=described(RetryAnswer), summary="Retry all failed jobs")
+@writes
+def retry_failed(sender: Writer, body: RetryBody) -> Response:
+    """Retry every failed job that matches. `twins`: jobs left alone, and the live job with the same key."""
+    shared = sender.shared
+    retried, twins = 0, dict[str, str]()
+    for tenant in sender.principal.tenants_for(body.tenant_id):
+        done = shared.jobs.retry_failed(
+            tenant_id=tenant, collection=body.collection, item_type=body.item_type
+        )
+        retried, twins = retried + done.retried, twins | done.twins
+    shared.audit.record(sender.principal.name, "retry failed", tenant_id=body.tenant_id, retried=str(retried))
+    return respond(RetryAnswer(retried, twins))

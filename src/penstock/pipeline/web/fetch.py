@@ -1,0 +1,302 @@
+"""Fetcher of web pages: one request at a time, with limits on size, time, redirects and addresses.
+
+Nothing is retried here: the job is. Proxies and cookies are not used.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from penstock import clock
+from penstock.errors import (
+    BadRedirect,
+    DocumentTooLarge,
+    PageMissing,
+    PageRefused,
+    PageUnavailable,
+    PenstockError,
+)
+from penstock.pipeline.endpoint_client import wait_asked_for
+from penstock.pipeline.web import addresses, urls
+from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, Validators
+
+T = TypeVar("T")
+USER_AGENT = "penstock (+https://pypi.org/project/penstock)"
+_PIECE = 1 << 16
+_REDIRECTS = frozenset([301, 302, 303, 307, 308])
+_GONE = frozenset([404, 410])
+_TRANSIENT = frozenset([408, 425, 429])
+_UNCHANGED = 304
+MOST_ADDRESSES = 4
+"""Addresses of a host that are tried, one after the other."""
+
+
+class Fetcher:
+    """Fetches pages within limits."""
+
+    def __init__(self, limits: FetchLimits) -> None:
+        self.limits = limits
+
+    def get(
+        self,
+        url: str,
+        validators: Callable[[str], Validators] = lambda _: Validators(),
+        *,
+        max_bytes: int | None = None,
+        before: Callable[[str], None] = lambda _: None,
+    ) -> FetchedPage:
+        """Fetch a page. ``before`` is called with each address first, and may refuse or delay it.
+
+        ``validators``: those of the known version at an address.
+        Raises PageMissing, PageRefused, BadRedirect, AddressRefused, DocumentTooLarge or PageUnavailable.
+        """
+        deadline = clock.elapsed_s() + self.limits.timeout_s
+        seen: list[str] = []
+        while True:
+            seen.append(url)
+            asked = clock.elapsed_s()
+            before(url)
+            # Waiting for the turn of the host is no fault of the page.
+            deadline += clock.elapsed_s() - asked
+            exchange = _Exchange(self.limits, url, deadline, min(max_bytes or 1 << 62, self.limits.max_bytes))
+            found = exchange.run(validators(url))
+            if isinstance(found, FetchedPage):
+                return found
+            target = urls.linked(url, found)
+            if target is None:
+                raise BadRedirect(f"{urls.shown(seen[0])} redirects to {urls.shown(found)!r}: not a web page")
+            if target in seen or len(seen) > self.limits.max_redirects:
+                raise BadRedirect(f"{urls.shown(seen[0])} redirects more than {len(seen) - 1} times")
+            url = target
+
+
+class PostAnswer(NamedTuple):
+    """The answer to sent data."""
+
+    status: int
+    retry_after: timedelta | None = None
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], limits: FetchLimits) -> PostAnswer:
+    """Send data to a web server; redirects are not followed, and the content of the answer is not read.
+
+    Raises AddressRefused or PageUnavailable.
+    """
+    exchange = _Exchange(limits, url, clock.elapsed_s() + limits.timeout_s, 0)
+    own = {"Host": urls.host_of(url), "User-Agent": USER_AGENT, "Connection": "close"}
+
+    def read(response: http.client.HTTPResponse) -> PostAnswer:
+        return PostAnswer(response.status, wait_asked_for(response.getheader("Retry-After")))
+
+    return exchange.send("POST", {**own, **headers}, read, body)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, limits: FetchLimits, url: str, deadline: float, max_bytes: int) -> None:
+        self._limits = limits
+        self._url = url
+        self._deadline = deadline
+        self._max_bytes = max_bytes
+        self._shown = urls.shown(url)
+        self._socket: socket.socket | None = None
+
+    def run(self, validators: Validators) -> FetchedPage | str:
+        """The page, or the target of a redirect."""
+        return self.send("GET", self._headers(validators), lambda found: self._answer(found, validators))
+
+    def send(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        read: Callable[[http.client.HTTPResponse], T],
+        body: bytes | None = None,
+    ) -> T:
+        """Send a request and read its answer, before the deadline."""
+        parts = urlsplit(self._url)
+        over = threading.Timer(self._left(), self._cut_off)
+        over.daemon = True
+        over.start()
+        connection = http.client.HTTPConnection(str(parts.hostname))
+        try:
+            connection.sock = self._connect(parts)
+            target = parts.path + (f"?{parts.query}" if parts.query else "")
+            connection.request(method, target, body, headers=dict(headers))
+            with connection.getresponse() as response:
+                return read(response)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # An error of Penstock may be a ValueError as well.
+            if isinstance(error, PenstockError):
+                raise
+            if clock.elapsed_s() >= self._deadline or isinstance(error, TimeoutError):
+                raise self._too_slow() from None
+            raise PageUnavailable(f"{self._shown}: the connection broke ({_cause(error)})") from None
+        finally:
+            over.cancel()
+            connection.close()
+
+    def _cut_off(self) -> None:
+        """End the connection at the deadline: one that sends a byte now and then never times out."""
+        with suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _left(self) -> float:
+        left = self._deadline - clock.elapsed_s()
+        if left <= 0:
+            raise self._too_slow()
+        return left
+
+    def _too_slow(self) -> PageUnavailable:
+        return PageUnavailable(
+            f"{self._shown} took longer than {self._limits.timeout_s:g} s",
+            remedy="Raise PENSTOCK_WEB_TIMEOUT_S if the server is that slow.",
+        )
+
+    def _connect(self, parts: SplitResult) -> socket.socket:
+        """Connect to one of the checked addresses, under the name of the URL."""
+        host, secure = str(parts.hostname), parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+        found = addresses.resolve(host, port, private=self._limits.private, timeout_s=self._left())
+        failure: Exception | None = None
+        for address in found[:MOST_ADDRESSES]:
+            try:
+                self._socket = socket.create_connection((address, port), timeout=self._left())
+                return self._secured(self._socket, host) if secure else self._socket
+            except ssl.SSLError as error:
+                raise self._tls_failure(error) from None
+            except OSError as error:
+                failure = error
+        raise PageUnavailable(f"{self._shown}: no connection ({_cause(failure)})") from None
+
+    def _secured(self, plain: socket.socket, host: str) -> socket.socket:
+        context = ssl.create_default_context()
+        try:
+            secured = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+        except OSError:
+            plain.close()
+            raise
+        self._socket = secured
+        try:
+            secured.do_handshake()
+        except OSError:
+            secured.close()
+            raise
+        return secured
+
+    def _tls_failure(self, error: OSError) -> Exception:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return PageRefused(
+                f"{self._shown}: the certificate is not accepted ({error.verify_message})",
+                remedy="Check the certificate; an authority of your own is trusted by SSL_CERT_FILE.",
+            )
+        return PageUnavailable(f"{self._shown}: no TLS connection ({_cause(error)})")
+
+    def _headers(self, validators: Validators) -> dict[str, str]:
+        headers = {
+            "Host": urls.host_of(self._url),
+            "User-Agent": USER_AGENT,
+            "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain,application/pdf,*/*;q=0.5",
+            "Accept-Encoding": "gzip",
+            "Connection": "close",
+        }
+        if validators.etag:
+            headers["If-None-Match"] = validators.etag
+        if validators.last_modified:
+            headers["If-Modified-Since"] = validators.last_modified
+        return headers
+
+    def _answer(self, response: http.client.HTTPResponse, validators: Validators) -> FetchedPage | str:
+        # Headers that end with the connection look complete.
+        self._left()
+        status = response.status
+        if status == _UNCHANGED and validators != Validators():
+            return FetchedPage(url=self._url, body=None, validators=validators)
+        location = response.getheader("Location")
+        if status in _REDIRECTS and location:
+            return location.encode("latin-1", "replace").decode("utf-8", "replace")
+        if status != http.HTTPStatus.OK:
+            raise self._refusal(status, wait_asked_for(response.getheader("Retry-After")))
+        return FetchedPage(
+            url=self._url,
+            body=self._body(response),
+            media_type=response.headers.get_content_type().lower(),
+            charset=str(response.headers.get_content_charset() or ""),
+            validators=Validators(_token(response, "ETag"), _token(response, "Last-Modified")),
+            robots=_token(response, "X-Robots-Tag").lower(),
+            suggested_name=response.headers.get_filename() or "",
+        )
+
+    def _refusal(self, status: int, wait: timedelta | None) -> Exception:
+        reason = f"{status} {http.client.responses.get(status, '')}".strip()
+        message = f"{self._shown} answered {reason}"
+        if status in _GONE:
+            return PageMissing(message)
+        if status >= 500 or status in _TRANSIENT:
+            return PageUnavailable(message, retry_after=wait)
+        return PageRefused(message)
+
+    def _body(self, response: http.client.HTTPResponse) -> bytes:
+        announced = response.length
+        if announced is not None and announced > self._max_bytes:
+            raise self._too_large()
+        unpack = _unpacker(response.getheader("Content-Encoding") or "", self._shown)
+        pieces: list[bytes] = []
+        sent = size = 0
+        while piece := response.read1(_PIECE):
+            self._left()
+            sent += len(piece)
+            unpacked = unpack(piece, self._max_bytes - size + 1)
+            size += len(unpacked)
+            if sent > self._max_bytes or size > self._max_bytes:
+                raise self._too_large()
+            pieces.append(unpacked)
+        self._left()
+        if response.length:
+            raise http.client.IncompleteRead(b"", response.length)
+        return b"".join(pieces)
+
+    def _too_large(self) -> DocumentTooLarge:
+        return DocumentTooLarge(f"{self._shown} has more than {self._max_bytes:,} bytes")
+
+
+def _unpacker(encoding: str, shown: str) -> Callable[[bytes, int], bytes]:
+    """A function that unpacks the next piece, to at most so many bytes."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return lambda piece, _: piece
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise PageRefused(f"{shown} is packed as {encoding[:40]!r}, which was not asked for")
+    stream = zlib.decompressobj(zlib.MAX_WBITS if encoding == "deflate" else zlib.MAX_WBITS | 16)
+
+    def unpack(piece: bytes, most: int) -> bytes:
+        try:
+            return stream.decompress(piece, most)
+        except zlib.error as error:
+            raise PageRefused(f"{shown}: the packed content is damaged ({error})") from None
+
+    return unpack
+
+
+def _token(response: http.client.HTTPResponse, name: str) -> str:
+    """A header that is stored and may be sent back: one short line of plain characters."""
+    text = (response.getheader(name) or "").strip()
+    return text if len(text) <= 500 and text.isascii() and text.isprintable() else ""
+
+
+def _cause(error: Exception | None) -> str:
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer ended too early"
+    if isinstance(error, (http.client.BadStatusLine, http.client.UnknownProtocol)):
+        return "the answer is not HTTP"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

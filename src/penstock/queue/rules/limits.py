@@ -1,0 +1,96 @@
+"""Limits over rows: slots and starts given to the rows that wait for them, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from penstock.job import RETURNED, Changes, Held, Job
+from penstock.limits import AHEAD, Limit, after_start, next_starts
+from penstock.queue.rules.addition import with_turn
+from penstock.queue.rules.pause_batches import held_back
+from penstock.queue.rules.pauses import is_kept
+from penstock.queue.rules.rows import Rows
+
+ADMITTED_AT_ONCE = 1_000
+"""Rows of one key that one transaction releases; upkeep releases the others."""
+
+
+def admit_touched(rows: Rows, now: datetime) -> int:
+    """Release rows of the keys that this transaction has touched. Returns the number of rows looked at.
+
+    The last step that waits for a lock, with keys in order, so that no two transactions wait for each other.
+    """
+    if not rows.limit_keys:
+        return 0
+    keys = sorted(rows.limit_keys)
+    rows.limit_keys.clear()
+    return admit(rows, keys, now)
+
+
+def admit(rows: Rows, keys: Iterable[str], now: datetime) -> int:
+    """Release the next rows of each key while slots and rate allow. Returns the number of rows looked at."""
+    seen = sum(_admit_key(rows, key, now) for key in keys)
+    rows.limit_keys.clear()
+    return seen
+
+
+def _admit_key(rows: Rows, key: str, now: datetime) -> int:
+    limit, seen = rows.limit(key), 0
+    while seen < ADMITTED_AT_ONCE:
+        admitted, unclaimed = (0, 0) if limit is None else _slots(rows, limit, now)
+        starts = next_starts(limit, admitted, unclaimed, now, ADMITTED_AT_ONCE - seen)
+        batch = rows.limited_rows(key, len(starts)) if starts else ()
+        free = _release(rows, batch, starts, now)
+        seen += len(batch)
+        if limit is not None and free:
+            limit = after_start(limit, starts[free - 1])
+            if limit.next_at is not None:
+                rows.set_limit(limit)
+        # Rows held back for a pause leave their starts to the rows after them.
+        if free == len(batch):
+            break
+    return seen
+
+
+def _slots(rows: Rows, limit: Limit, now: datetime) -> tuple[int, int]:
+    most_unclaimed = 0 if limit.interval is None else limit.most_unclaimed
+    return rows.slots(limit.key, limit.concurrent or 0, most_unclaimed, now + AHEAD)
+
+
+def _release(rows: Rows, batch: Iterable[Job], starts: list[datetime], now: datetime) -> int:
+    """Release rows, or hold them back for a pause. Returns the number of released rows."""
+    pauses, free = rows.seen_pauses(), 0
+    for job in batch:
+        if pauses and is_kept(job, pauses):
+            rows.change(job, held_back(job, Held.PAUSE, now))
+        else:
+            rows.change(job, _released(rows, job, starts[free], now))
+            free += 1
+    return free
+
+
+def _released(rows: Rows, job: Job, start: datetime, now: datetime) -> Changes:
+    if start > now:
+        turn = min(job.turn, RETURNED)
+        return {"held": Held.TIME, "run_at": start, "limit_at": start, "turn": turn, "updated_at": now}
+    changes: Changes = {"held": None, "limit_at": start, "updated_at": now}
+    return with_turn(rows, job, changes if job.turn < 0 else changes | {"turn": None})
+
+
+def recall(rows: Rows, key: str, now: datetime) -> int:
+    """Hold rows again that no worker has claimed, after a change of their limit. Returns their number."""
+    found = rows.unclaimed_rows(key, ADMITTED_AT_ONCE)
+    for job in found:
+        rows.change(
+            job,
+            {
+                "held": Held.LIMIT,
+                "run_at": None,
+                "limit_at": None,
+                "turn": min(job.turn, 0),
+                "updated_at": now,
+            },
+        )
+    rows.limit_keys.discard(key)
+    return len(found)

@@ -1,0 +1,60 @@
+-- name: limit_body
+SELECT body FROM queue_limit WHERE limit_key = :limit_key {for_update}
+
+-- name: all_limits
+SELECT body FROM queue_limit
+
+-- name: set_limit
+INSERT INTO queue_limit (limit_key, body) VALUES (:limit_key, :body)
+ON CONFLICT (limit_key) DO UPDATE SET body = excluded.body
+
+-- name: drop_limit
+DELETE FROM queue_limit WHERE limit_key = :limit_key RETURNING limit_key
+
+-- Each a range of the index. Rows that wait for the limit are in none of them.
+-- name: slots
+SELECT
+    (SELECT count(*) FROM (
+        SELECT 1 FROM unified_queue {index[limit]}
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL LIMIT :most) AS started),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM unified_queue {index[limit]}
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time' LIMIT :most) AS reserved),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM unified_queue {index[limit]}
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = 'pending'
+          AND limit_at <= :until LIMIT :most_unclaimed) AS unclaimed),
+    (SELECT count(*) FROM (
+        SELECT 1 FROM unified_queue {index[limit]}
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time'
+          AND limit_at <= :until LIMIT :most_unclaimed) AS ahead)
+
+-- name: limited_rows
+SELECT {job} FROM unified_queue {index[limit]}
+WHERE held = 'limit' AND limit_key = :limit_key
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT :number
+{for_update_skip_locked}
+
+-- name: unclaimed_rows
+SELECT {job} FROM unified_queue {index[limit]}
+WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = 'pending'
+LIMIT :number
+{for_update_skip_locked}
+
+-- name: reserved_rows
+SELECT {job} FROM unified_queue {index[limit]}
+WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time'
+LIMIT :number
+{for_update_skip_locked}
+
+-- One probe of the index for each key: there may be a million rows of one key.
+-- name: next_limited_key
+SELECT limit_key FROM unified_queue {index[limit]}
+WHERE held = 'limit' AND limit_key > :after ORDER BY limit_key LIMIT 1
+
+-- name: any_limited
+SELECT EXISTS (SELECT 1 FROM unified_queue {index[limit]} WHERE held = 'limit')
+
+-- Rows that wait for the start that their limit gave them.
+-- name: any_reserved
+SELECT EXISTS (SELECT 1 FROM unified_queue {index[limit]} WHERE limit_at IS NOT NULL AND held = 'time')

@@ -1,0 +1,248 @@
+"""Use cases about libraries: add a version, list versions, remove them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from penstock.catalog.pagination import known_below
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Place
+from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
+from penstock.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
+from penstock.pipeline.web import urls
+from penstock.service.folder_requests import crawl_fields, with_job_options
+from penstock.service.jobs import Jobs
+from penstock.service.projects import Placement
+from penstock.service.requests import Submission
+from penstock.service.responses import Receipt
+
+_FILE_NAME = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>v?\d[A-Za-z0-9.!+]*(?:[.-]?(?:rc|a|b|post|dev)\d+)*)"
+    r"(?P<more>(?:-[A-Za-z0-9._]+)*)\.(?:whl|zip|tgz|tar(?:\.\w+)?)\Z"
+)
+"""Name of an archive: ``mill-1.2.tar.gz``, or ``mill-1.2-py3-none-any.whl``."""
+_METADATA = ("PKG-INFO", "METADATA")
+
+
+class LibraryOptions(TypedDict, total=False):
+    """Options of ``Libraries.add``; all have defaults."""
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    priority: int | None
+    include: Sequence[str]
+    exclude: Sequence[str]
+    include_code: bool | None
+    depth: int | None
+    hosts: Sequence[str]
+    max_pages: int | None
+    chunk_size: int | None
+    chunk_overlap: int | None
+    graph: bool | None
+    ocr: bool | None
+    force: bool
+    retry_failed: bool
+    run_at: datetime | str | None
+    delay: float | None
+    timeout_s: int | None
+
+
+class IndexedLibrary(msgspec.Struct, frozen=True, kw_only=True):
+    """One indexed version of a library. ``source``: where its documents came from."""
+
+    name: str
+    version: str
+    path: str
+    documents: int
+    chunks: int
+    failed: int
+    source: str
+    indexed_at: datetime | None
+
+
+class Libraries:
+    """The libraries of one catalog, as one door sees them."""
+
+    def __init__(self, catalog: Catalog, jobs: Jobs, place_of: Callable[..., Place]) -> None:
+        self._catalog = catalog
+        self._jobs = jobs
+        self._place_of = place_of
+
+    def add(
+        self,
+        requirement: str,
+        *,
+        source: str | None = None,
+        replace: bool = False,
+        **options: Unpack[LibraryOptions],
+    ) -> Receipt:
+        """Index the documentation of a library, ``NAME`` or ``NAME==VERSION``.
+
+            receipt = app.documents.libraries.add("mill==1.2", source="mill-1.2.tar.gz")
+            app.wait(receipt.job_id)
+
+        ``source``: a folder, an archive (also a wheel), or a URL of an archive or a start page. Without it,
+        the files of the distribution that is installed beside Penstock are read. ``replace`` removes the
+        other versions once this one is indexed.
+        """
+        return self._jobs.submit(**self.submission(requirement, source=source, replace=replace, **options))
+
+    def submission(
+        self,
+        requirement: str,
+        *,
+        source: str | None = None,
+        replace: bool = False,
+        **options: Unpack[LibraryOptions],
+    ) -> Submission:
+        """Build the submission of ``add`` without submitting it."""
+        name, version = parse_requirement(requirement)
+        payload: dict[str, Any] = {"library_name": normal_library_name(name)}
+        if source is None:
+            payload["library_version"] = _installed(name, version)
+        else:
+            payload["library_version"] = version or _version_in(source, name)
+            payload |= _source(source)
+        payload |= crawl_fields(options)
+        for option in ("include_code", "chunk_size", "chunk_overlap", "graph", "ocr"):
+            if (value := options.get(option)) is not None:
+                payload[option] = value
+        submission: Submission = {
+            "item_type": "library",
+            "op": "update" if replace else "ingest",
+            "payload": payload,
+        }
+        return with_job_options(submission, options, _placed(options))
+
+    def versions(
+        self,
+        requirement: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        collection: str | None = None,
+        branch: str | None = None,
+    ) -> list[IndexedLibrary]:
+        """Indexed versions of all libraries, or of one, by name and version."""
+        name, version = parse_requirement(requirement) if requirement is not None else ("", None)
+        root = library_path(name, version or "") if name else LIBRARIES.rstrip("/")
+        place = self._place_of(tenant_id, collection, branch)
+        found: dict[tuple[str, str], _Counted] = {}
+        for known in known_below(self._catalog, place, root):
+            of, _, rest = known.path[len(LIBRARIES) :].partition("/")
+            if known.published_id is None and known.building_id is None:
+                continue
+            counted = found.setdefault((of, rest.partition("/")[0]), _Counted(known.source_id))
+            counted.documents += known.published_id is not None
+            counted.failed += known.published_id is None and known.failed_with is not None
+            counted.chunks += known.chunk_count if known.published_id is not None else 0
+        return [self._described(*key, counted) for key, counted in sorted(found.items())]
+
+    def _described(self, name: str, version: str, counted: _Counted) -> IndexedLibrary:
+        with self._catalog.snapshot() as snapshot:
+            first = snapshot.get(counted.source_id)
+        about = msgspec.json.decode(first.metadata) if first is not None else {}
+        return IndexedLibrary(
+            name=name,
+            version=version,
+            path=library_path(name, version),
+            documents=counted.documents,
+            chunks=counted.chunks,
+            failed=counted.failed,
+            source=str(about.get("source", "")),
+            indexed_at=first.published_at if first is not None else None,
+        )
+
+    def removals(
+        self,
+        requirement: str,
+        *,
+        tenant_id: str | None = None,
+        collection: str | None = None,
+        branch: str | None = None,
+    ) -> list[Submission]:
+        """Submissions that remove one version, or all of them. Raises ``UnknownLibrary`` without any."""
+        where = {"tenant_id": tenant_id, "collection": collection, "branch": branch}
+        found = self.versions(requirement, **where)
+        if not found:
+            raise UnknownLibrary(f"no library {requirement[:120]!r} is indexed")
+        return [
+            with_job_options(
+                {
+                    "item_type": "library",
+                    "op": "delete",
+                    "payload": {"library_name": each.name, "library_version": each.version},
+                },
+                where,
+                _placed(where),
+            )
+            for each in found
+        ]
+
+
+class _Counted:
+    def __init__(self, source_id: str) -> None:
+        self.source_id = source_id
+        self.documents = self.chunks = self.failed = 0
+
+
+def _placed(where: Mapping[str, Any]) -> Placement:
+    """The place of a library: by default that of the settings, also in the folder of a project."""
+    return Placement(where.get("tenant_id"), where.get("branch"))
+
+
+def _source(source: str) -> dict[str, str]:
+    if urls.is_web_url(source):
+        return {"source_url": urls.canonical(source)}
+    path = os.path.realpath(source)
+    if not Path(path).exists():
+        raise PathNotFound(f"{source} does not exist")
+    return {"source_path": path}
+
+
+def _installed(name: str, version: str | None) -> str:
+    """The version of an installed distribution. Raises ``LibraryNotFound`` for another one."""
+    from importlib import metadata
+
+    try:
+        found = metadata.version(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        found = None
+    if found is None or (version is not None and found != version):
+        wanted = f"{name} {version}" if version else name
+        there = f"version {found} is" if found else "no version is"
+        raise LibraryNotFound(
+            f"{wanted} is not installed beside Penstock ({there})",
+            remedy="Name its folder, archive or URL with --from, such as a file of `pip download`.",
+        )
+    return found
+
+
+def _version_in(source: str, name: str) -> str:
+    """The version that a source states: in the name of an archive, or in the metadata of a folder."""
+    last = urls.shown(source).rstrip("/").rpartition("/")[2]
+    named = _FILE_NAME.fullmatch(last)
+    if named is not None:
+        return named["version"]
+    if not urls.is_web_url(source):
+        for file in _metadata_files(Path(source)):
+            stated = re.search(r"^Version: *(\S+)", file.read_text("utf-8", "replace")[:20_000], re.M)
+            if stated is not None:
+                return stated[1]
+    raise LibraryNotFound(
+        f"the version of {name} cannot be told from {urls.shown(source)}",
+        remedy=f"Name the version: {name}==VERSION.",
+    )
+
+
+def _metadata_files(folder: Path) -> list[Path]:
+    found = [folder / name for name in _METADATA]
+    found += [*folder.glob("*.dist-info/METADATA"), *folder.glob("*.egg-info/PKG-INFO")]
+    return [file for file in found if file.is_file()]

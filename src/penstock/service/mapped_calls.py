@@ -1,0 +1,105 @@
+"""Calls of one function over many payloads: the payload of the parent job, its progress and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from penstock.errors import InvalidRequest
+from penstock.handlers.function_map import MAP, MAP_INDEX
+from penstock.handlers.functions import Function
+from penstock.job import Job, JobQuery, Status
+from penstock.queue.protocol import Queue
+
+PAGE = 1_000
+
+
+class MapProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a ``map``: all calls, and those done, failed and open."""
+
+    total: int
+    done: int
+    failed: int
+    open: int
+
+    @property
+    def percent(self) -> float:
+        return 100.0 if not self.total else round((self.done + self.failed) / self.total * 100, 1)
+
+
+class MappedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a ``map``: its position, its job and the result or the error."""
+
+    index: int
+    job_id: str
+    status: Status
+    result: Any = None
+    error: str | None = None
+
+
+def map_payload(
+    function: Function, payloads: Iterable[Any], *, max_retries: int, timeout_s: int
+) -> dict[str, Any]:
+    """Check all payloads and build the payload of the parent job."""
+    stored = []
+    for number, given in enumerate(payloads, 1):
+        payload = function.stored(given)
+        payload = {} if payload is None else payload
+        try:
+            function.check(payload)
+        except InvalidRequest as refusal:
+            raise type(refusal)(f"payload {number}: {refusal.message}", remedy=refusal.remedy) from None
+        stored.append(dict(payload))
+    if not stored:
+        raise InvalidRequest("map: there are no payloads", remedy="Give one payload for each call.")
+    request = {
+        "function": function.name,
+        "payloads": stored,
+        "max_retries": max_retries,
+        "timeout_s": timeout_s,
+    }
+    return {"function_name": MAP, "payload": request}
+
+
+def map_progress(job: Job) -> MapProgress:
+    """Count the calls of a map by the columns of its parent job; the children are not read."""
+    _refuse_other(job)
+    total = len(job.payload["payload"]["payloads"])
+    added = (job.progress or {}).get("cursor", 0)
+    if job.waiting or job.result_json is not None:
+        added = total
+    return MapProgress(
+        total=total,
+        done=max(added - job.children_open - job.children_failed, 0),
+        failed=job.children_failed,
+        open=total - added + job.children_open,
+    )
+
+
+def map_results(queue: Queue, job: Job) -> list[MappedCall]:
+    """Read the calls of a map, in the order of their payloads."""
+    _refuse_other(job)
+    query, children = JobQuery(parent_id=job.queue_id, limit=PAGE), list[Job]()
+    while page := queue.find(query):
+        children += page
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+    calls = [
+        MappedCall(
+            index=msgspec.json.decode(child.metadata)[MAP_INDEX],
+            job_id=child.queue_id,
+            status=child.status,
+            result=child.result if child.status is Status.DONE else None,
+            error=child.error_message,
+        )
+        for child in children
+    ]
+    return sorted(calls, key=lambda call: call.index)
+
+
+def _refuse_other(job: Job) -> None:
+    if job.payload.get("function_name") != MAP:
+        raise InvalidRequest(
+            f"job {job.queue_id} was not added by map", remedy="Use the id that map returned."
+        )

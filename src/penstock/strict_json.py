@@ -1,0 +1,89 @@
+"""Strict encoding of payloads and results as JSON: values that would change are refused. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.errors import InvalidPayload, InvalidText, PayloadTooLarge
+
+Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
+
+_encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
+
+
+def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:
+    """Encode a payload as compact JSON; refuse values which JSON would change, and too large ones."""
+    if not isinstance(payload, dict | Mapping):
+        raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
+    return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
+
+
+def encode_strictly(what: str, value: object, *, max_bytes: int | None) -> str:
+    """Encode a value as compact JSON that decodes to the same value; ``what`` names it in errors."""
+    try:
+        encoded = _encode(what, value)
+        if max_bytes is not None and len(encoded) > max_bytes:
+            raise PayloadTooLarge(f"{what} is {len(encoded):,} bytes, the limit is {max_bytes:,}")
+        # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none of them decodes to the same.
+        # To name the place takes a walk in Python, so only suspicious values are walked.
+        if b"\\u0000" in encoded or _decoder.decode(encoded) != value:
+            _refuse_first_flaw(what, value)
+    except RecursionError:
+        raise InvalidPayload(f"{what}: nested too deeply, or contains itself") from None
+    return encoded.decode()
+
+
+def _encode(what: str, value: object) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        _refuse_first_flaw(what, value)
+        raise InvalidPayload(f"{what}: {error}") from None
+
+
+def _refuse_first_flaw(what: str, value: object) -> None:
+    """Walk the value and raise for the first flaw. Tuples pass: they become lists."""
+    places: list[tuple[str, object]] = [(what, value)]
+    walked: set[int] = set()
+    for place, value in places:  # the list grows, so that the outermost flaw is found first
+        if not isinstance(value, dict | list | tuple):
+            _refuse_flawed_leaf(place, value)
+        elif id(value) not in walked:  # a payload may contain itself
+            walked.add(id(value))
+            places.extend(_parts(place, value))
+
+
+def _parts(place: str, value: Container) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        yield from ((f"{place}[{index}]", part) for index, part in enumerate(value))
+        return
+    for key, part in value.items():
+        _refuse_flawed_key(place, key)
+        yield f"{place}.{key}"[:200], part
+
+
+def _refuse_flawed_key(place: str, key: object) -> None:
+    if not isinstance(key, str):
+        raise InvalidPayload(f"{place}: keys must be strings, got {key!r}")
+    _refuse_flawed_text(f"a key of {place}", key)
+
+
+def _refuse_flawed_leaf(place: str, value: object) -> None:
+    if isinstance(value, str):
+        _refuse_flawed_text(place, value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidPayload(f"{place}: {value} is not a JSON number")
+    elif value is not None and not isinstance(value, bool | int):
+        raise InvalidPayload(f"{place}: {type(value).__name__} is not a JSON value")
+
+
+def _refuse_flawed_text(place: str, text: str) -> None:
+    if "\0" in text:
+        raise InvalidText(f"{place} holds a NUL character")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidText(f"{place} holds a lone surrogate")

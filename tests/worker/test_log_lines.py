@@ -1,0 +1,83 @@
+"""Log lines as JSON objects."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from penstock.handlers.context import Context
+from penstock.process_start import log_formatter
+from tests.handlers.conftest import run_all
+
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What the loggers of Penstock write as JSON."""
+    stream, log = io.StringIO(), logging.getLogger("penstock")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(log_formatter("json"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    yield stream
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def objects(lines: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+
+def test_lines_of_a_job_name_it(lines: io.StringIO):
+    with Penstock("memory://") as app:
+
+        @app.function(max_retries=0)
+        def grind(payload: dict[str, Any], context: Context) -> None:
+            context.log.info("grinding\n%s", "\x1b[31mred")
+            raise ValueError("a stone\nin the grain")
+
+        receipt = grind.call({}, tenant_id="acme", metadata={"traceparent": TRACE})
+        run_all(app)
+    said, failed = objects(lines)
+    about = {"job_id": receipt.job_id, "function": "grind", "tenant_id": "acme", "trace_id": "a" * 32}
+    assert about == {name: said[name] for name in about} == {name: failed[name] for name in about}
+    assert ("info", "penstock.job", "grinding\n\x1b[31mred") == (
+        said["level"],
+        said["logger"],
+        said["event"],
+    )
+    assert ("warning", "ValueError", "ERR_UNKNOWN") == (
+        failed["level"],
+        failed["error"],
+        failed["error_code"],
+    )
+    assert failed["traceback"].startswith("Traceback (most recent call last):\n")
+    assert "+00:00" in failed["time"]
+    assert "\x1b" not in lines.getvalue()
+
+
+def test_other_lines_have_no_job(lines: io.StringIO):
+    logging.getLogger("penstock.worker").warning("the store is %s", "unavailable")
+    (found,) = objects(lines)
+    assert {"time", "level", "logger", "event"} == found.keys()
+    assert "the store is unavailable" == found["event"]
+
+
+def test_a_name_that_is_no_text_is_escaped():
+    record = logging.LogRecord("penstock.worker", logging.INFO, "", 0, "%s", ("\udcff\0",), None)
+    assert "\\udcff\\x00" == json.loads(log_formatter("json").format(record))["event"]
+
+
+def test_a_line_that_cannot_be_formatted_ends_nothing(lines: io.StringIO, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logging.getLogger("penstock.worker").warning("%d", "no number")
+    logging.getLogger("penstock.worker").warning("next")
+    assert ["next"] == [found["event"] for found in objects(lines)]
