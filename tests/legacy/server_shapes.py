@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import redis
 
 from tests.legacy.shapes import TIME, Shape, functions, journal, predecessors, unified
 from tests.servers import postgres
-from tests.servers.redis import database_url
+from tests.servers.redis import connect, database_url
 
 
 def documents(place: Path) -> Shape:
@@ -95,7 +94,7 @@ def document_id(number: int) -> str:
 def messages(place: Path) -> Shape:
     url = database_url()
     queue = "rag:ingest:queue"
-    client: Any = redis.Redis.from_url(url, decode_responses=True)
+    client: Any = connect(url, decode_responses=True)
 
     def message(name: str, **more: Any) -> str:
         fields = {

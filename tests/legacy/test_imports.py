@@ -231,9 +231,9 @@ def _delete_refused_rows(kind: str, source: str, outcomes: dict[tuple[str, str],
         lines = path.read_text().split("\n")
         path.write_text("\n".join(lines[number] for number in (0, 1, 2, 5, 6, 7)) + "\n")
     else:
-        import redis
+        from tests.servers.redis import connect
 
-        with redis.Redis.from_url(source) as client:
+        with connect(source) as client:
             client.delete("rag:ingest:queue", "rag:ingest:job:rag-p-1-a")
             client.delete("rag:ingest:job:rag-p-7-g", "rag:ingest:job:rag-p-8-h")
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from penstock import Penstock, config
 from penstock.redis_contract import factory
 from penstock.redis_contract.gateway import Gateway
-from tests.servers.redis import server_url
+from tests.servers.redis import connect, server_url
 
 WAIT_S = 60.0
 RAGS = ("policies_rag", "faq_rag", "procedures_rag")
@@ -27,7 +26,7 @@ class Town:
     def __init__(self, place: Path, url: str, queue_url: str | None = None, **settings: Any) -> None:
         self.place = place
         self.url = url
-        self.redis: Any = redis.Redis.from_url(url, decode_responses=True)
+        self.redis: Any = connect(url, decode_responses=True)
         self.shared = place / "shared"
         self.shared.mkdir()
         for rag_id in RAGS:

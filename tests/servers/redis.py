@@ -32,6 +32,11 @@ _started: list[Server] = []
 """Kept, as it outlives the test that happened to start it; it ends with the run."""
 
 
+def connect(url: str, **options: Any) -> Any:
+    """A client that waits while other tests keep the shared server busy; the library waits five seconds."""
+    return redis.Redis.from_url(url, socket_timeout=PATIENCE_S, **options)
+
+
 def queue_url(place: Path) -> str:
     """Return the URL of a separate queue for every place."""
     name = "test-" + hashlib.sha256(str(place).encode()).hexdigest()[:12]
@@ -68,7 +73,7 @@ def forget_queues() -> None:
     """Remove the queues of this process, and with them what else its tests left."""
     if not _used:
         return
-    with redis.Redis.from_url(server_url()) as client:
+    with connect(server_url()) as client:
         if GIVEN:
             for name in _used:
                 match = OTHERS if name == OTHERS else f"penstock:{{{name}}}:*"
@@ -81,7 +86,7 @@ def forget_queues() -> None:
 
 def contents(url: str, match: str = "*") -> dict[str, Any]:
     """Return all keys with their values."""
-    with redis.Redis.from_url(url.partition("?")[0]) as client:
+    with connect(url.partition("?")[0]) as client:
         readers: dict[str, Callable[[bytes], Any]] = {
             "string": client.get,
             "hash": client.hgetall,

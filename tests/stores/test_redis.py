@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.job import ENDED, ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.redis.queue import RedisQueue
-from tests.servers.redis import Server, contents, own_server, queue_url
+from tests.servers.redis import Server, connect, contents, own_server, queue_url
 from tests.stores.new_jobs import T0, new
 
 PATIENCE_S = 120.0
@@ -37,7 +37,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def client(url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(url.partition("?")[0]) as client:
+    with connect(url.partition("?")[0]) as client:
         yield client
 
 
@@ -100,7 +100,7 @@ def test_what_ended_and_was_pruned_leaves_nothing_behind(
 def test_a_thousand_jobs_take_little_more_than_a_kilobyte_each(tmp_path: Path) -> None:
     with own_server(tmp_path) as server:
         queue = RedisQueue(server.url)
-        client = redis.Redis.from_url(server.url)
+        client = connect(server.url)
         before = client.info("memory")
         for start in range(0, 10_000, 1_000):
             queue.add([new(start + n, payload_json='{"path":"' + "x" * 240 + '"}') for n in range(1_000)])
@@ -237,7 +237,7 @@ def _work_until_killed(queue: RedisQueue, server: Server) -> tuple[set[str], set
 def test_a_server_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
     with own_server(tmp_path) as server:
         queue = RedisQueue(server.url, timeout_s=0.2)
-        with redis.Redis.from_url(server.url) as client:
+        with connect(server.url) as client:
             client.client_pause(2_000)
         with pytest.raises(StoreUnavailable):
             queue.add([new(1)])
@@ -245,7 +245,7 @@ def test_a_server_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_dropped_connection_is_made_again(tmp_path: Path) -> None:
-    with own_server(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+    with own_server(tmp_path) as server, connect(server.url) as client:
         queue = RedisQueue(server.url)
         queue.add([new(1)])
         queue.wait(0)

@@ -28,7 +28,7 @@ from penstock.errors import (
 from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.queue import RedisQueue
 from penstock.queue.redis.server import translate_error
-from tests.servers.redis import Server, contents, own_server
+from tests.servers.redis import Server, connect, contents, own_server
 from tests.stores.new_jobs import new
 from tests.stores.test_redis import PATIENCE_S
 
@@ -71,7 +71,7 @@ def test_a_wrong_password(tmp_path: Path, login: str) -> None:
 def test_a_user_that_may_not_run_scripts(tmp_path: Path) -> None:
     with own_server(tmp_path) as server:
         RedisQueue(server.url).close()
-        with redis.Redis.from_url(server.url) as client:
+        with connect(server.url) as client:
             client.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", "-@scripting")
             client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-@hash")
         before = contents(server.url)
@@ -98,7 +98,7 @@ def test_a_server_out_of_memory_takes_nothing_by_halves(tmp_path: Path) -> None:
 
 
 def test_a_server_out_of_memory_lets_jobs_be_worked_off(tmp_path: Path) -> None:
-    with own_server(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+    with own_server(tmp_path) as server, connect(server.url) as client:
         queue = RedisQueue(server.url)
         queue.add([new(number) for number in range(10)])
         client.config_set("maxmemory", 1)
@@ -126,7 +126,7 @@ def test_a_replica_can_be_read_and_not_written(tmp_path: Path) -> None:
         with own_server(
             tmp_path / "replica", *PLAIN, "--replicaof", "127.0.0.1", str(primary.port)
         ) as replica:
-            with redis.Redis.from_url(primary.url) as client:
+            with connect(primary.url) as client:
                 assert 1 == client.wait(1, 120_000)
             queue = RedisQueue(replica.url)
             assert 1 == len(queue.find(JobQuery()))
@@ -141,7 +141,7 @@ def test_a_server_that_cannot_save_to_its_disk(tmp_path: Path) -> None:
         # A directory in the place of its file: the snapshot fails for root, too.
         (tmp_path / "dump.rdb").mkdir()
         queue = RedisQueue(server.url)
-        with redis.Redis.from_url(server.url) as client:
+        with connect(server.url) as client:
             client.bgsave()
             until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
         before = contents(server.url)
@@ -155,7 +155,7 @@ def test_a_cluster_node_that_holds_the_queue_serves_it_and_another_does_not(tmp_
     with own_server(tmp_path, *PLAIN, "--cluster-enabled", "yes") as server:
         with refused(StoreUnavailable):
             RedisQueue(server.url)
-        with redis.Redis.from_url(server.url) as client:
+        with connect(server.url) as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
             until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
         queue = RedisQueue(server.url)
@@ -227,7 +227,7 @@ def test_settings_that_could_cost_jobs_are_named(tmp_path: Path) -> None:
         aof, eviction = queue.check()
         assert "appendonly yes" in aof
         assert "noeviction" in eviction
-        with redis.Redis.from_url(server.url) as client:
+        with connect(server.url) as client:
             client.config_set("appendonly", "yes")
             client.config_set("maxmemory-policy", "noeviction")
         assert [] == queue.check()

@@ -284,9 +284,9 @@ class WorkerHost:
     @contextmanager
     def _locked_redis(self, timeout: float) -> Iterator[None]:
         """Pause the server. Scripts are atomic, so there is no writer to wait for."""
-        import redis
+        from tests.servers.redis import connect
 
-        with redis.Redis.from_url(self.url.partition("?")[0]) as client:
+        with connect(self.url.partition("?")[0]) as client:
             if timeout:
                 client.client_pause(60_000, all=False)
             try:
