@@ -187,6 +187,10 @@ class Journal:
         with self._refusals(self.path):
             data = _read(self._fd, self._offset, self._size - self._offset)
         end = data.rfind(b"\n") + 1
+        last = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
+        if b"\0" in data[last:end]:
+            # JSON has no zero bytes: a power cut left holes in a line that was never synced nor answered.
+            end = last
         tail = Tail(data[:end], self._line, end < len(data))
         self._offset += end
         self._line += tail.data.count(b"\n")
@@ -209,7 +213,7 @@ class Journal:
             _sync(self._fd)
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._fd, self._offset)
+                _truncate(self._fd, self._offset)
             raise _refusal(self.path, error) from error
         self._offset += len(line)
         self._line += 1
@@ -217,7 +221,7 @@ class Journal:
     def cut_torn(self) -> None:
         """Cut off a partial line of a killed process; the caller had no answer."""
         with self._refusals(self.path):
-            os.ftruncate(self._fd, self._offset)
+            _truncate(self._fd, self._offset)
 
     def compact(self, n: int, chunks: Iterable[bytes]) -> None:
         """Replace the lines of the journal by a snapshot of all records up to ``n``.
@@ -235,7 +239,7 @@ class Journal:
             _sync_directory(self.directory)
             os.pwrite(self._lock_fd, b"%020d\n" % n, 0)
             self.base = n
-            os.ftruncate(self._fd, 0)
+            _truncate(self._fd, 0)
             self._offset, self._line = 0, 1
             self._snapshot_size = self._size_of_snapshot()
 
@@ -288,6 +292,12 @@ def _write(fd: int, data: bytes) -> None:
     while written < len(data):
         # A full disk accepts a part first; only the next call fails.
         written += os.write(fd, data[written:])
+
+
+def _truncate(fd: int, size: int) -> None:
+    """Cut a file, durably: a power cut must not leave a later line amid the bytes that were cut off."""
+    os.ftruncate(fd, size)
+    _sync(fd)
 
 
 def _write_file(path: Path, chunks: Iterable[bytes]) -> None:
