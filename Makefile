@@ -76,12 +76,14 @@ test: $(STAMP) browser ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widen
 test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, more kills
 	@$(PYTEST) -m "long and not chaos and not versions" $(ARGS)
 
-check: ## Everything CI runs: lint, type, verify, test, test-long
+RERUN = { [ -n "$$CI" ] && $(PY) -m scripts.rerun; }
+
+check: ## Everything CI runs: lint, type, verify, test, test-long; in CI, failed tests once more, alone
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory type
 	@$(MAKE) --no-print-directory verify
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory test-long
+	@$(MAKE) --no-print-directory test || $(RERUN)
+	@$(MAKE) --no-print-directory test-long || $(RERUN)
 
 lint: $(STAMP) ## Check style and formatting
 	@$(PY) -m ruff check $(CODE)
