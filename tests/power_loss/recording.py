@@ -27,10 +27,10 @@ class Change(NamedTuple):
     data: bytes
 
 
-def compiled(folder: Path) -> Path:
-    """The preloaded library, compiled for this machine."""
-    library = folder / "recorder.so"
-    command = [str(COMPILER), "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
+def compiled(source: Path, folder: Path) -> Path:
+    """A library to be preloaded, compiled for this machine."""
+    library = folder / f"{source.stem}.so"
+    command = [str(COMPILER), "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl", "-lpthread"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return library
 

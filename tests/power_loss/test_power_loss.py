@@ -15,7 +15,7 @@ from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from tests.power_loss.power_cut import FileSystem
 from tests.power_loss.recorded_process import opened
-from tests.power_loss.recording import ACKNOWLEDGED, COMPILER, Change, compiled, recorded
+from tests.power_loss.recording import ACKNOWLEDGED, COMPILER, SOURCE, Change, compiled, recorded
 from tests.stores.new_jobs import new
 
 SCHEMES = {"sqlite": "store/queue.db", "jsonl": "store/queue"}
@@ -37,7 +37,7 @@ class Cut(NamedTuple):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("recorder"))
+    return compiled(SOURCE, tmp_path_factory.mktemp("recorder"))
 
 
 def changes_of(engine: str, synchronous: str, library: Path, root: Path) -> list[Change]:

@@ -15,6 +15,7 @@ from tests.worker.kill_load import Stuck
 
 ENDS = {"timeout": (Status.FAILED, TIMED_OUT), "cancel": (Status.CANCELLED, "ERR_CANCELLED")}
 KILLS = ("child", "supervisor", "tree", "server")
+FAULTS = ("freeze", "full disk", "slow disk", "clock jump")
 
 
 class Begun(NamedTuple):
@@ -65,7 +66,7 @@ class Account(msgspec.Struct):
         return sum(self.struck[what] for what in KILLS)
 
     def text(self) -> str:
-        struck = ", ".join(f"{self.struck[what]} {what}" for what in (*KILLS, "polite stop"))
+        struck = ", ".join(f"{self.struck[what]} {what}" for what in (*KILLS, "polite stop", *FAULTS))
         counts = ", ".join(f"{number:,} {name}" for name, number in self.counts.items())
         lines = [f"{self.engine}: {self.kills} kills ({struck})", f"  jobs: {counts}"]
         for (do, way), (right, asked, middle, longest) in sorted(self.ended.items()):

@@ -1,6 +1,6 @@
-"""Kill workers, supervisors and servers at random under a mixed load, and account for every job.
+"""Kill and freeze workers and servers at random, let the machine fail, and account for every job.
 
-Run as ``python -m tests.worker.kill_run [--engines sqlite,postgres] [--kills 300] [--seed 7]``.
+Run as ``python -m tests.worker.kill_run [--engines sqlite,postgres] [--kills 300] [--minutes 5] [--seed 7]``.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import cycle, product
 from pathlib import Path
 from typing import NamedTuple
 
 from penstock.job import Status
+from tests.power_loss.recording import COMPILER
 from tests.servers import postgres, redis
-from tests.servers.stores import DURABLE
+from tests.servers.stores import DURABLE, ON_FILES
+from tests.worker.faults import Faults
 from tests.worker.kill_load import NATIVE, Load, Stuck, persist
-from tests.worker.kill_report import KILLS, Account, Begun, Story, account
+from tests.worker.kill_report import FAULTS, KILLS, Account, Begun, Story, account
 from tests.worker.test_chaos import endings_counted
 from tests.worker.worker_processes import Worker, WorkerHost, children_of, until
 
@@ -38,11 +40,18 @@ SOME_JOBS = 8
 PATIENCE_S = 5.0
 """Seconds without so many endings after which the next kill comes all the same."""
 FINISH_S = 900.0
+FAULT_CHANCE = 0.2
+"""Share of strikes that are a fault of the machine instead of a kill."""
+WRITE_DELAY_US = 20_000
+CLOCK_JUMP_S = 20
+"""Longer than a lease; a retry that was put off by a fast clock waits as long."""
 
 
 class Plan(NamedTuple):
     kills: int
     seed: int
+    minutes: float = 60.0
+    """Time after which the run comes to its end with fewer kills."""
 
 
 class Attack:
@@ -57,8 +66,10 @@ class Attack:
         self._stuck = cycle(Stuck(do, way) for do, way in product(NATIVE, ("timeout", "cancel")))
         # Workers on one host share a state directory; a queue in a file has one host only.
         self._names = ("host-1", "host-2") if crash else ("here", "here")
+        self._faults = _faults(host)
         self.workers: list[Worker] = [self._start(name) for name in self._names]
         self.struck: Counter[str] = Counter()
+        self._deadline = time.monotonic() + 60 * plan.minutes
 
     @property
     def kills(self) -> int:
@@ -68,10 +79,13 @@ class Attack:
         return self._host.worker(name, **OPTIONS)
 
     def run(self) -> None:
-        while self.kills < self._plan.kills:
+        while self.kills < self._plan.kills and time.monotonic() < self._deadline:
             before = self.kills
             self._let_work()
-            self._strike()
+            if self._random.random() < FAULT_CHANCE:
+                self._fault()
+            else:
+                self._strike()
             self.revive()
             if self.kills == before:
                 continue
@@ -104,6 +118,28 @@ class Attack:
             kill(signal.SIGTERM if what == "polite stop" else signal.SIGKILL)
             self.struck[what] += 1
 
+    def _fault(self) -> None:
+        """Freeze a process of a worker, fill the disk, slow it down or set the clock, for a while."""
+        on_files = self._host.engine in ON_FILES
+        known = FAULTS if on_files else ("freeze", "clock jump")
+        what = self._random.choice(known if self._faults else FAULTS[:1])
+        with self._freeze() if what == "freeze" else self._machine_fault(what):
+            time.sleep(self._random.uniform(0.2, 3.0))
+        self.struck[what] += 1
+
+    def _freeze(self) -> AbstractContextManager[None]:
+        worker = self._random.choice(self.workers)
+        below = worker.children()
+        return frozen(self._random.choice([worker.pid, *below]))
+
+    def _machine_fault(self, what: str) -> AbstractContextManager[None]:
+        assert self._faults is not None
+        if what == "full disk":
+            return self._faults.on(disk_full=True)
+        if what == "slow disk":
+            return self._faults.on(write_delay_us=WRITE_DELAY_US)
+        return self._faults.on(clock_offset_s=self._random.choice([-CLOCK_JUMP_S, CLOCK_JUMP_S]))
+
     def revive(self) -> None:
         for number, worker in enumerate(self.workers):
             if worker.process.poll() is not None:
@@ -122,6 +158,29 @@ class Attack:
             # What is left then is in the account.
             until(over, timeout=FINISH_S)
         self._load.keep_up()
+
+
+def _faults(host: WorkerHost) -> Faults | None:
+    """Faults of the machine for the workers of the host, where they can be compiled."""
+    if COMPILER is None:
+        return None
+    folder = host.place / "machine"
+    folder.mkdir()
+    found = Faults(folder, f"{host.place}/queue")
+    host.environment |= found.environment
+    return found
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process for the time of the block."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def unfinished(host: WorkerHost) -> int:
@@ -207,13 +266,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Kill workers and servers at random, and check every job.")
     parser.add_argument("--engines", default=",".join(DURABLE), help="Engines, separated by commas.")
     parser.add_argument("--kills", type=int, default=300, help="Kills on each engine.")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="Longest time for the kills on an engine."
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31))
     given = parser.parse_args(arguments)
     broken = 0
     for engine in given.engines.split(","):
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="penstock-kills-") as place:
-            found = run(engine, Path(place), Plan(given.kills, given.seed))
+            found = run(engine, Path(place), Plan(given.kills, given.seed, given.minutes))
         print(f"{found.text()}\n  seed {given.seed}, {time.monotonic() - began:.0f} s", flush=True)
         broken += bool(found.breaches)
     return 1 if broken else 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -35,6 +37,22 @@ def regex(context: Context) -> None:
 def total(context: Context) -> int:
     """Hold the interpreter for hours in a builtin that does not look at signals."""
     return sum(range(10**14))
+
+
+def block_the_store(context: Context) -> str:
+    """Block the interpreter for hours with the lock of the store, the first time.
+
+    A child's sender, stopped amid a transaction, has the lock in the same way.
+    """
+    path = Path(context.payload["store"])
+    if context.claim.claim_number > 1:
+        return "done"
+    if path.is_dir():
+        fcntl.flock(os.open(path / "jobs" / ".queue.lock", os.O_RDWR), fcntl.LOCK_EX)
+    else:
+        sqlite3.connect(path, isolation_level=None).execute("BEGIN IMMEDIATE")
+    sum(range(10**14))
+    return "not reached"
 
 
 def kill_self(context: Context) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.job import Status
 from tests.servers.stores import ON_FILES
-from tests.worker.worker_processes import ROOT, WorkerHost, seconds_on_a_core
+from tests.worker.kill_load import persist
+from tests.worker.worker_processes import ROOT, WorkerHost, seconds_on_a_core, until
 
 ENGINES = ON_FILES
 
@@ -136,3 +137,19 @@ def test_threads_that_were_left_behind_do_not_keep_a_process(host: WorkerHost):
 
     assert 2 == len(pids)
     assert not Path(f"/proc/{host.began(first).pid}").exists() or worker.children()
+
+
+def test_a_handler_that_blocks_the_store_is_stopped_and_runs_alone(host: WorkerHost):
+    name = "queue" if host.engine == "jsonl" else "queue.db"
+    stuck = host.put("block_the_store", payload={"store": str(host.place / name)}, max_retries=0)
+    worker = host.worker(until_idle=True, lock_silence_s=1.0)
+    until(lambda: host.recorded("began", stuck))
+    # Written as soon as the lock is free again.
+    later = persist(host.put)
+
+    assert 0 == worker.ended()
+
+    job = host.job(stuck)
+    assert (Status.DONE, "done", 2, 0) == (job.status, job.result, job.claim_number, job.retry_count)
+    assert Status.DONE == host.job(later).status
+    assert "blocks its process, which has the lock of the store" in worker.log

@@ -22,6 +22,7 @@ from penstock import clock, config
 from penstock.errors import StoreUnavailable
 from penstock.job import Held, Job, JobQuery
 from penstock.queue.factory import open_queue
+from penstock.queue.lock_holder import lock_holder
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, WorkerOptions
 from tests.worker import sample_handlers
@@ -110,6 +111,7 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
         lease=timedelta(seconds=lease_s),
         task_lease=timedelta(seconds=settings.task_lease_s),
         retention=retention,
+        lock_holder=functools.partial(lock_holder, settings.store),
         **usual | given,
     )
 

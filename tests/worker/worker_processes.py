@@ -104,7 +104,7 @@ class Worker:
             self.process = subprocess.Popen(
                 [*command, msgspec.json.encode(given).decode()],
                 cwd=cwd,
-                env=os.environ | {"PYTHONPATH": path},
+                env=os.environ | {"PYTHONPATH": path} | host.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else None,
                 stderr=log,
@@ -159,6 +159,8 @@ class WorkerHost:
         self.record = place / "record"
         self._workers: list[Worker] = []
         self._numbers = count(1)
+        self.environment: dict[str, str] = {}
+        """Variables for the workers alone."""
 
     def _store_url(self) -> str:
         if self.engine == "redis":

@@ -91,7 +91,7 @@ def _jsonl(settings: Settings, *, restoring: bool) -> Queue:
 
     path = settings.store.path
     _make_directory(path, settings)
-    return JsonlQueue(path, restoring=restoring)
+    return JsonlQueue(path, restoring=restoring, busy_timeout_s=settings.busy_timeout_s)
 
 
 def _postgres(settings: Settings, *, restoring: bool) -> Queue:

@@ -28,6 +28,7 @@ from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
 from penstock.handlers.webhooks import WebhookOptions, webhook_options
 from penstock.process_start import log_to_stderr
+from penstock.queue.lock_holder import lock_holder
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 from penstock.vector_assembly import keep_vectors
@@ -48,10 +49,12 @@ JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
 ON_DEMAND_GRACE_S = 5.0
+"""Time for running jobs to finish when the command of an on-demand worker ends."""
 LINGER_S = 300.0
 """Time for which a worker of a command stays without work: the next change needs no new processes, and no
 model is loaded again."""
-"""Time for running jobs to finish when the command of an on-demand worker ends."""
+LOCK_SILENCE_S = 30.0
+"""Time beyond the busy timeout after which a silent child with the lock of the store is stopped."""
 START_METHODS = ("spawn", "fork")
 log = logging.getLogger("penstock.worker")
 
@@ -139,6 +142,8 @@ class Worker:
             lease_by_type=leases(settings),
             task_lease=timedelta(seconds=settings.task_lease_s),
             heartbeat_s=settings.heartbeat_s,
+            lock_holder=functools.partial(lock_holder, settings.store),
+            lock_silence_s=settings.busy_timeout_s + LOCK_SILENCE_S,
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,
             retention=_retention(settings),

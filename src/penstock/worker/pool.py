@@ -121,6 +121,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     retention: dict[str, timedelta] = {}
     silence_s: float = 30.0
     """A child without a job and without a heartbeat for this long counts as hung."""
+    lock_holder: Callable[[], int | None] = lambda: None
+    """Finds the process that keeps all others from writing to the store, without opening the store."""
+    lock_silence_s: float = 90.0
+    """A child that blocks the interpreter for this long and has the lock of the store is stopped. Longer than
+    the busy timeout: a thread that waits for the store has no heartbeat either."""
     leaving_s: float = 10.0
     """Time for a child to exit after all its jobs are settled."""
     until_idle: bool = False
@@ -134,9 +139,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
     ocr_workers: int = 1
+    """Children that recognize text in pictures at the same time."""
     niceness: int = 0
     """How much the processes give way to others on the machine; see ``nice``."""
-    """Children that recognize text in pictures at the same time."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
     keep_stores: Callable[[Catalog], list[StoreKeeper]] | None = None

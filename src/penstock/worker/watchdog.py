@@ -1,6 +1,6 @@
 """The watchdog: enforces timeouts, CPU budgets and cancels in a thread of the supervisor.
 
-It reads the shared states and sends signals, and never touches the store. A store that blocks holds up every
+It reads the shared states and sends signals, and never opens the store. A store that blocks holds up every
 thread that uses it; jobs that exceed their time are stopped all the same.
 """
 
@@ -28,6 +28,7 @@ FROZEN_S = 1.0
 BACKSTOP_S = 2.0
 """CPU time beyond the budget of a file before it is killed: its own process interrupts it first."""
 STUCK = "its batch took too long; it runs alone now"
+BLOCKED = "its process blocked the store; it runs alone now"
 
 log = logging.getLogger("penstock.worker")
 
@@ -78,6 +79,10 @@ def _over_budget(seconds: float) -> Resolve:
         return lifecycle.failed(job, error.code, error.message)
 
     return resolve
+
+
+def _blocked_the_store(job: Job) -> Settlement:
+    return lifecycle.suspected(job, BLOCKED)
 
 
 class Watchdog:
@@ -155,3 +160,15 @@ class Watchdog:
             child.stop_execution(execution, late.indexes, late.resolve, now + TIMEOUT_UNWIND_S)
         elif ignoring:
             child.stop_execution(execution, ignoring, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
+        elif self._blocks_the_store(child, now):
+            log.warning("a handler blocks its process, which has the lock of the store: it is stopped")
+            members = frozenset(range(len(execution.members)))
+            child.stop_execution(execution, members, _blocked_the_store, now + TIMEOUT_UNWIND_S)
+
+    def _blocks_the_store(self, child: ChildHandle, now: float) -> bool:
+        """Check whether a handler in native code stopped the child's sender amid a transaction.
+
+        No timeout of the job may come for hours, and no cancel can be written meanwhile.
+        """
+        silent_s = now - max(child.state.heartbeat_at, self._awake_since)
+        return silent_s > self._options.lock_silence_s and self._options.lock_holder() == child.pid

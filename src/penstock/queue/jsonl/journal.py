@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,9 @@ from penstock.errors import (
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _PRIVATE = 0o600
+LOCK_FILE = ".queue.lock"
+FIRST_RETRY_S, RETRY_S = 0.000_05, 0.002
+"""First and longest time between two attempts to take the lock."""
 
 
 class Tail(NamedTuple):
@@ -37,11 +41,12 @@ class Tail(NamedTuple):
 class Journal:
     """The open files of one store."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, busy_timeout_s: float = 60) -> None:
         self.directory = directory
+        self._busy_timeout_s = busy_timeout_s
         self.path = directory / "index_queue.jsonl"
         self.snapshot = directory / "index_queue.snapshot"
-        self._lock_path = directory / ".queue.lock"
+        self._lock_path = directory / LOCK_FILE
         self.restoring = directory / ".restoring"
         """Mark of a restore that has not finished."""
         self._lock_fd = self._fd = -1
@@ -61,19 +66,34 @@ class Journal:
     # Lock.
 
     def lock(self, *, exclusive: bool) -> None:
-        """Wait for the lock. Raises when the files cannot be opened for this access."""
+        """Wait for the lock. Raises when the files cannot be opened for this access, or stay locked."""
         try:
             while True:
                 self._open()
                 if exclusive and not self.writable:
                     raise self.read_only()
-                fcntl.flock(self._lock_fd, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+                self._wait_for_lock(fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
                 if self._files_unchanged():
                     return
                 # The file was replaced: later processes lock the new one, so this lock protects nothing.
                 self.close()
         except OSError as error:
             raise _refusal(self.directory, error) from error
+
+    def _wait_for_lock(self, kind: int) -> None:
+        """Take the lock, or give up after the timeout: a process that is stuck must not stop all others."""
+        pause, give_up_at = FIRST_RETRY_S, 0.0
+        while True:
+            try:
+                return fcntl.flock(self._lock_fd, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                now = time.monotonic()
+                give_up_at = give_up_at or now + self._busy_timeout_s
+                if now > give_up_at:
+                    message = f"{self.directory} stayed busy for longer than the timeout"
+                    raise StoreUnavailable(message) from None
+            time.sleep(pause)
+            pause = min(2 * pause, RETRY_S)
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:

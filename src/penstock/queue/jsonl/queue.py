@@ -40,11 +40,18 @@ MADE_FOR = 100_000
 class JsonlQueue(MemoryQueue):
     _table: RecordedTable
 
-    def __init__(self, directory: Path, *, audit: bool = True, restoring: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        audit: bool = True,
+        restoring: bool = False,
+        busy_timeout_s: float = 60,
+    ) -> None:
         """``restoring``: open the directory also if a restore of it was not finished."""
         super().__init__()
         self._restoring = restoring
-        self._journal = Journal(directory / "jobs")
+        self._journal = Journal(directory / "jobs", busy_timeout_s)
         self._journal.create()
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
         self._watch = FileWatch(self._journal.directory, self._has_changes)
