@@ -165,36 +165,6 @@ def test_no_statement_of_the_hot_path_scans_the_table(queue: SqliteQueue, path: 
     assert "SCAN unified_queue" not in plan(path, name, *values).replace("SCAN unified_queue USING", "")
 
 
-BAD_ROWS = {
-    "unknown item type": "item_type = 'video'",
-    "unknown op": "op = 'explode'",
-    "priority 11": "priority = 11",
-    "unknown status": "status = 'stuck'",
-    "retries beyond the maximum": "retry_count = 4",
-    "negative retries": "retry_count = -1",
-    "failed without a reason": "status = 'failed', finished_at = 'x'",
-    "done without an end": "status = 'done'",
-    "pending with an end": "finished_at = 'x'",
-    "running without lease or wait": "status = 'in_progress'",
-    "pending with a lease": "lease_until = 'x'",
-    "held for no known reason": "held = 'mood'",
-    "held by time without a time": "held = 'time'",
-    "held by a lock it does not have": "held = 'lock'",
-    "holding another lock than its own": "lock_key = 'a', lock_held = 'b'",
-    "turn below the codes": "turn = -3",
-}
-
-
-@pytest.mark.parametrize("bad", BAD_ROWS)
-def test_the_database_itself_refuses_a_row_that_is(queue: SqliteQueue, path: Path, bad: str) -> None:
-    queue.add([new(1)], now=T0)
-    connection = sqlite3.connect(path)
-
-    with pytest.raises(sqlite3.IntegrityError):
-        connection.execute(f"UPDATE unified_queue SET {BAD_ROWS[bad]}")
-    connection.close()
-
-
 @pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in items.MATRIX.items()])
 def test_every_item_type_of_the_matrix_fits_the_table(queue: SqliteQueue, item_type: str, op: str) -> None:
     queue.add([new(1, item_type=item_type, op=op)], now=T0)

@@ -4,7 +4,7 @@
 -- The rules of a row, called by its only CHECK. PostgreSQL reads and prepares the expressions of all CHECKs for each
 -- statement that writes, but a function once per session: 25 CHECKs cost a third of a job added or claimed alone. In
 -- plpgsql, because a function in SQL would be inlined into the CHECK. Its names are its
--- parameters: it reads no table.
+-- parameters: it reads no table. The error has the name of the broken rule as its constraint, the same as in SQLite.
 CREATE FUNCTION unified_queue_row_ok(
     item_type text, op text, priority integer, status text, retry_count integer, max_retries integer,
     timeout_s integer, run integer, claim_number integer, turn integer, held text, run_at timestamptz,
@@ -13,39 +13,52 @@ CREATE FUNCTION unified_queue_row_ok(
     total_chunks bigint, error_message text, after_json text,
     limit_key text, limit_at timestamptz
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RETURN item_type IN (
+DECLARE
+    broken text := CASE
+        WHEN item_type NOT IN (
             'content', 'file', 'folder', 'project', 'library', 'delete_tenant', 'delete_document', 'rename',
-            'function')
-        AND op IN ('ingest', 'update', 'delete', 'scan', 'run')
-        AND priority BETWEEN 0 AND 10
-        AND status IN ('pending', 'in_progress', 'done', 'failed', 'cancelled')
-        AND retry_count BETWEEN 0 AND max_retries
-        AND timeout_s > 0
-        AND run >= 1
-        AND claim_number >= 0
-        AND turn >= -2
-        AND lost_count >= 0
-        AND children_open >= 0
-        AND children_failed >= 0
-        AND total_chunks >= 0
-        AND (status <> 'failed' OR error_message IS NOT NULL)
-        AND (finished_at IS NOT NULL) = (status IN ('done', 'failed', 'cancelled'))
-        AND (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL)
-        AND (lease_until IS NULL OR status = 'in_progress')
-        AND (held IS NULL OR (status = 'pending' AND held IN ('time', 'lock', 'pause', 'after', 'limit')))
-        AND (held IS DISTINCT FROM 'time' OR run_at IS NOT NULL)
-        AND (run_at IS NULL OR held IS NOT DISTINCT FROM 'time' OR held IS NOT DISTINCT FROM 'after')
-        AND (held IS DISTINCT FROM 'after' OR after_json IS NOT NULL)
-        AND (held IS DISTINCT FROM 'lock' OR lock_key IS NOT NULL)
-        AND (held IS DISTINCT FROM 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL))
-        AND (lock_held IS NULL OR (lock_key IS NOT NULL AND lock_held = lock_key))
-        AND (parent_id IS NULL) = (parent_run IS NULL);
+            'function') THEN 'chk_item_type'
+        WHEN op NOT IN ('ingest', 'update', 'delete', 'scan', 'run') THEN 'chk_op'
+        WHEN priority NOT BETWEEN 0 AND 10 THEN 'chk_priority'
+        WHEN status NOT IN ('pending', 'in_progress', 'done', 'failed', 'cancelled') THEN 'chk_status'
+        WHEN retry_count < 0 THEN 'chk_retry_count_positive'
+        WHEN max_retries < 0 THEN 'chk_max_retries_positive'
+        WHEN retry_count > max_retries THEN 'chk_retry_count_within_max'
+        WHEN timeout_s <= 0 THEN 'chk_timeout_s'
+        WHEN run < 1 THEN 'chk_run'
+        WHEN claim_number < 0 THEN 'chk_claim_number'
+        WHEN turn < -2 THEN 'chk_turn'
+        WHEN lost_count < 0 THEN 'chk_lost_count'
+        WHEN children_open < 0 THEN 'chk_children_open'
+        WHEN children_failed < 0 THEN 'chk_children_failed'
+        WHEN total_chunks < 0 THEN 'chk_total_chunks'
+        WHEN status = 'failed' AND error_message IS NULL THEN 'chk_error_message_on_failure'
+        WHEN finished_at IS NOT NULL AND status IN ('pending', 'in_progress') THEN 'chk_finished_at_means_ended'
+        WHEN finished_at IS NULL AND status IN ('done', 'failed', 'cancelled') THEN 'chk_ended_has_finished_at'
+        WHEN status = 'in_progress' AND lease_until IS NULL AND waiting_for IS NULL THEN 'chk_in_progress_has_lease'
+        WHEN lease_until IS NOT NULL AND status <> 'in_progress' THEN 'chk_lease_means_in_progress'
+        WHEN held NOT IN ('time', 'lock', 'pause', 'after', 'limit') THEN 'chk_held'
+        WHEN held IS NOT NULL AND status <> 'pending' THEN 'chk_held_means_pending'
+        WHEN held = 'time' AND run_at IS NULL THEN 'chk_held_time_has_run_at'
+        WHEN run_at IS NOT NULL AND coalesce(held, '') NOT IN ('time', 'after') THEN 'chk_run_at_means_held'
+        WHEN held = 'after' AND after_json IS NULL THEN 'chk_held_after_has_jobs'
+        WHEN held = 'lock' AND lock_key IS NULL THEN 'chk_held_lock_has_key'
+        WHEN held = 'limit' AND (limit_key IS NULL OR limit_at IS NOT NULL) THEN 'chk_held_limit_has_key'
+        WHEN lock_held IS NOT NULL AND lock_held IS DISTINCT FROM lock_key THEN 'chk_lock_held_is_lock_key'
+        WHEN (parent_id IS NULL) <> (parent_run IS NULL) THEN 'chk_parent_has_run'
+    END;
+BEGIN
+    IF broken IS NULL THEN
+        RETURN true;
+    END IF;
+    RAISE check_violation USING
+        MESSAGE = format('new row for relation "unified_queue" violates check constraint "%s"', broken),
+        TABLE = 'unified_queue', CONSTRAINT = broken;
 END
 $$;
 
 CREATE TABLE unified_queue (
-    queue_id          text        COLLATE "C" NOT NULL PRIMARY KEY,
+    queue_id          text        COLLATE "C" NOT NULL CONSTRAINT pk_unified_queue PRIMARY KEY,
     item_type         text        COLLATE "C" NOT NULL,
     op                text        COLLATE "C" NOT NULL,
     tenant_id         text        COLLATE "C" NOT NULL,
@@ -174,7 +187,8 @@ CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
 CREATE TABLE queue_pause (
     tenant_id    text        COLLATE "C" NOT NULL,
     collection   text        COLLATE "C" NOT NULL,
-    phase        text        COLLATE "C" NOT NULL CHECK (phase IN ('paused', 'gathering', 'releasing')),
+    phase        text        COLLATE "C" NOT NULL
+        CONSTRAINT chk_queue_pause_phase CHECK (phase IN ('paused', 'gathering', 'releasing')),
     at_priority  integer,
     at_turn      integer,
     at_created   timestamptz,

@@ -1,32 +1,32 @@
 -- The queue. Enumerations are written as OR chains: SQLite builds a temporary b-tree at each execution for
 -- an IN list of three or more constants, which doubled the cost of an insert. Long columns come last.
 CREATE TABLE unified_queue (
-    queue_id          TEXT    NOT NULL PRIMARY KEY,
-    item_type         TEXT    NOT NULL CHECK (
+    queue_id          TEXT    NOT NULL CONSTRAINT pk_unified_queue PRIMARY KEY,
+    item_type         TEXT    NOT NULL CONSTRAINT chk_item_type CHECK (
         item_type = 'content' OR item_type = 'file' OR item_type = 'folder' OR item_type = 'project'
         OR item_type = 'library' OR item_type = 'delete_tenant' OR item_type = 'delete_document'
         OR item_type = 'rename' OR item_type = 'function'),
-    op                TEXT    NOT NULL CHECK (
+    op                TEXT    NOT NULL CONSTRAINT chk_op CHECK (
         op = 'ingest' OR op = 'update' OR op = 'delete' OR op = 'scan' OR op = 'run'),
     tenant_id         TEXT    NOT NULL,
     collection        TEXT    NOT NULL,
     branch            TEXT    NOT NULL DEFAULT 'main',
-    priority          INTEGER NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
-    status            TEXT    NOT NULL DEFAULT 'pending' CHECK (
+    priority          INTEGER NOT NULL DEFAULT 5 CONSTRAINT chk_priority CHECK (priority BETWEEN 0 AND 10),
+    status            TEXT    NOT NULL DEFAULT 'pending' CONSTRAINT chk_status CHECK (
         status = 'pending' OR status = 'in_progress' OR status = 'done' OR status = 'failed'
         OR status = 'cancelled'),
     created_at        TEXT    NOT NULL,
     updated_at        TEXT    NOT NULL,
     idempotency_key   TEXT    NOT NULL,
-    dedupe            INTEGER NOT NULL DEFAULT 1 CHECK (dedupe IN (0, 1)),
-    retry_count       INTEGER NOT NULL DEFAULT 0 CHECK (retry_count BETWEEN 0 AND max_retries),
-    max_retries       INTEGER NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
-    timeout_s         INTEGER NOT NULL DEFAULT 7200 CHECK (timeout_s > 0),
+    dedupe            INTEGER NOT NULL DEFAULT 1 CONSTRAINT chk_dedupe CHECK (dedupe IN (0, 1)),
+    retry_count       INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_retry_count_positive CHECK (retry_count >= 0),
+    max_retries       INTEGER NOT NULL DEFAULT 3 CONSTRAINT chk_max_retries_positive CHECK (max_retries >= 0),
+    timeout_s         INTEGER NOT NULL DEFAULT 7200 CONSTRAINT chk_timeout_s CHECK (timeout_s > 0),
     submitted_by      TEXT    NOT NULL DEFAULT 'library',
-    run               INTEGER NOT NULL DEFAULT 1 CHECK (run >= 1),
-    claim_number      INTEGER NOT NULL DEFAULT 0 CHECK (claim_number >= 0),
-    turn              INTEGER NOT NULL DEFAULT 0 CHECK (turn >= -2),
-    held              TEXT CHECK (
+    run               INTEGER NOT NULL DEFAULT 1 CONSTRAINT chk_run CHECK (run >= 1),
+    claim_number      INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_claim_number CHECK (claim_number >= 0),
+    turn              INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_turn CHECK (turn >= -2),
+    held              TEXT CONSTRAINT chk_held CHECK (
         held IS NULL OR held = 'time' OR held = 'lock' OR held = 'pause' OR held = 'after'
         OR held = 'limit'),
     run_at            TEXT,
@@ -40,14 +40,14 @@ CREATE TABLE unified_queue (
     parent_run        INTEGER,
     root_id           TEXT,
     waiting_for       TEXT,
-    awaited           INTEGER NOT NULL DEFAULT 0 CHECK (awaited IN (0, 1)),
+    awaited           INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_awaited CHECK (awaited IN (0, 1)),
     limit_key         TEXT,
     limit_at          TEXT,
-    cancel_requested  INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
-    lost_count        INTEGER NOT NULL DEFAULT 0 CHECK (lost_count >= 0),
-    children_open     INTEGER NOT NULL DEFAULT 0 CHECK (children_open >= 0),
-    children_failed   INTEGER NOT NULL DEFAULT 0 CHECK (children_failed >= 0),
-    total_chunks      INTEGER NOT NULL DEFAULT 0 CHECK (total_chunks >= 0),
+    cancel_requested  INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_cancel_requested CHECK (cancel_requested IN (0, 1)),
+    lost_count        INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_lost_count CHECK (lost_count >= 0),
+    children_open     INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_children_open CHECK (children_open >= 0),
+    children_failed   INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_children_failed CHECK (children_failed >= 0),
+    total_chunks      INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_total_chunks CHECK (total_chunks >= 0),
     error_code        TEXT,
     error_message     TEXT,
     error_reason      TEXT,
@@ -60,20 +60,24 @@ CREATE TABLE unified_queue (
     progress_json     TEXT,
     result_json       TEXT,
     history_json      TEXT,
-    CHECK (status <> 'failed' OR error_message IS NOT NULL),
+    CONSTRAINT chk_retry_count_within_max CHECK (retry_count <= max_retries),
+    CONSTRAINT chk_error_message_on_failure CHECK (status <> 'failed' OR error_message IS NOT NULL),
     -- As two chains of OR: a comparison of two truth values takes SQLite four times as many steps.
-    CHECK (finished_at IS NULL OR status = 'done' OR status = 'failed' OR status = 'cancelled'),
-    CHECK (finished_at IS NOT NULL OR status = 'in_progress' OR status = 'pending'),
-    CHECK (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL),
-    CHECK (lease_until IS NULL OR status = 'in_progress'),
-    CHECK (held IS NULL OR status = 'pending'),
-    CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
-    CHECK (run_at IS NULL OR held = 'time' OR held = 'after'),
-    CHECK (held IS NOT 'after' OR after_json IS NOT NULL),
-    CHECK (held IS NOT 'lock' OR lock_key IS NOT NULL),
-    CHECK (held IS NOT 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL)),
-    CHECK (lock_held IS NULL OR lock_held = lock_key),
-    CHECK ((parent_id IS NULL) = (parent_run IS NULL))
+    CONSTRAINT chk_finished_at_means_ended
+        CHECK (finished_at IS NULL OR status = 'done' OR status = 'failed' OR status = 'cancelled'),
+    CONSTRAINT chk_ended_has_finished_at
+        CHECK (finished_at IS NOT NULL OR status = 'in_progress' OR status = 'pending'),
+    CONSTRAINT chk_in_progress_has_lease
+        CHECK (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL),
+    CONSTRAINT chk_lease_means_in_progress CHECK (lease_until IS NULL OR status = 'in_progress'),
+    CONSTRAINT chk_held_means_pending CHECK (held IS NULL OR status = 'pending'),
+    CONSTRAINT chk_held_time_has_run_at CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
+    CONSTRAINT chk_run_at_means_held CHECK (run_at IS NULL OR held IS 'time' OR held IS 'after'),
+    CONSTRAINT chk_held_after_has_jobs CHECK (held IS NOT 'after' OR after_json IS NOT NULL),
+    CONSTRAINT chk_held_lock_has_key CHECK (held IS NOT 'lock' OR lock_key IS NOT NULL),
+    CONSTRAINT chk_held_limit_has_key CHECK (held IS NOT 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL)),
+    CONSTRAINT chk_lock_held_is_lock_key CHECK (lock_held IS NULL OR lock_held IS lock_key),
+    CONSTRAINT chk_parent_has_run CHECK ((parent_id IS NULL) = (parent_run IS NULL))
 );
 
 -- Predicates name as few columns as possible: SQLite checks a partial index, before and after, whenever an update
@@ -157,7 +161,8 @@ CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
 CREATE TABLE queue_pause (
     tenant_id    TEXT NOT NULL,
     collection   TEXT NOT NULL,
-    phase        TEXT NOT NULL CHECK (phase = 'paused' OR phase = 'gathering' OR phase = 'releasing'),
+    phase        TEXT NOT NULL CONSTRAINT chk_queue_pause_phase CHECK (
+        phase = 'paused' OR phase = 'gathering' OR phase = 'releasing'),
     at_priority  INTEGER,
     at_turn      INTEGER,
     at_created   TEXT,
