@@ -104,7 +104,7 @@ def test_a_job_for_a_link_reads_nothing_through_it(docs: IndexedFolder, tmp_path
     link = docs.folder / "link.md"
     link.symlink_to(outside)
 
-    job = docs.run("file", "ingest", {"file_path": str(link)})
+    job = docs.run("file", "ingest", {"file_path": str(link)}, exact=True)
 
     assert (Status.FAILED, "ERR_UNSUPPORTED_TYPE") == (job.status, job.error_code)
     assert "is a link" in (job.error_message or "")

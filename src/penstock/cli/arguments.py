@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
+from penstock.service.real_path import real_path
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -119,7 +120,7 @@ def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
     if field in payload:
         raise InvalidPayload(f"--path: the payload has {field!r} already", remedy="Leave out one of them.")
     try:
-        payload[field] = str(Path(path).expanduser().resolve())
+        payload[field] = real_path(str(Path(path).expanduser()))
     except (OSError, RuntimeError, ValueError) as error:
         raise RelativePath(f"--path: {path[:200]!r} cannot be resolved ({error})") from None
 

@@ -88,7 +88,7 @@ def _submit(session: Session, submission: Submission) -> None:
     disabled = session.waits_for_enabling(worker_alive=alive)
     if not alive and not disabled and submission["item_type"] == "rename":
         session.assembly.documents.refuse_another_model()
-    receipt = session.assembly.jobs.submit(**submission)
+    receipt = session.assembly.jobs.submit(exact=True, **submission)
     if alive or disabled:
         _print_queued(session, receipt)
         if disabled and not session.as_json:

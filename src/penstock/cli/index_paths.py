@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,9 @@ def index_each(
     summary's word for success.
     """
     from penstock.payloads import is_off_disk
+    from penstock.service.real_path import real_path
 
-    wanted = list({path if is_off_disk(path) else os.path.realpath(path): path for path in paths}.values())
+    wanted = list({path if is_off_disk(path) else real_path(path): path for path in paths}.values())
     for path in wanted if session.client is None else ():
         # Raises for a path that is missing or cannot be indexed, before any job is queued.
         session.assembly.documents.submission(path, **options)

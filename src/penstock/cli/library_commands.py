@@ -198,7 +198,7 @@ def _removals(session: Session, requirement: str, where: dict[str, Any]) -> Iter
         for each in session.assembly.documents.libraries.removals(requirement, **where):
             payload = each["payload"]
             named = f"{payload['library_name']}=={payload['library_version']}"
-            yield named, session.assembly.jobs.submit(**each)
+            yield named, session.assembly.jobs.submit(exact=True, **each)
         return
     there = session.client.libraries
     found = there.versions(requirement, **where)

@@ -95,9 +95,10 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
     own = shared.document_records.own(source_id, sender.principal.tenants)
     place = own.place
     receipt = shared.jobs.submit(
+        exact=True,
         **shared.documents.removal(
             own.source_id, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch
-        )
+        ),
     )
     shared.audit.record(
         sender.principal.name, "remove document", source_id=own.source_id, tenant_id=place.tenant_id

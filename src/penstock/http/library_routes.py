@@ -131,6 +131,6 @@ def remove(
     (submission, *_) = shared.documents.libraries.removals(
         requirement, tenant_id=tenant, collection=query.collection, branch=query.branch
     )
-    receipt = shared.jobs.submit(**submission)
+    receipt = shared.jobs.submit(exact=True, **submission)
     shared.audit.record(sender.principal.name, "remove library", library=requirement, tenant_id=tenant)
     return accepted(sender, receipt)

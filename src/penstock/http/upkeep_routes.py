@@ -80,7 +80,7 @@ def rename(sender: Writer, body: RenameBody) -> Response:
         shared.policy.allowed(path)
     place = shared.documents.notes.place_of(sender.tenant(body.tenant_id), body.collection)
     old, new = shared.policy.named(body.old_path), shared.policy.named(body.new_path)
-    return accepted(sender, shared.jobs.submit(**renaming(shared.documents, old, new, place)))
+    return accepted(sender, shared.jobs.submit(exact=True, **renaming(shared.documents, old, new, place)))
 
 
 @router.post("/documents/remove", status_code=202, responses=ACCEPTED, summary="Remove a path")
@@ -93,7 +93,8 @@ def remove(sender: Writer, body: RemovalBody) -> Response:
     else:
         named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
     receipt = shared.jobs.submit(
-        **shared.documents.removal(named, tenant_id=tenant, collection=body.collection, branch=body.branch)
+        exact=True,
+        **shared.documents.removal(named, tenant_id=tenant, collection=body.collection, branch=body.branch),
     )
     shared.audit.record(sender.principal.name, "remove", path_or_id=body.path_or_id, tenant_id=tenant)
     return accepted(sender, receipt)

@@ -115,7 +115,7 @@ class Intake:
         if not requests:
             return [], []
         try:
-            self._jobs.submit_many([request.submission for request in requests])
+            self._jobs.submit_many([request.submission for request in requests], exact=True)
         except (InvalidRequest, QueueFull):
             return self._add_singly(requests)
         return [request._replace(again=True) for request in requests], []
@@ -125,7 +125,7 @@ class Intake:
         rest: list[Request] = []
         for request in requests:
             try:
-                self._jobs.submit_many([request.submission])
+                self._jobs.submit_many([request.submission], exact=True)
             except QueueFull:
                 rest.append(request)
             except DuplicateId:

@@ -18,6 +18,7 @@ from penstock import items
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.extras import install_remedy
 from penstock.redis_contract.keys import RESERVED
+from penstock.service.real_path import real_path
 from penstock.store_url import StoreUrl
 
 INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"
@@ -47,7 +48,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     def place(self, source_path: str, filename: str) -> FilePlace:
         """Locate a file. Raises ``OutsideRag`` if the real path is in no folder of the RAG."""
         try:
-            real = os.path.realpath(source_path)
+            real = real_path(source_path)
         except (OSError, ValueError):
             real = ""
         incoming = self._real(INCOMING)
@@ -56,7 +57,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
             known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
             return FilePlace(read_from=real, known_as=known_as, managed=True)
         # A processed file can be submitted again from its folder.
-        own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
+        own = [self._real(PROCESSED), *map(real_path, self.folders)]
         if any(folder is not None and _below(real, folder) for folder in own):
             return FilePlace(read_from=real, known_as=real, managed=False)
         allowed = ", ".join(filter(None, [incoming, *own])) or "none"
@@ -64,7 +65,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
     def _real(self, name: str) -> str | None:
         folder = self.folder(name)
-        return None if folder is None else os.path.realpath(folder)
+        return None if folder is None else real_path(str(folder))
 
 
 class Rags(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,21 +91,21 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         Records of refused messages are written only there.
         """
         try:
-            real = os.path.realpath(source_path)
+            real = real_path(source_path)
             if not stat.S_ISREG(os.lstat(real).st_mode):
                 return None
         except (OSError, ValueError):
             return None
         folders = [rag.folder(INCOMING) for rag in self.by_id.values()]
-        if any(folder is not None and _below(real, os.path.realpath(folder)) for folder in folders):
+        if any(folder is not None and _below(real, real_path(str(folder))) for folder in folders):
             return Path(real)
         return Path(real) if self._is_in_sources(real) else None
 
     def _is_in_sources(self, real: str) -> bool:
         """Check whether a path is in the default inbox of a RAG not configured here."""
-        if self.sources is None or not _below(real, os.path.realpath(self.sources)):
+        if self.sources is None or not _below(real, real_path(self.sources)):
             return False
-        rag_id, *rest = Path(real).relative_to(os.path.realpath(self.sources)).parts
+        rag_id, *rest = Path(real).relative_to(real_path(self.sources)).parts
         unknown = rag_id not in self.by_id and rag_id not in RESERVED and _RAG_ID.fullmatch(rag_id)
         return bool(unknown) and len(rest) > 1 and rest[0] == INCOMING
 
@@ -113,7 +114,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         found: dict[str, os.stat_result] = {}
         for rag in self.by_id.values():
             folder = rag.folder(INCOMING)
-            for directory, _, names in os.walk(os.path.realpath(folder)) if folder is not None else ():
+            for directory, _, names in os.walk(real_path(str(folder))) if folder is not None else ():
                 for path in (f"{directory}/{name}" for name in names):
                     with suppress(OSError):
                         found[path] = os.lstat(path)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.pipeline.walk.repository import find_repository, is_switching
 from penstock.pipeline.walk.single_path import SinglePathRules
 from penstock.service.folder_requests import walk_rules
+from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ChangePlan:
     """Plans for one root. ``options`` are those of ``Documents.index``."""
 
     def __init__(self, documents: Documents, root: str, settings: Settings, options: dict[str, Any]) -> None:
-        self.root = os.path.realpath(root)
+        self.root = real_path(root)
         self._documents = documents
         self._options = options
         self._settings = settings

@@ -29,6 +29,7 @@ from penstock.service.libraries import Libraries
 from penstock.service.notes import Notebook
 from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
 from penstock.service.projects import Placement, Projects, WantedPlace
+from penstock.service.real_path import real_path
 from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
@@ -88,7 +89,7 @@ class Documents:
         """
         paths.refuse_unusable(os.fspath(path))
         self.projects.record(self.placement(path, **options))
-        return self._jobs.submit(**self.submission(path, **options))
+        return self._jobs.submit(exact=True, **self.submission(path, **options))
 
     def placement(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Placement:
         """Tenant and branch of the documents of ``index``."""
@@ -157,7 +158,7 @@ class Documents:
         decided = options.get("include_code") is not None or options.get("project")
         if decided or is_off_disk(os.fspath(path)) or not Path(path).is_dir():
             return None
-        return code_reason(os.path.realpath(os.fspath(path)))
+        return code_reason(real_path(os.fspath(path)))
 
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
@@ -180,6 +181,7 @@ class Documents:
         if job.status is not Status.DONE or not (job.result or {}).get("partial"):
             return self._jobs.retry(job.queue_id)
         receipt = self._jobs.submit(
+            exact=True,
             item_type=job.item_type,
             op=job.op,
             payload=job.payload,

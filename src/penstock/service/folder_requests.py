@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from penstock.pipeline.walk.repository import code_reason
 from penstock.pipeline.web import urls
 from penstock.service import paths
 from penstock.service.projects import Placement
+from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 
 NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
@@ -104,7 +104,7 @@ def index_submission(
         submission["item_type"] = "folder"
         payload |= {"folder_path": urls.canonical(path)} | crawl_fields(options)
     else:
-        absolute = os.path.realpath(path)
+        absolute = real_path(path)
         mode = _mode(path, absolute)
         if stat.S_ISDIR(mode):
             submission["item_type"] = "project" if options.get("project") else "folder"

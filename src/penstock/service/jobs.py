@@ -39,7 +39,7 @@ from penstock.job import (
 from penstock.queue.protocol import CASCADE_BATCH, Queue
 from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
-from penstock.service.requests import Submission, new_jobs
+from penstock.service.requests import Submission, new_jobs, with_real_paths
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -53,7 +53,9 @@ class Jobs:
         self.settings = settings
         self.door: items.Source = door
 
-    def submit(self, *, connection: Any = None, **submission: Unpack[Submission]) -> Receipt:
+    def submit(
+        self, *, connection: Any = None, exact: bool = False, **submission: Unpack[Submission]
+    ) -> Receipt:
         """Add one job to the queue; the job is stored once this returns.
 
             receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/a.pdf"})
@@ -67,10 +69,12 @@ class Jobs:
 
         Calls of a function with the same ``key`` are one job. ``connection``, on SQL engines, adds the
         row in the caller's own transaction: it exists when the caller commits, and never dedupes.
+        Paths are stored as ``index`` stores them, with links followed; ``exact`` leaves them as given.
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
-        return self._submit(submission, connection, counted=True)
+        given = submission if exact else with_real_paths(submission)
+        return self._submit(given, connection, counted=True)
 
     def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
         """Add one job; ``counted`` adds the queue position, which costs more than the job itself."""
@@ -83,7 +87,12 @@ class Jobs:
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 
     def submit_many(
-        self, submissions: Sequence[Submission], *, connection: Any = None, limited: bool = True
+        self,
+        submissions: Sequence[Submission],
+        *,
+        connection: Any = None,
+        limited: bool = True,
+        exact: bool = False,
     ) -> list[Receipt]:
         """Add many jobs in one transaction: all, or none. ``limited=False`` ignores the queue limits.
 
@@ -92,7 +101,8 @@ class Jobs:
         if not submissions:
             return []
         joins = connection is not None
-        new = self._new(submissions, joins=joins)
+        given = submissions if exact else list(map(with_real_paths, submissions))
+        new = self._new(given, joins=joins)
         limits = self._limits() if limited else QueueLimits()
         return [self._receipt(answer, None) for answer in self.add_all(new, limits, connection)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -20,6 +19,7 @@ from penstock.pipeline.web import urls
 from penstock.service.folder_requests import crawl_fields, with_job_options
 from penstock.service.jobs import Jobs
 from penstock.service.projects import Placement
+from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -93,7 +93,8 @@ class Libraries:
         the files of the distribution that is installed beside Penstock are read. ``replace`` removes the
         other versions once this one is indexed.
         """
-        return self._jobs.submit(**self.submission(requirement, source=source, replace=replace, **options))
+        submission = self.submission(requirement, source=source, replace=replace, **options)
+        return self._jobs.submit(exact=True, **submission)
 
     def submission(
         self,
@@ -201,7 +202,7 @@ def _placed(where: Mapping[str, Any]) -> Placement:
 def _source(source: str) -> dict[str, str]:
     if urls.is_web_url(source):
         return {"source_url": urls.canonical(source)}
-    path = os.path.realpath(source)
+    path = real_path(source)
     if not Path(path).exists():
         raise PathNotFound(f"{source} does not exist")
     return {"source_path": path}

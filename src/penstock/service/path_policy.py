@@ -10,6 +10,7 @@ from penstock.config import Settings
 from penstock.errors import PathOutside, WebOff
 from penstock.pipeline.web import urls
 from penstock.service import paths
+from penstock.service.real_path import real_path
 
 
 class PathPolicy:
@@ -22,10 +23,10 @@ class PathPolicy:
     def __init__(
         self, roots: Sequence[str], state_dir: str, *, allow_external: bool, allow_web: bool = False
     ) -> None:
-        self.roots = tuple(os.path.realpath(root) for root in roots)
+        self.roots = tuple(real_path(root) for root in roots)
         self._allow_external = allow_external
         self._allow_web = allow_web
-        self._state_dir = os.path.realpath(state_dir)
+        self._state_dir = real_path(state_dir)
 
     @classmethod
     def of(cls, settings: Settings) -> PathPolicy:
@@ -54,7 +55,7 @@ class PathPolicy:
             if not self._allow_web:
                 raise WebOff("this server fetches no web pages for requests")
             return urls.canonical(path)
-        real = os.path.realpath(self.named(path))
+        real = real_path(self.named(path))
         external = allow_external and self._allow_external
         inside = external or any(_below(real, root) for root in self.roots)
         if not inside or _below(real, self._state_dir):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.errors import PathNotFound
 from penstock.pipeline.web import urls
+from penstock.service.real_path import real_path
 
 HEAD = 4_096
 """Bytes read to tell the type of a file."""
@@ -26,11 +27,11 @@ def off_disk(path: str) -> str | None:
 
 
 def real(path: str) -> str:
-    """The path with all links followed, as the catalog stores a path indexed by name."""
+    """The path with all links followed, in the case of the disk: as the catalog stores an indexed path."""
     refuse_unusable(path)
     if (known := off_disk(path)) is not None:
         return known
-    return _readable(os.path.realpath(path))
+    return _readable(real_path(path))
 
 
 def shown(path: str) -> str:
@@ -39,7 +40,7 @@ def shown(path: str) -> str:
     if (known := off_disk(path)) is not None:
         return known
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
-    return _readable(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - as above
+    return _readable(os.path.join(real_path(folder), name))  # noqa: PTH118 - as above
 
 
 def _readable(path: str) -> str:

@@ -5,7 +5,6 @@ One rule, ``placed``, decides tenant and branch for every door; decision 0056 gi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -21,6 +20,7 @@ from penstock.pipeline.walk import repository
 from penstock.service import paths
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.jobs import Jobs
+from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -146,7 +146,7 @@ def placed_to_read(
     off_disk = paths.off_disk(path) is not None
     if off_disk or wanted.tenant_id is not None or wanted.project is False:
         return placed(wanted, None, None)
-    real = os.path.realpath(path)
+    real = real_path(path)
     above = [real, *map(str, Path(real).parents)]
     recorded = max(recorded_at(above), key=lambda one: len(one.root), default=None)
     tree = None if recorded is None else work_tree(recorded.root)
@@ -200,7 +200,7 @@ class Projects:
         """Place a request to index a path. Web pages and libraries belong to no project."""
         if paths.off_disk(path) is not None:
             return placed(wanted, None, None)
-        real = os.path.realpath(path)
+        real = real_path(path)
         known = _deepest(self._catalog, real)
         found = repository.find_repository(real)
         root = found.root if found is not None else None
@@ -280,7 +280,7 @@ class Projects:
 
     def find(self, named: str) -> ProjectView:
         """The project with a name, at a path, or with a tenant whose id starts like this."""
-        path = os.path.realpath(named)
+        path = real_path(named)
         every = self.all()
         found = [one for one in every if named in (one.name, one.tenant_id)]
         if not found:
@@ -329,11 +329,11 @@ class Projects:
             for plan in plans
             for one in plan.branches
         ]
-        return self._jobs.submit_many(submissions, limited=False) if submissions else []
+        return self._jobs.submit_many(submissions, limited=False, exact=True) if submissions else []
 
     def move(self, old: str, new: str) -> ProjectRoot:
         """Record that the folder of a project was moved; its documents keep their tenant."""
-        before, after = os.path.realpath(old), os.path.realpath(new)
+        before, after = real_path(old), real_path(new)
         if not Path(after).is_dir():
             raise InvalidRequest(f"{new} is not a folder", remedy="Move the folder first.")
         if not self._catalog.projects.move(before, after):

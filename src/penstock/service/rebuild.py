@@ -113,7 +113,7 @@ class Rebuilder:
             for place, root in plan.roots
         ]
         # Without limits: a refusal here would leave the new model without jobs.
-        return self._jobs.submit_many(submissions, limited=False)
+        return self._jobs.submit_many(submissions, limited=False, exact=True)
 
     def _work_tree(self, place: Place) -> dict[str, str]:
         """The metadata that keeps files of another branch out of a project's documents."""

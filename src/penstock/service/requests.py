@@ -27,6 +27,7 @@ from penstock.errors import (
 from penstock.job import NewJob
 from penstock.payloads import FunctionPayload, Payload
 from penstock.service.limits import checked_key
+from penstock.service.real_path import real_path
 from penstock.strict_json import encode_payload
 
 T = TypeVar("T")
@@ -68,6 +69,39 @@ class Submission(SubmissionFields, total=False):
     webhook: str | None
     on_success: HookCall | None
     on_failure: HookCall | None
+
+
+PATH_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "file": ("file_path",),
+    "folder": ("folder_path",),
+    "project": ("project_root",),
+    "library": ("source_path",),
+    "rename": ("old_path", "new_path"),
+    "delete_document": ("document_id",),
+}
+"""Fields of payloads that are paths, or may be one."""
+
+
+def with_real_paths(submission: Submission) -> Submission:
+    """The submission with the paths of its payload as ``index`` stores them; others stay for the check."""
+    fields: tuple[str, ...] = ()
+    payload: object = None
+    if isinstance(submission, dict):  # anything else is refused later
+        fields = PATH_FIELDS.get(submission.get("item_type", ""), ())
+        payload = submission.get("payload")
+    if not fields or not isinstance(payload, dict | Mapping):
+        return submission
+    real = {field: path for field in fields if (path := _real(payload.get(field))) is not None}
+    return {**submission, "payload": {**payload, **real}} if real else submission
+
+
+def _real(path: object) -> str | None:
+    if not isinstance(path, str) or not path.startswith("/"):
+        return None
+    try:
+        return real_path(path)
+    except (OSError, ValueError):  # no path of any disk
+        return None
 
 
 def new_jobs(

@@ -106,7 +106,7 @@ class Uploads:
                 os.link(target, former, follow_symlinks=False)
             received.replace(target)
             try:
-                receipt = self._jobs.submit(**submission)
+                receipt = self._jobs.submit(exact=True, **submission)
             except BaseException:
                 if former.exists():
                     former.replace(target)
@@ -143,7 +143,7 @@ class Uploads:
         if not Path(path).is_file():
             return True
         try:
-            self._jobs.submit(**submission)
+            self._jobs.submit(exact=True, **submission)
         except PenstockError as error:
             log.warning("an interrupted upload is not queued yet: %s: %s", path, error.message)
             return False

@@ -179,7 +179,8 @@ class Verifier:
         ]
         # Without limits: it is one request, and half a repair is no repair.
         batches = (submissions[start : start + BATCH] for start in range(0, len(submissions), BATCH))
-        return [receipt for batch in batches for receipt in self._jobs.submit_many(batch, limited=False)]
+        receipts = [self._jobs.submit_many(batch, limited=False, exact=True) for batch in batches]
+        return [receipt for batch in receipts for receipt in batch]
 
 
 class _Roots:

@@ -18,6 +18,7 @@ from penstock.service.change_plan import ChangePlan, is_in_repository
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 from penstock.service.path_policy import PathPolicy
+from penstock.service.real_path import real_path
 from penstock.watch.pending_changes import PendingChanges
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class WatchedRoot:
                 return 0
             submissions = [self.plan.whole()] if self._scan else self.plan.submissions(written)
             for submission in submissions:
-                self._jobs.submit(**submission)
+                self._jobs.submit(exact=True, **submission)
         except (QueueFull, StoreError, PathNotFound) as error:
             # Nothing is lost: once the queue, the store or the folder is there, everything is compared.
             log.warning("%s: %s; the folder is compared as a whole later", self.plan.root, error.message)
@@ -171,7 +172,7 @@ def _outermost(paths: Sequence[str]) -> list[str]:
     for path in paths:
         if not Path(path).is_dir():
             raise PathNotFound(f"{path} is not a folder", remedy="Watch the folder that has the file.")
-    real = sorted({os.path.realpath(path) for path in paths})
+    real = sorted({real_path(path) for path in paths})
     return [path for path in real if not any(_is_below(path, other) for other in real)]
 
 
