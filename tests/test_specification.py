@@ -1,21 +1,85 @@
-"""Rules that are cited by number stand in the digest, and the digest holds no other."""
+"""The specification page: each rule is there, with a module and a test that exist.
+
+Only text is read, so that these tests take no time.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DIGEST = ROOT / "docs" / "specification.md"
+PAGE = ROOT / "docs" / "specification.md"
+DEPARTURES = ROOT / "docs" / "decisions" / "departures.md"
+PACKAGE = ROOT / "src" / "penstock"
 SUFFIXES = frozenset([".md", ".py", ".sql", ".lua"])
 
-RULE = re.compile(r"^- <a id=\"([a-z0-9-]+)\"></a>\*\*([SC][0-9-]+)\.\*\* ", re.MULTILINE)
+LAST = {"S0": 75, "S1": 65, "S2": 57, "S3": 35, "S4": 53}
+CONTRADICTIONS = [*range(1, 29), *range(30, 42), 43, 45, 47, 49]
+RULES = [
+    *(f"{document}-{number}" for document, last in LAST.items() for number in range(1, last + 1)),
+    *(f"C{number}" for number in CONTRADICTIONS),
+]
+
+ROW = re.compile(r"^\| <a id=\"([a-z0-9-]+)\"></a>([SC][0-9-]+) \| (.+) \| (.*) \| (.*) \|$", re.MULTILINE)
+DEPARTED = re.compile(r"\[Departs\]\(decisions/departures\.md#([a-z-]+)\)")
+DEPARTURE = re.compile(r"^\| <a id=\"([a-z-]+)\"></a>(.+?) \| ", re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
 LINKED = re.compile(r"\[([SC][0-9-]+)\]\([^)]*\)")
 SPECIFIED = re.compile(r"\b(S\d)-(\d+)(?:\s*…\s*(?:\1-)?(\d+))?")
 CONTRADICTION = re.compile(r"\bC\d{1,2}\b")
+
+
+class Rule(NamedTuple):
+    """A row of the page."""
+
+    anchor: str
+    number: str
+    meaning: str
+    modules: list[str]
+    tests: list[str]
+
+
+def rules(text: str) -> list[Rule]:
+    """The rules of a page, in its order."""
+    return [
+        Rule(anchor, number, meaning, CODE.findall(modules), CODE.findall(tests))
+        for anchor, number, meaning, modules, tests in ROW.findall(text)
+    ]
+
+
+@functools.cache
+def page() -> list[Rule]:
+    return rules(PAGE.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def functions_of(path: str) -> frozenset[str]:
+    file = ROOT / path
+    return frozenset(
+        re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text("utf-8"), re.M) if file.is_file() else ()
+    )
+
+
+def faults(rule: Rule) -> list[str]:
+    """What a rule lacks: a meaning, a module or a test that exists."""
+    found = [f"{rule.number}: no module {name}" for name in rule.modules if not (PACKAGE / name).is_file()]
+    for test in rule.tests:
+        path, _, name = test.partition("::")
+        if name not in functions_of(path):
+            found.append(f"{rule.number}: no test {test}")
+    if not rule.modules:
+        found.append(f"{rule.number}: names no module")
+    if not rule.tests:
+        found.append(f"{rule.number}: names no test")
+    if not DEPARTED.sub("", rule.meaning).strip(" *,"):
+        found.append(f"{rule.number}: has no meaning")
+    return found
 
 
 def citations(text: str) -> Iterator[str]:
@@ -31,40 +95,53 @@ def cited() -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in ("src", "tests", "docs"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in SUFFIXES and path not in (DIGEST, Path(__file__).resolve()):
+            if path.suffix in SUFFIXES and path not in (PAGE, Path(__file__).resolve()):
                 text = path.read_text(encoding="utf-8")
                 found.update(dict.fromkeys(citations(text), str(path.relative_to(ROOT))))
     return found
 
 
-def digest() -> list[tuple[str, str]]:
-    """Anchor and number of each rule, in the order of the page."""
-    return RULE.findall(DIGEST.read_text(encoding="utf-8"))
+def test_every_rule_is_on_the_page_once_in_order_under_its_own_anchor():
+    assert RULES == [rule.number for rule in page()]
+    assert [number.lower() for number in RULES] == [rule.anchor for rule in page()]
+    assert 285 == sum(LAST.values())
 
 
-def test_every_cited_rule_is_in_the_digest():
-    known = {number for _, number in digest()}
+def test_every_rule_has_a_meaning_a_module_and_a_test():
+    assert [] == [fault for rule in page() for fault in faults(rule)]
+
+
+def test_every_cited_rule_is_on_the_page():
+    known = {*RULES}
 
     assert [] == sorted(f"{number} ({file})" for number, file in cited().items() if number not in known)
 
 
-def test_every_rule_of_the_digest_is_cited():
-    known = cited()
+def test_departures_and_their_rules_lead_to_each_other():
+    text = DEPARTURES.read_text(encoding="utf-8")
+    departed = {(number, anchor) for anchor, cell in DEPARTURE.findall(text) for number in citations(cell)}
+    marked = {(rule.number, anchor) for rule in page() for anchor in DEPARTED.findall(rule.meaning)}
 
-    assert [] == [number for _, number in digest() if number not in known]
+    assert (set(), set()) == (departed - marked, marked - departed)
 
 
-def test_every_rule_stands_once_in_order_under_its_own_anchor():
-    def place(number: str) -> tuple[str, ...]:
-        return tuple(part.zfill(3) for part in re.findall(r"\d+", number))
+ROW_PARTS = ("`lifecycle.py`", "`tests/test_specification.py::test_faults_of_a_rule_are_found`")
 
-    rules = digest()
-    numbers = [number for _, number in rules]
-    specified = [number for number in numbers if number.startswith("S")]
-    contradictions = numbers[len(specified) :]
 
-    assert [number.lower() for number in numbers] == [anchor for anchor, _ in rules]
-    assert sorted(set(specified), key=place) + sorted(set(contradictions), key=place) == numbers
+@pytest.mark.parametrize(
+    ("meaning", "module", "test", "expected"),
+    [
+        ("A rule.", *ROW_PARTS, []),
+        ("A rule.", "`lifecycles.py`", ROW_PARTS[1], ["S0-1: no module lifecycles.py"]),
+        ("A rule.", "", "", ["S0-1: names no module", "S0-1: names no test"]),
+        ("A rule.", ROW_PARTS[0], "`tests/test_no.py::test_a`", ["S0-1: no test tests/test_no.py::test_a"]),
+        ("*[Departs](decisions/departures.md#x)*", *ROW_PARTS, ["S0-1: has no meaning"]),
+    ],
+)
+def test_faults_of_a_rule_are_found(meaning: str, module: str, test: str, expected: list[str]):
+    (rule,) = rules(f'| <a id="s0-1"></a>S0-1 | {meaning} | {module} | {test} |')
+
+    assert expected == faults(rule)
 
 
 @pytest.mark.parametrize(
