@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -113,8 +114,10 @@ class Penstock(FunctionJobs):
 
         Nothing is killed: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
-        from penstock.worker.launch import leases
+        from penstock.worker.launch import leases, write_backup
         from penstock.worker.thread_worker import ThreadWorker
+
+        self.functions.write_backup = partial(write_backup, self._assembly)
 
         worker = ThreadWorker(
             self.queue,

@@ -28,6 +28,8 @@ TRACEPARENT = "traceparent"
 
 WEBHOOK = f"{RESERVED}webhook"
 """Function name of a webhook."""
+BACKUP = f"{RESERVED}backup"
+"""Function name of a backup. Requests cannot call it: a backup has the texts of all tenants."""
 WEBHOOK_RETRIES = 20
 WEBHOOK_TIMEOUT_S = 120
 SMALL_RESULT = 16_384

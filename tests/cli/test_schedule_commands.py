@@ -30,6 +30,15 @@ def test_schedules_are_added_listed_changed_and_removed(run: Run, ask: Any, tmp_
     assert {"removed": "refresh"} == ask("schedule", "remove", "refresh")
 
 
+def test_a_schedule_of_backups(run: Run, ask: Any, tmp_path: Path):
+    made = ask("schedule", "add", "0 2 * * *", "backup", str(tmp_path), "--keep", "7", "--priority", "2")
+    assert ("backup", f"backup {tmp_path}, keep 7") == (made["name"], made["does"])
+    assert {"directory": str(tmp_path), "keep": 7} == made["payload"]["payload"]
+    for wrong in (["{}"], ["--key", "k"], ["--collection", "c"], ["--keep", "0"]):
+        run("schedule", "add", "@daily", "backup", str(tmp_path), *wrong, code=2)
+    assert "for backups only" in run("schedule", "add", "@daily", "call", "f", "--keep", "1", code=2).output
+
+
 def test_refusals_of_schedules(run: Run):
     assert "ERR_INVALID_SCHEDULE" in run("schedule", "add", "0 0 30 2 *", "call", "f", code=1).output
     assert "ERR_SCHEDULE_NOT_FOUND" in run("schedule", "show", "f", code=4).output

@@ -287,6 +287,9 @@ def test_schedules_have_the_methods_of_the_library(connect: MakeClient, indexed:
     called = schedules.add_call(
         "every 1h", "report", {"week": 3}, name="weekly", missed="skip", call={"key": "k"}
     )
+    backups = schedules.add_backup("@daily", indexed.folder, keep=3, name="nightly")
+    assert (f"backup {indexed.folder}, keep 3", "nightly") == (backups.does, backups.name)
+    schedules.remove("nightly")
     try:
         assert [added, called] == schedules.list() == local.list()
         assert local.show("weekly", count=2) == schedules.show("weekly", count=2)

@@ -131,6 +131,56 @@ def test_a_wrong_change_leaves_the_schedule(ask: Ask):
     ask("DELETE", "/schedules/kept")
 
 
+BACKUP = {"timing": "0 2 * * *", "action": "backup", "directory": "files", "keep": 7}
+
+
+def test_only_an_admin_of_all_tenants_schedules_backups(server: LiveServer, ask: Ask, keys: Keys):
+    bound = server.make_key("bound", "admin", "default")
+    writer = server.make_key("writer", "write")
+    for key in (keys.acme, bound, writer):
+        assert (403, "ERR_NOT_ALLOWED") == (
+            (refused := server.ask("POST", "/schedules", BACKUP, key=key)).status,
+            refused.code,
+        )
+    added = ask("POST", "/schedules", BACKUP)
+    assert (201, f"backup {server.folder / 'files'}, keep 7") == (added.status, added.body["does"])
+    try:
+        for key in (bound, writer):
+            for act in ("pause", "resume", "run"):
+                assert 403 == server.ask("POST", f"/schedules/backup/{act}", key=key).status
+            assert 403 == server.ask("PATCH", "/schedules/backup", {"timing": "@yearly"}, key=key).status
+            assert 403 == server.ask("DELETE", "/schedules/backup", key=key).status
+            assert 200 == server.ask("GET", "/schedules/backup", key=key).status
+        taken = NIGHTLY | {"name": "backup", "replace": True}
+        assert 409 == server.ask("POST", "/schedules", taken, key=writer).status
+        assert ask("POST", "/schedules/backup/pause").body["paused"]
+    finally:
+        ask("DELETE", "/schedules/backup")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"directory": "/etc"}, 400, "ERR_PATH_OUTSIDE"),
+        ({"directory": "state"}, 400, "ERR_PATH_OUTSIDE"),
+        ({"directory": "files/none"}, 404, "ERR_PATH_NOT_FOUND"),
+        ({"directory": "https://example.org/"}, 404, "ERR_PATH_NOT_FOUND"),
+        ({"directory": None}, 422, "ERR_INVALID_REQUEST"),
+        ({"keep": 0}, 422, "ERR_INVALID_REQUEST"),
+        ({"path": "files"}, 422, "ERR_INVALID_REQUEST"),
+        ({"collection": "c"}, 422, "ERR_INVALID_REQUEST"),
+        (
+            {"action": "call", "function": "penstock.backup", "directory": None, "keep": None},
+            422,
+            "ERR_INVALID_NAME",
+        ),
+    ],
+)
+def test_a_wrong_schedule_of_backups_is_refused(ask: Ask, fields: dict[str, Any], status: int, code: str):
+    answer = ask("POST", "/schedules", BACKUP | fields)
+    assert (status, code) == (answer.status, answer.code), answer.body
+
+
 def test_keys_see_and_change_schedules_of_their_tenants_only(server: LiveServer, keys: Keys):
     admin, acme, other = keys
     assert 201 == server.ask("POST", "/schedules", NIGHTLY, key=acme).status

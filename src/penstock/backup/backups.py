@@ -34,6 +34,7 @@ from penstock.errors import (
     BackupDamaged,
     DiskFull,
     InvalidRequest,
+    SchemaMismatch,
     StoreDenied,
     StoreNotEmpty,
     StoreUnavailable,
@@ -113,7 +114,10 @@ class Backups:
             path = destination
             _refuse_other_file(path)
         report = self._write(path, on_progress)
-        removed = tuple(_rotate(path.parent, keep)) if keep is not None else ()
+        if path.parent == destination:
+            for abandoned in abandoned_files(destination):
+                abandoned.unlink(missing_ok=True)
+        removed = tuple(_rotate(report, path.parent, keep)) if keep is not None else ()
         return msgspec.structs.replace(report, removed=removed)
 
     def _refuse_memory(self) -> None:
@@ -336,14 +340,23 @@ def _may_replace(path: Path) -> bool:
         return file.read(len(FIRST_LINE)) in (b"", FIRST_LINE)
 
 
-def _rotate(directory: Path, keep: int) -> Iterator[str]:
-    """Remove all but the newest backups of a directory, and what killed backups have left."""
-    found = sorted(path for path in directory.iterdir() if _OWN_NAME.fullmatch(path.name))
+def _rotate(made: BackupReport, directory: Path, keep: int) -> Iterator[str]:
+    """Remove all but the newest backups of the same stores from a directory."""
+    named = sorted(path for path in directory.iterdir() if _OWN_NAME.fullmatch(path.name))
+    found = [path for path in named if _stores_of(path) == (made.queue, made.catalog)]
     for path in found[: max(0, len(found) - keep)]:
         path.unlink(missing_ok=True)
         yield str(path)
-    for path in abandoned_files(directory):
-        path.unlink(missing_ok=True)
+
+
+def _stores_of(path: Path) -> tuple[str, str] | None:
+    """The stores that a backup is of; None for a file that cannot be read, which stays."""
+    try:
+        with path.open("rb") as file:
+            header = ArchiveReader(file, str(path)).header
+    except (OSError, BackupDamaged, SchemaMismatch):
+        return None
+    return header.queue, header.catalog
 
 
 def abandoned_files(directory: Path) -> Iterator[Path]:

@@ -40,10 +40,12 @@ def schedule() -> None:
 
 @schedule.command()
 @click.argument("timing")
-@click.argument("action", type=click.Choice(["index", "call"]))
-@click.argument("target", metavar="PATH|FUNCTION")
+@click.argument("action", type=click.Choice(["index", "call", "backup"]))
+@click.argument("target", metavar="PATH|FUNCTION|DIRECTORY")
 @click.argument("payload", required=False)
-@click.option("--name", metavar="NAME", help="Name of the schedule. Default: index-FOLDER, or the function.")
+@click.option(
+    "--name", metavar="NAME", help="Name of the schedule. Default: index-FOLDER, the function, or backup."
+)
 @click.option("--tz", "zone", metavar="ZONE", help="Time zone. Default: PENSTOCK_TIME_ZONE, or else UTC.")
 @click.option(
     "--missed",
@@ -56,12 +58,15 @@ def schedule() -> None:
 @click.option("--collection", metavar="NAME", help="Collection of the jobs.")
 @click.option("--priority", type=click.IntRange(0, 10), metavar="0-10", help="Priority of the jobs.")
 @click.option("--key", metavar="TEXT", help="Key of the calls: while a job with it is live, none is added.")
+@click.option(
+    "--keep", type=click.IntRange(min=1), help="Keep this many backups in the directory; delete older ones."
+)
 @_tenant
 @click.pass_obj
 def add(
     session: Session, /, timing: str, action: str, target: str, payload: str | None, **given: Any
 ) -> None:
-    """Add a schedule that indexes a path, or calls a function.
+    """Add a schedule that indexes a path, calls a function, or backs up all stores.
 
     TIMING is a cron expression (minute hour day month weekday), a name such as @daily, or an interval.
 
@@ -69,15 +74,22 @@ def add(
     penstock schedule add "0 3 * * *" index ~/notes --tz Europe/Berlin
     penstock schedule add "every 15m" call refresh '{"full": false}'
     penstock schedule add @monthly call report --missed skip
+    penstock schedule add "0 2 * * *" backup /var/backups/penstock --keep 7
     """
     options = {name: given[name] for name in ("name", "zone", "missed", "replace", "tenant_id")}
     each = {name: given[name] for name in ("collection", "priority", "key") if given[name] is not None}
     schedules = _schedules(session)
+    if action != "call" and (payload is not None or "key" in each):
+        raise click.UsageError("A payload and --key are for functions only.")
+    if action != "backup" and given["keep"] is not None:
+        raise click.UsageError("--keep is for backups only.")
+    path = session.path(target) if session.client is not None else target
     if action == "index":
-        if payload is not None or "key" in each:
-            raise click.UsageError("A payload and --key are for functions only.")
-        path = session.path(target) if session.client is not None else target
         record = schedules.add_index(timing, path, index=each, **options)  # type: ignore[arg-type]
+    elif action == "backup":
+        if "collection" in each:
+            raise click.UsageError("A backup has all collections; leave out --collection.")
+        record = schedules.add_backup(timing, path, keep=given["keep"], **each, **options)
     else:
         body = read_payload(payload or "{}")
         record = schedules.add_call(timing, target, body, call=each, **options)  # type: ignore[arg-type]

@@ -51,6 +51,20 @@ class AsyncSchedules:
         """Call a function by the clock. ``call``: ``collection``, ``priority`` and ``key`` of each call."""
         return await self._client._call(calls.add_call(timing, function, payload, call, options))
 
+    async def add_backup(
+        self,
+        timing: str,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int | None = None,
+        priority: int | None = None,
+        allow_external: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleRecord:
+        """Back up the stores into a directory of the server by the clock. Needs an admin key."""
+        given = {"keep": keep, "priority": priority, "allow_external": allow_external or None}
+        return await self._client._call(calls.add_backup(timing, directory, given, options))
+
     async def list(self, tenant_id: str | None = None) -> list[ScheduleRecord]:
         """List the schedules of a tenant, or all that the key may see, by name."""
         found, offset = await self._client._call(calls.page(tenant_id, 0))

@@ -47,6 +47,15 @@ def add_call(
     return _added({"action": "call", **given, **(call or {}), **options}, None)
 
 
+def add_backup(
+    timing: str, directory: str | os.PathLike[str], given: Mapping[str, Any], options: ScheduleOptions
+) -> ApiCall[ScheduleRecord]:
+    """Back up the stores of the server by the clock."""
+    fields = {"action": "backup", "timing": timing, "directory": os.fspath(directory), **given, **options}
+    external = fields.pop("allow_external", None)
+    return _added({name: value for name, value in fields.items() if value is not None}, external)
+
+
 def _added(fields: Mapping[str, Any], external: bool | None) -> ApiCall[ScheduleRecord]:
     target = _target("/schedules", {"allow_external": external or None})
     return _record("POST", target)._replace(body=_json(fields), repeatable=False, patience="index")
@@ -138,6 +147,20 @@ class ClientSchedules:
     ) -> ScheduleRecord:
         """Call a function by the clock. ``call``: ``collection``, ``priority`` and ``key`` of each call."""
         return self._client._call(add_call(timing, function, payload, call, options))
+
+    def add_backup(
+        self,
+        timing: str,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int | None = None,
+        priority: int | None = None,
+        allow_external: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleRecord:
+        """Back up the stores into a directory of the server by the clock. Needs an admin key."""
+        given = {"keep": keep, "priority": priority, "allow_external": allow_external or None}
+        return self._client._call(add_backup(timing, directory, given, options))
 
     def list(self, tenant_id: str | None = None) -> list[ScheduleRecord]:
         """List the schedules of a tenant, or all that the key may see, by name."""

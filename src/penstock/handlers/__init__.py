@@ -4,6 +4,7 @@
 - ``context``: ``Context``, the job, progress, children and cancellation for a handler
 - ``functions``, ``payload_model``, ``async_run``: jobs that run functions of an application
 - ``function_map``: one function over many payloads, as child jobs
+- ``backup_job``: backups by a schedule
 - ``documents``: registers all handlers below
 - ``files``, ``file_request``, ``file_reader``, ``file_draft``: jobs for one file
 - ``members``, ``member_jobs``, ``container_paths``, ``container_members``: files inside others, as documents

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
-from penstock.end_hooks import HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
+from penstock.end_hooks import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, UnknownEntity, UnknownFunction
+from penstock.handlers.backup_job import BACKUP_BACKOFF, WriteBackup, run_backup
 from penstock.handlers.context import Context
 from penstock.handlers.function_map import MAP, expand_map
 from penstock.handlers.payload_model import PayloadModel, model_of
@@ -100,6 +101,8 @@ class Functions:
         self._functions: dict[str, Function] = {}
         self._entity_types: dict[str, Exists | None] = {}
         self._middleware: list[Middleware] = []
+        self.write_backup: WriteBackup | None = None
+        """Writes the backups of schedules; None where the stores cannot be read."""
 
     def add(self, name: str, call: Callable[..., Any], **options: Unpack[FunctionOptions]) -> Function:
         _check_name("function name", name)
@@ -196,6 +199,8 @@ class Functions:
             return expand_map(context, request.payload or {}, self.find)
         if request.function_name == WEBHOOK:
             return deliver(context, request.payload or {}, webhooks)
+        if request.function_name == BACKUP and self.write_backup is not None:
+            return run_backup(self.write_backup, context, request.payload or {})
         function = self.find(request.function_name)
         if function is None and not self._functions:
             raise NotHandledHere("no handler for function/run here: start a worker with --app MODULE:NAME")
@@ -234,6 +239,8 @@ class Functions:
         name = claim.payload.get("function_name", "")
         if name == WEBHOOK:
             return WEBHOOK_BACKOFF
+        if name == BACKUP:
+            return BACKUP_BACKOFF
         function = self.find(name)
         return function.backoff if function else FUNCTION_BACKOFF
 

@@ -16,7 +16,7 @@ from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, RequestBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upkeep_bodies import TenantQuery
-from penstock.service.schedules import MOST_SHOWN, SHOWN, ScheduleOptions, ScheduleRecord
+from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleOptions, ScheduleRecord
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
 
@@ -72,8 +72,16 @@ class NextQuery(TenantQuery):
     count: int = Field(SHOWN, ge=1, le=MOST_SHOWN, description="Number of next runs.")
 
 
+_FIELDS = {
+    "index": ("path", "collection"),
+    "call": ("function", "payload", "key", "collection"),
+    "backup": ("directory", "keep"),
+}
+"""Fields of some actions only; the first is required."""
+
+
 class ScheduleBody(RequestBody):
-    """A job by the clock: `index` a `path`, or `call` a `function`."""
+    """A job by the clock: `index` a `path`, `call` a `function`, or `backup` into a `directory`."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -83,19 +91,26 @@ class ScheduleBody(RequestBody):
             "examples": [
                 {"timing": "0 3 * * *", "zone": "Europe/Berlin", "action": "index", "path": "docs"},
                 {"timing": "every 15m", "action": "call", "function": "refresh", "payload": {"full": False}},
+                {"timing": "0 2 * * *", "action": "backup", "directory": "backups", "keep": 7},
             ]
         },
     )
 
     timing: Timing = Field(description="Cron expression, a name such as @daily, or `every 15m`.")
-    action: Literal["index", "call"]
+    action: Literal["index", "call", "backup"] = Field(description="A backup needs an admin key.")
     path: Text | None = Field(
         None, min_length=1, max_length=4096, description="File or folder below a root of the server."
     )
     function: Name | None = Field(None, description="Name of a function of the application.")
     payload: dict[str, Any] | None = Field(None, description="Argument of the function.")
+    directory: Text | None = Field(
+        None, min_length=1, max_length=4096, description="Directory for backups, below a root of the server."
+    )
+    keep: Whole | None = Field(
+        None, ge=1, le=MOST_KEPT, description="Backups that stay in the directory; by default all."
+    )
     key: Name | None = Field(None, description="While a job with this key lives, no call is added.")
-    name: Name | None = Field(None, description="By default `index-FOLDER`, or the function.")
+    name: Name | None = Field(None, description="By default `index-FOLDER`, the function, or `backup`.")
     zone: ZoneName | None = Field(None, description="Time zone; by default the server's setting.")
     missed: MissedRule = Field("run-once", description="Rule for runs while no worker was there.")
     replace: bool = Field(False, description="Change the schedule of this name, if there is one.")
@@ -105,13 +120,12 @@ class ScheduleBody(RequestBody):
 
     @model_validator(mode="after")
     def _one_target(self) -> ScheduleBody:
-        wanted, other = ("path", "function") if self.action == "index" else ("function", "path")
-        if getattr(self, wanted) is None:
-            raise ValueError(f"{wanted}: required for the action {self.action}")
-        if getattr(self, other) is not None:
-            raise ValueError(f"{other}: not for the action {self.action}")
-        if self.action == "index" and (self.payload is not None or self.key is not None):
-            raise ValueError("payload and key are for the action call only")
+        wanted = _FIELDS[self.action]
+        if getattr(self, wanted[0]) is None:
+            raise ValueError(f"{wanted[0]}: required for the action {self.action}")
+        for field in {name for names in _FIELDS.values() for name in names} - set(wanted):
+            if getattr(self, field) is not None:
+                raise ValueError(f"{field}: not for the action {self.action}")
         return self
 
 
@@ -153,7 +167,10 @@ def schedules(sender: Reader, query: Annotated[SchedulesQuery, Query()]) -> Resp
 )
 @writes
 def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = False) -> Response:
-    """Add a schedule that indexes a path, or calls a function. Every worker of the store runs it."""
+    """Add a schedule that indexes a path, calls a function, or backs up all stores.
+
+    Every worker of the store runs it.
+    """
     shared, tenant = sender.shared, sender.tenant(body.tenant_id)
     options = ScheduleOptions(
         name=body.name, zone=body.zone, missed=body.missed, replace=body.replace, tenant_id=tenant
@@ -163,7 +180,13 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
         for name in ("collection", "priority", "key")
         if (value := getattr(body, name)) is not None
     }
-    if body.path is not None:
+    if body.directory is not None:
+        _require_backups(sender)
+        directory = shared.policy.allowed_directory(body.directory, allow_external=allow_external)
+        made = shared.schedules.add_backup(
+            body.timing, directory, keep=body.keep, priority=body.priority, **options
+        )
+    elif body.path is not None:
         path = shared.policy.allowed(body.path, allow_external=allow_external)
         made = shared.schedules.add_index(body.timing, path, index=each, **options)  # type: ignore[arg-type]
     else:
@@ -194,7 +217,7 @@ def change(
     sender: Writer, name: ScheduleName, body: TimingBody, query: Annotated[TenantQuery, Query()]
 ) -> Response:
     """Change timing, zone or the rule for missed runs. Runs so far, and a pause, stay."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _changeable(sender, name, query)
     made = sender.shared.schedules.change(name, tenant_id=tenant, **body.model_dump())
     _audit(sender, "change", name, tenant)
     return respond(made)
@@ -204,7 +227,7 @@ def change(
 @writes
 def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Remove a schedule. Jobs that it added stay."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _changeable(sender, name, query)
     sender.shared.schedules.remove(name, tenant_id=tenant)
     _audit(sender, "remove", name, tenant)
     return respond(RemovedSchedule(name))
@@ -214,7 +237,7 @@ def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
 @writes
 def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Stop running a schedule until it is resumed."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _changeable(sender, name, query)
     made = sender.shared.schedules.pause(name, tenant_id=tenant)
     _audit(sender, "pause", name, tenant)
     return respond(made)
@@ -224,7 +247,7 @@ def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Quer
 @writes
 def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Run a paused schedule again, from its next time on."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _changeable(sender, name, query)
     made = sender.shared.schedules.resume(name, tenant_id=tenant)
     _audit(sender, "resume", name, tenant)
     return respond(made)
@@ -234,10 +257,24 @@ def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
 @writes
 def run(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Add the job of a schedule now, also if it is paused. Its next run stays."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _changeable(sender, name, query)
     receipt = sender.shared.schedules.run_now(name, tenant_id=tenant)
     _audit(sender, "run", name, tenant)
     return accepted(sender, receipt)
+
+
+def _changeable(sender: Sender, name: str, query: TenantQuery) -> str:
+    """The tenant of a schedule that the sender may change."""
+    tenant = sender.tenant(query.tenant_id)
+    if sender.shared.schedules.is_backup(name, tenant_id=tenant):
+        _require_backups(sender)
+    return tenant
+
+
+def _require_backups(sender: Sender) -> None:
+    """Refuse a sender who may not back up: a backup has the texts of all tenants."""
+    sender.principal.require("admin")
+    sender.principal.require_unbound()
 
 
 def _audit(sender: Sender, act: str, name: str, tenant_id: str) -> None:

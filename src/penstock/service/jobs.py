@@ -112,8 +112,8 @@ class Jobs:
             hooks = [hook for each in rows for hook in hook_jobs(each, clock.new_ids)]
             return self.queue.add([*rows, *hooks], limits=limits, connection=connection)[: len(new)]
 
-    def _new(self, submissions: Sequence[Submission], *, joins: bool) -> list[NewJob]:
-        return new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
+    def _new(self, submissions: Sequence[Submission], *, joins: bool, own: bool = False) -> list[NewJob]:
+        return new_jobs(submissions, self.settings, door=self.door, joins=joins, own=own, now=self.queue.now)
 
     def call_submission(self, call: Mapping[str, Any]) -> Submission:
         """Build the submission of a function call. The functions are not known here, so it is not checked."""

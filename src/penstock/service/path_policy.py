@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.errors import PathOutside, WebOff
+from penstock.errors import PathNotFound, PathOutside, WebOff
 from penstock.pipeline.web import urls
 from penstock.service import paths
 from penstock.service.real_path import real_path
@@ -60,6 +60,15 @@ class PathPolicy:
         inside = external or any(_below(real, root) for root in self.roots)
         if not inside or _below(real, self._state_dir):
             raise PathOutside(f"Path '{path}' is outside project. Use --allow-external to override.")
+        return real
+
+    def allowed_directory(self, path: str, *, allow_external: bool = False) -> str:
+        """The real path of a directory that exists; raise ``PathOutside`` or ``PathNotFound``."""
+        if paths.off_disk(path) is not None:
+            raise PathNotFound(f"{path[:200]!a} is not a directory")
+        real = self.allowed(path, allow_external=allow_external)
+        if not Path(real).is_dir():
+            raise PathNotFound(f"{path[:200]!a} is not a directory of the server")
         return real
 
 

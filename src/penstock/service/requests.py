@@ -14,7 +14,7 @@ import msgspec
 from penstock import clock, items
 from penstock.config import Settings
 from penstock.dependencies import MOST_DEPENDENCIES
-from penstock.end_hooks import HOOKS, RESERVED, EndHooks, HookCall
+from penstock.end_hooks import BACKUP, HOOKS, RESERVED, EndHooks, HookCall
 from penstock.errors import (
     InvalidLimit,
     InvalidName,
@@ -110,17 +110,20 @@ def new_jobs(
     *,
     door: items.Source,
     joins: bool = False,
+    own: bool = False,
     now: Callable[[], datetime],
 ) -> list[NewJob]:
     """Check submissions and build their rows.
 
-    ``joins``: the rows go into the caller's transaction, so none may dedupe. ``now`` is the clock of the
-    store, read only for jobs with a start time.
+    ``joins``: the rows go into the caller's transaction, so none may dedupe. ``own``: they may name functions
+    that requests cannot call. ``now`` is the clock of the store, read only for jobs with a start time.
     """
     now = functools.cache(now)
     built = []
     for number, queue_id in enumerate(clock.new_ids(len(submissions))):
         try:
+            if not own:
+                _refuse_own(submissions[number])
             built.append(_Builder(submissions[number], settings, door, joins).build(queue_id, now))
         except InvalidRequest as refusal:
             if len(submissions) == 1:
@@ -128,6 +131,16 @@ def new_jobs(
             message = f"submission {number + 1} of {len(submissions)}: {refusal.message}"
             raise type(refusal)(message, remedy=refusal.remedy) from None
     return built
+
+
+def _refuse_own(given: Submission) -> None:
+    """Refuse a call of a function that only schedules add, since it is about all tenants."""
+    payload = given.get("payload") if isinstance(given, dict | Mapping) else None
+    if isinstance(payload, dict | Mapping) and payload.get("function_name") == BACKUP:
+        raise InvalidName(
+            f"{BACKUP} cannot be called",
+            remedy="Use penstock backup, or add a schedule of the action backup.",
+        )
 
 
 class _Builder:

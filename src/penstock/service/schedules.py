@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 
 from penstock import clock, cron
+from penstock.end_hooks import BACKUP
 from penstock.errors import InvalidName, InvalidRequest, InvalidSchedule, ScheduleExists, ScheduleNotFound
+from penstock.handlers.backup_job import BACKUP_TIMEOUT_S, MOST_KEPT, backup_request
 from penstock.job import NewJob
 from penstock.payloads import is_off_disk
 from penstock.schedule import Missed, Schedule, job_at
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 MOST_SHOWN = 100
 MOST_SCHEDULES = 10_000
+__all__ = ["MOST_KEPT", "MOST_SHOWN", "SHOWN", "ScheduleOptions", "ScheduleRecord", "Schedules"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -76,6 +80,7 @@ class Schedules:
 
     app.schedules.add_call("0 3 * * *", "report", {"week": True}, zone="Europe/Berlin")
     app.schedules.add_index("every 15m", "~/notes")
+    app.schedules.add_backup("0 2 * * *", "/var/backups/penstock", keep=7)
     """
 
     def __init__(self, jobs: Jobs, documents: Callable[[], Documents]) -> None:
@@ -119,15 +124,57 @@ class Schedules:
         default = f"index-{Path(target).name or 'root'}"
         return self._add(timing, submission, f"index {target}", default, options)
 
-    def _add(
-        self, timing: str, submission: Submission, summary: str, default_name: str, options: ScheduleOptions
+    def add_backup(
+        self,
+        timing: str,
+        directory: str | PathLike[str],
+        *,
+        keep: int | None = None,
+        priority: int | None = None,
+        **options: Unpack[ScheduleOptions],
     ) -> ScheduleRecord:
-        (job,) = self._jobs._new([submission], joins=False)
+        """Back up all stores into a directory by the clock. ``keep``: the newest backups that stay there.
+
+        The directory is one of the worker that runs the job. While a backup into it is live, none is added.
+        """
+        if self._jobs.settings.store.engine == "memory":
+            raise InvalidRequest("memory:// ends with this process", remedy="Choose another URL.")
+        target = backup_request(str(Path(directory).expanduser().absolute()), keep)
+        body = {"function_name": BACKUP, "payload": msgspec.to_builtins(target)}
+        submission: Submission = {
+            "item_type": "function",
+            "op": "run",
+            "payload": body,
+            "tenant_id": options.get("tenant_id"),
+            "priority": priority,
+            "key": "backup " + hashlib.sha256(target.directory.encode()).hexdigest()[:32],
+            "timeout_s": BACKUP_TIMEOUT_S,
+        }
+        kept = "" if keep is None else f", keep {keep:,}"
+        summary = f"backup {target.directory}{kept}"
+        return self._add(timing, submission, summary, "backup", options, own=True)
+
+    def _add(
+        self,
+        timing: str,
+        submission: Submission,
+        summary: str,
+        default_name: str,
+        options: ScheduleOptions,
+        *,
+        own: bool = False,
+    ) -> ScheduleRecord:
+        (job,) = self._jobs._new([submission], joins=False, own=own)
         new = self._schedule(timing, job, summary, options.get("name") or _plain(default_name), options)
         if not self._queue.put_schedule(new):
             stored = self._find(new.tenant_id, new.name)
             if not options.get("replace"):
                 raise ScheduleExists(f"a schedule named {new.name!r} exists already: {stored.summary}")
+            if _is_backup(stored) != _is_backup(new):
+                raise ScheduleExists(
+                    f"the schedule {new.name!r} exists and does something else: {stored.summary}",
+                    remedy="Give another name, or remove that schedule first.",
+                )
             new = self._replace(stored, new)
         elif len(self._queue.schedules()) > MOST_SCHEDULES:
             self._queue.drop_schedule(new.tenant_id, new.name)
@@ -205,6 +252,10 @@ class Schedules:
             payload=masked_payload(msgspec.json.decode(schedule.job.payload_json)),
         )
 
+    def is_backup(self, name: str, *, tenant_id: str | None = None) -> bool:
+        """Tell whether a schedule makes backups, which are about all tenants."""
+        return _is_backup(self._find(tenant_id, name))
+
     # Changes.
 
     def change(
@@ -281,6 +332,10 @@ class Schedules:
             if schedule.name == name:
                 return schedule
         raise ScheduleNotFound(f"no schedule has the name {str(name)[:80]!a}")
+
+
+def _is_backup(schedule: Schedule) -> bool:
+    return bool(msgspec.json.decode(schedule.job.payload_json).get("function_name") == BACKUP)
 
 
 def _checked_name(name: object) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock import config
 from penstock.catalog.factory import needs_one_host, refuse_second_host
@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
-from penstock.handlers.webhooks import WebhookOptions, webhook_options
+from penstock.handlers.webhooks import webhook_options
 from penstock.process_start import log_to_stderr
 from penstock.queue.lock_holder import lock_holder
 from penstock.queue.protocol import Queue
@@ -35,6 +35,7 @@ from penstock.vector_assembly import keep_vectors
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.backup.backups import BackupReport
     from penstock.catalog.protocol import Catalog
     from penstock.graph_stores.protocol import GraphCopy
     from penstock.handlers.registry import Registry
@@ -134,7 +135,7 @@ class Worker:
         return WorkerOptions(
             open_queue=assembly.open_queue,
             registry=functools.partial(
-                load_handlers, self._app, (level, settings.log_format), webhook_options(settings)
+                load_handlers, self._app, (level, settings.log_format), assembly, has_documents
             ),
             directory=directory,
             processes=self.processes,
@@ -280,18 +281,28 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
     )
 
 
-def load_handlers(app: str | None, logs: tuple[int, str], webhooks: WebhookOptions) -> Registry:
-    """Handlers of a worker process: those of the application, or only webhooks without one."""
+def load_handlers(
+    app: str | None, logs: tuple[int, str], assembly: Assembly, has_documents: bool
+) -> Registry:
+    """Handlers of a worker process: those of the application, or without one only webhooks and backups."""
     log_to_stderr(*logs)
     loaded = _load_app(app)
     if loaded is not None:
-        return loaded.handlers()
-    from penstock.handlers.functions import Functions
-    from penstock.handlers.registry import Registry
+        registry, functions = loaded.handlers(), loaded.functions
+    else:
+        from penstock.handlers.functions import Functions
+        from penstock.handlers.registry import Registry
 
-    registry = Registry()
-    Functions().register_in(registry, webhooks)
+        registry, functions = Registry(), Functions()
+        functions.register_in(registry, webhook_options(assembly.settings))
+    if has_documents:
+        functions.write_backup = functools.partial(write_backup, assembly)
     return registry
+
+
+def write_backup(assembly: Assembly, destination: Path, **options: Any) -> BackupReport:
+    """Write a backup of the stores. What it needs is loaded with the first one."""
+    return assembly.backups.write(destination, **options)
 
 
 # The application.
