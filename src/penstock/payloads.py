@@ -198,6 +198,8 @@ class LibraryPayload(Crawled, frozen=True, kw_only=True):
     library_version: LibraryVersion
     source_url: Text | None = None
     source_path: Text | None = None
+    source_name: Text | None = None
+    """Name of an uploaded file, shown instead of its path."""
     include_code: bool = True
 
     def __post_init__(self) -> None:

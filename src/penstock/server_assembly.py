@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.queue.protocol import Queue
     from penstock.service.jobs import Jobs
+    from penstock.service.library_uploads import LibraryUploads
     from penstock.service.page_images import PageImages
     from penstock.service.uploads import Uploads
 
@@ -54,6 +55,21 @@ def uploads(assembly: Assembly) -> Uploads:
         assembly.documents,
         assembly.jobs,
         uploads_directory(settings),
+        owner=str(settings.state_dir),
+        most_bytes=settings.max_file_mb << 20,
+    )
+
+
+def library_uploads(assembly: Assembly) -> LibraryUploads:
+    """Uploaded archives of libraries of all tenants."""
+    from penstock.handlers.source_files import fetched_files
+    from penstock.service.library_uploads import LibraryUploads
+
+    settings = assembly.settings
+    return LibraryUploads(
+        assembly.documents,
+        assembly.jobs,
+        fetched_files(settings),
         owner=str(settings.state_dir),
         most_bytes=settings.max_file_mb << 20,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,3 +326,20 @@ def test_libraries_are_added_listed_and_removed(connect: MakeClient, indexed: In
     assert [] == client.libraries.versions(**tenant)
     with pytest.raises(errors.UnknownLibrary):
         client.libraries.remove(name, "1.0", **tenant)
+
+
+def test_an_archive_of_a_library_is_sent(connect: MakeClient, indexed: Indexed, tmp_path: Path):
+    client, tenant = connect(indexed.server.url), {"tenant_id": "sent"}
+    name = f"weir-{type(client).__name__.lower()}"
+    archive = tmp_path / f"{name}-1.0.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("weir.md", "# Weir\n\nThe weir is of stone.")
+        made.writestr("left.md", "# Left\n\nLeft out.")
+    sent = client.libraries.upload(name, archive, exclude=["left.md"], **tenant)
+    assert (f"library://{name}/1.0", archive.stat().st_size) == (sent.path, sent.size)
+    assert "done" == client.wait(sent.job_id, timeout=120).status
+    (found,) = client.libraries.versions(name, **tenant)
+    assert (1, archive.name) == (found.documents, found.source)
+    client.wait(client.libraries.remove(name, "1.0", **tenant).job_id, timeout=120)
+    with pytest.raises(errors.InvalidRequest, match="for web pages only"):
+        client.libraries.upload(name, archive, max_pages=3, **tenant)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 from penstock.client import library_calls, limit_calls
 from penstock.client import schedule_calls as calls
 from penstock.client.async_transport import AsyncTransport
+from penstock.client.uploads import file_name, opened
 
 if TYPE_CHECKING:
     from penstock.client.library_calls import ClientLibraryOptions
     from penstock.service.documents import Where
-    from penstock.service.libraries import IndexedLibrary
+    from penstock.service.libraries import IndexedLibrary, LibraryOptions
     from penstock.service.limits import LimitRecord
     from penstock.service.responses import Receipt
     from penstock.service.schedules import ScheduleOptions, ScheduleRecord
+    from penstock.service.uploads import UploadRecord
 
 
 class AsyncSchedules:
@@ -116,6 +118,21 @@ class AsyncLibraries:
     ) -> Receipt:
         """Queue the documentation of ``NAME`` or ``NAME==VERSION``, from a path of the server or a URL."""
         return await self._client._call(library_calls.add(requirement, source, replace, options))
+
+    async def upload(
+        self,
+        requirement: str,
+        file: str | os.PathLike[str] | BinaryIO,
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        **options: Unpack[LibraryOptions],
+    ) -> UploadRecord:
+        """Send an archive or wheel of this machine, and index it as ``NAME`` or ``NAME==VERSION``."""
+        with opened(file) as source:
+            return await self._client._call(
+                library_calls.upload(requirement, source, name or file_name(source), replace, options)
+            )
 
     async def versions(self, requirement: str | None = None, **where: Unpack[Where]) -> list[IndexedLibrary]:
         """List the indexed versions of all libraries, or of one, by name and version."""

@@ -172,12 +172,17 @@ def upload(file: BinaryIO, name: str, options: ClientIndexOptions) -> ApiCall[Up
     given: dict[str, Any] = dict(options)
     if "include" in given or "exclude" in given:
         raise InvalidRequest("include and exclude: a single file has no others to choose from")
-    size = os.fstat(file.fileno()).st_size - file.tell()
     query = {"name": name} | {key: _plain(value) for key, value in given.items()}
+    return sent_file(_target("/files", query), file, UploadRecord)
+
+
+def sent_file(target: str, file: BinaryIO, answer: type[T]) -> ApiCall[T]:
+    """Send a file as the body of a request."""
+    size = os.fstat(file.fileno()).st_size - file.tell()
     return ApiCall(
         "POST",
-        _target("/files", query),
-        UploadRecord,
+        target,
+        answer,
         _same,
         FileBody(file, size),
         "application/octet-stream",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 import msgspec
 
-from penstock.client.calls import ApiCall, _id, _same, _submission, _target
+from penstock.client.calls import ApiCall, _id, _same, _submission, _target, sent_file
 from penstock.client.schedule_calls import Performer
+from penstock.client.uploads import file_name, opened
+from penstock.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from penstock.service.documents import Where
     from penstock.service.libraries import IndexedLibrary, LibraryOptions
     from penstock.service.responses import Receipt
+    from penstock.service.uploads import UploadRecord
 
     class ClientLibraryOptions(LibraryOptions, total=False):
         """Options of ``ClientLibraries.add``: those of the library, and ``allow_external``."""
@@ -26,6 +30,21 @@ def add(requirement: str, source: str | None, replace: bool, options: Mapping[st
     given = dict(options)
     target = _target("/library", {"allow_external": given.pop("allow_external", None) or None})
     return _submission(target, {"requirement": requirement, "source": source, "replace": replace, **given})
+
+
+def upload(
+    requirement: str, file: BinaryIO, name: str, replace: bool, options: Mapping[str, Any]
+) -> ApiCall[UploadRecord]:
+    """Send an archive of a library, and queue it."""
+    from penstock.service.uploads import UploadRecord
+
+    given = dict(options)
+    refused = [option for option in ("hosts", "max_pages") if given.pop(option, None)]
+    if refused:
+        raise InvalidRequest(f"{refused[0]}: for web pages only, not for a file")
+    given["patterns"] = list(given.pop("include", None) or ())
+    query = {"requirement": requirement, "name": name, "replace": replace or None} | given
+    return sent_file(_target("/library", query), file, UploadRecord)
 
 
 def versions(requirement: str | None, where: Mapping[str, Any]) -> ApiCall[list[IndexedLibrary]]:
@@ -63,6 +82,21 @@ class ClientLibraries:
     ) -> Receipt:
         """Queue the documentation of ``NAME`` or ``NAME==VERSION``, from a path of the server or a URL."""
         return self._client._call(add(requirement, source, replace, options))
+
+    def upload(
+        self,
+        requirement: str,
+        file: str | os.PathLike[str] | BinaryIO,
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        **options: Unpack[LibraryOptions],
+    ) -> UploadRecord:
+        """Send an archive or wheel of this machine, and index it as ``NAME`` or ``NAME==VERSION``."""
+        with opened(file) as source:
+            return self._client._call(
+                upload(requirement, source, name or file_name(source), replace, options)
+            )
 
     def versions(self, requirement: str | None = None, **where: Unpack[Where]) -> list[IndexedLibrary]:
         """List the indexed versions of all libraries, or of one, by name and version."""

@@ -84,6 +84,11 @@ class FetchedFiles:
         self._limits = limits
         self._delay_s = delay_s
 
+    @property
+    def directory(self) -> Path:
+        """Directory with all contents."""
+        return self._directory
+
     @cached_property
     def fetcher(self) -> Fetcher:
         # Most processes fetch nothing, and need no HTTP client.
@@ -152,12 +157,35 @@ class FetchedFiles:
         _write(self._record(place, path), msgspec.json.encode(found))
         return found
 
-    def remove(self, place: Place, path: str) -> None:
-        """Remove the stored content of a document."""
+    def archive_place(self, place: Place, path: str, name: str) -> Path:
+        """Path of an uploaded archive of a library, which a job takes with ``take``."""
+        suffix = file_types.suffix_of(name)
+        if file_types.is_compressed_name(name):
+            suffix = ".".join(
+                filter(None, (file_types.suffix_of(file_types.uncompressed_name(name)), suffix))
+            )
+        return self._record(place, path).with_suffix(f".{suffix}")
+
+    def take(self, place: Place, path: str, archive: str) -> None:
+        """Record that an uploaded archive is the one of a library. From now on it goes with its documents."""
+        status = Path(archive).stat()
+        found = FetchedFile(
+            url="", checked_at=clock.now(), body=archive, size=status.st_size, mtime_ns=status.st_mtime_ns
+        )
+        self._note(place, path, found)
+
+    def remove(self, place: Place, path: str, *, asked_at: datetime | None = None) -> None:
+        """Remove the stored content of a document.
+
+        An archive whose job has not taken it yet stays, unless it was uploaded before ``asked_at``.
+        """
         record = self._record(place, path)
+        taken = self.find(place, path)
         for file in record.parent.glob(f"{record.stem}.*"):
             with suppress(OSError):
-                file.unlink()
+                recorded = file == record or (taken is not None and taken.body == str(file))
+                if recorded or not _is_waiting(file, asked_at):
+                    file.unlink()
         with suppress(OSError):
             record.parent.rmdir()
 
@@ -212,6 +240,13 @@ class FetchedFiles:
             "\n".join((place.tenant_id, place.collection, place.branch, path)).encode()
         ).hexdigest()
         return self._directory / digest[:2] / f"{digest[2:42]}.json"
+
+
+def _is_waiting(file: Path, asked_at: datetime | None) -> bool:
+    """Tell whether a file is an uploaded archive that came after the request to remove its library."""
+    if not file_types.is_archive_name(file.name):
+        return False
+    return asked_at is None or file.stat().st_mtime > asked_at.timestamp()
 
 
 def _version_of(path: str) -> str | None:

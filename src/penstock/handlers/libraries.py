@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from penstock import retry
 from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal
+from penstock.errors import PenstockError
 from penstock.handlers.context import Context
 from penstock.handlers.crawls import Crawl, CrawlScope
 from penstock.handlers.fetched_files import FetchedFiles
@@ -93,6 +95,19 @@ class LibraryJobs:
         return {"outcome": "removed", "removed": self._remove(context, payload.root)}
 
     def _index(self, context: Context, payload: LibraryPayload) -> tuple[OriginFiles, dict[str, Any]]:
+        try:
+            return self._index_files(context, payload)
+        except PenstockError as error:
+            if payload.source_name is not None and retry.classify(error).kind == "permanent":
+                self._drop_archive(context, payload)
+            raise
+
+    def _drop_archive(self, context: Context, payload: LibraryPayload) -> None:
+        """Remove an uploaded archive that cannot be read: no document would take it along later."""
+        if not any(True for _ in known_below(self._catalog, context.place, payload.root)):
+            self._fetched.remove(context.place, payload.root, asked_at=context.asked_at)
+
+    def _index_files(self, context: Context, payload: LibraryPayload) -> tuple[OriginFiles, dict[str, Any]]:
         files = OriginFiles(self._catalog, self._pipeline, context, payload, payload.root)
         if payload.source_url is not None and not _names_archive(payload.source_url):
             scope = CrawlScope(payload, urls.canonical(payload.source_url), payload.root)
@@ -123,9 +138,11 @@ class LibraryJobs:
             use_gitignore=False,
             state_dirs=self._state_dirs,
         )
-        source = payload.source_url or payload.source_path or "installed"
+        source = payload.source_url or payload.source_name or payload.source_path or "installed"
         found = LibraryFiles(self._pipeline, rules, payload.root, source, pictures=bool(payload.ocr))
         if payload.source_path is not None:
+            if payload.source_name is not None:
+                self._fetched.take(context.place, payload.root, payload.source_path)
             return found.found_at(payload.source_path)
         if payload.source_url is None:
             return found.installed(payload.library_name, payload.library_version)
@@ -166,8 +183,8 @@ class LibraryJobs:
             asked_at=context.asked_at,
         )
         removed = remove_all(self._catalog, removal)
-        # A downloaded archive has no document of its own.
-        self._fetched.remove(context.place, root)
+        # A downloaded or uploaded archive has no document of its own.
+        self._fetched.remove(context.place, root, asked_at=context.asked_at)
         return removed
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from penstock.errors import PenstockError
 from penstock.http.answers import described, respond
 from penstock.http.index_routes import QUEUED
-from penstock.http.problems import problem_response
 from penstock.http.request_bodies import IndexFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import draws, reads, writes
-from penstock.http.upload_stream import UploadStream
+from penstock.http.upload_stream import UploadStream, received_upload
 from penstock.service.page_images import MAX_WIDTH
 from penstock.service.page_texts import ShownPage
 from penstock.service.uploads import Upload, UploadRecord
@@ -100,17 +97,7 @@ async def upload(request: Request, sender: Writer, query: Annotated[UploadFields
     as further parts.
     """
     stream = UploadStream(request, sender.shared.uploads, query)
-    try:
-        received = await stream.read()
-        fields = stream.fields()
-        return await _finish(sender, received, fields)
-    except PenstockError as error:
-        await stream.drain()
-        # What is left of the body would be taken for the next request.
-        headers = {} if stream.ended else {"Connection": "close"}
-        return problem_response(error, headers=headers)
-    finally:
-        await asyncio.shield(stream.close())
+    return await received_upload(stream, lambda received, fields: _finish(sender, received, fields))
 
 
 @writes

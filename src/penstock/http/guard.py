@@ -29,6 +29,7 @@ from penstock.errors import (
     RequestTooSlow,
 )
 from penstock.http.connections import HEAD_BYTES
+from penstock.http.multipart import is_upload
 from penstock.http.problems import problem_response
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
@@ -38,8 +39,8 @@ from penstock.service.sessions import Sessions
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
 COOKIE = "penstock_session"
-STREAMED = frozenset([("POST", "/files")])
-"""Routes that read their body themselves, with limits of their own."""
+STREAMED = frozenset([("POST", "/files"), ("POST", "/library")])
+"""Routes that read the body of an upload themselves, with limits of their own."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -96,7 +97,7 @@ class Guard:
             scope = {**scope, "path": _without_slash(scope["path"])}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._find(scope, headers) == principal
-            if (scope["method"], scope["path"]) not in STREAMED:
+            if not _is_streamed(scope, headers):
                 receive = _replay(await self._body(headers, receive), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
@@ -214,6 +215,12 @@ def _refuse_large_head(scope: Scope) -> None:
     size = len(scope["path"]) + len(scope.get("query_string", b""))
     if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
         raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")
+
+
+def _is_streamed(scope: Scope, headers: Headers) -> bool:
+    route = (scope["method"], scope["path"])
+    # A form of any type is streamed to /files, and refused there by its type.
+    return route in STREAMED and (route[1] == "/files" or is_upload(headers.get("content-type", "")))
 
 
 def _without_slash(path: str) -> str:

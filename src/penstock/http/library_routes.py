@@ -6,22 +6,30 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query
-from pydantic import ConfigDict, Field
+from fastapi.routing import APIRoute
+from pydantic import Field
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from penstock.errors import InvalidRequest
 from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED, AllowExternal, accepted
-from penstock.http.request_bodies import MAX_PATTERNS, Name, PlaceBody, Text, Whole
-from penstock.http.request_context import Reader, Writer
+from penstock.http.library_bodies import LibraryBody, LibraryUploadFields, Requirement
+from penstock.http.multipart import is_upload
+from penstock.http.request_bodies import Name
+from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upkeep_bodies import TenantQuery
+from penstock.http.upload_stream import UploadStream, received_upload
 from penstock.payloads import parse_requirement
 from penstock.service.libraries import IndexedLibrary
+from penstock.service.uploads import Upload
 
 router = APIRouter(prefix="/library", tags=["libraries"])
 
-Requirement = Annotated[Text, Field(min_length=1, max_length=500)]
 LibraryName = Annotated[str, Path(description="Name of a library.", max_length=255)]
 LibraryVersion = Annotated[str, Path(description="One of its indexed versions.", max_length=255)]
 
@@ -30,42 +38,6 @@ class LibraryList(msgspec.Struct, frozen=True):
     """Indexed versions of libraries, by name and version."""
 
     libraries: list[IndexedLibrary]
-
-
-class LibraryBody(PlaceBody):
-    """A version of a library, and where its documentation is."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        json_schema_extra={"examples": [{"requirement": "mill==1.2", "source": "mill-1.2.tar.gz"}]},
-    )
-
-    requirement: Requirement = Field(
-        description="NAME or NAME==VERSION; without a version, the one that the source states."
-    )
-    source: Text | None = Field(
-        None,
-        min_length=1,
-        max_length=4096,
-        description="Folder, archive or wheel below a root of the server, or a URL. Without it, the "
-        "installed distribution is read, which needs `allow_external`.",
-    )
-    replace: bool = Field(False, description="Remove the other versions once this one is indexed.")
-    patterns: list[Name] = Field([], max_length=MAX_PATTERNS, description="Index only matching files.")
-    exclude: list[Name] = Field([], max_length=MAX_PATTERNS, description="Leave out matching files.")
-    include_code: bool | None = Field(None, description="Index source code; by default it is.")
-    depth: Whole | None = Field(
-        None, ge=0, le=10_000, description="Maximum folder depth; of a URL, the links followed from it."
-    )
-    hosts: list[Name] = Field([], max_length=100, description="Further hosts that links may lead to.")
-    max_pages: Whole | None = Field(None, ge=1, le=100_000, description="Maximum number of web pages.")
-    graph: bool | None = Field(None, description="Extract entities and relations, or remove them.")
-    ocr: bool | None = Field(None, description="Recognize text in pictures, too.")
-    force: bool = Field(False, description="Index unchanged files again.")
-    retry_failed: bool = Field(False, description="Read unchanged files again that failed before.")
-    priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
 
 
 class LibrariesQuery(TenantQuery):
@@ -96,10 +68,67 @@ def libraries(sender: Reader, query: Annotated[LibrariesQuery, Query()]) -> Resp
     return respond(LibraryList(found))
 
 
-@router.post("", status_code=202, responses=ACCEPTED, summary="Add a library")
+class UploadRoute(APIRoute):
+    """A route for bodies that are a file, or a form with one. Others go to the next route of its path."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and not is_upload(Headers(scope=scope).get("content-type", "")):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+async def upload(
+    request: Request, sender: Writer, query: Annotated[LibraryUploadFields, Query()]
+) -> Response:
+    """Receive an archive or wheel of a library, and queue it."""
+    stream = UploadStream(request, sender.shared.library_uploads, query)
+    return await received_upload(stream, lambda received, fields: _finish(sender, received, fields))
+
+
+@writes
+def _finish(sender: Sender, received: Upload, fields: LibraryUploadFields) -> Response:
+    if fields.requirement is None:
+        raise InvalidRequest("requirement: missing", remedy="Name the library: NAME or NAME==VERSION.")
+    tenant = sender.tenant(fields.tenant_id)
+    given = fields.model_dump(exclude={"name", "patterns", "tenant_id"})
+    return respond(received.finish(tenant_id=tenant, include=fields.patterns, **given), 202)
+
+
+# Before the route for JSON, which takes what this one leaves.
+router.add_api_route(
+    "",
+    upload,
+    methods=["POST"],
+    status_code=202,
+    include_in_schema=False,
+    route_class_override=UploadRoute,
+)
+_FILE = {"type": "string", "format": "binary"}
+_FIELDS = LibraryUploadFields.model_json_schema()["properties"]
+UPLOADED = {
+    "requestBody": {
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "requirement"],
+                    "properties": {"file": _FILE, **_FIELDS},
+                }
+            },
+            "application/octet-stream": {"schema": _FILE},
+        },
+    }
+}
+
+
+@router.post("", status_code=202, responses=ACCEPTED, openapi_extra=UPLOADED, summary="Add a library")
 @writes
 def add(sender: Writer, body: LibraryBody, allow_external: AllowExternal = False) -> Response:
-    """Queue a version of a library. Other versions stay, unless `replace`."""
+    """Queue a version of a library. Other versions stay, unless `replace`.
+
+    The body is JSON. Or it is an archive or wheel, with `requirement`, `name` and the other options in the
+    query, or a form with the part `file` and the options as further parts.
+    """
     shared, tenant = sender.shared, sender.tenant(body.tenant_id)
     source = body.source
     if source is not None:

@@ -36,6 +36,11 @@ class BodyEnds(NamedTuple):
 Event = PartBegins | PartData | BodyEnds
 
 
+def is_upload(content_type: str) -> bool:
+    """Tell whether a body is a file, or a form with one."""
+    return content_type.lower().startswith(("multipart/form-data", "application/octet-stream"))
+
+
 def boundary_of(content_type: str) -> bytes | None:
     """The boundary of a multipart body; None for another type of content."""
     if not content_type.lower().startswith("multipart/form-data"):

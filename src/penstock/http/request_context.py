@@ -60,6 +60,7 @@ class Shared:
         self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)
         self.uploads = server_assembly.uploads(assembly)
+        self.library_uploads = server_assembly.library_uploads(assembly)
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 

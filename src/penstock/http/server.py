@@ -73,6 +73,7 @@ class HttpServer:
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
             self._shared = Shared(assembly, policy, guard.sessions)
             self._shared.uploads.recover()
+            self._shared.library_uploads.recover()
             self._api = make_api(self._shared, guard, make_mcp(assembly, policy))
             self._socket = _bound(options.host, options.port)
         except BaseException:

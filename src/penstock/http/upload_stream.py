@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
 
 from anyio import to_thread
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
+from starlette.responses import Response
 
-from penstock.errors import InvalidRequest, RequestTooSlow
+from penstock.errors import InvalidRequest, PenstockError, RequestTooSlow
+from penstock.http.library_bodies import LibraryUploadFields
 from penstock.http.multipart import MultipartReader, PartBegins, PartData, boundary_of
+from penstock.http.problems import problem_response
 from penstock.http.request_bodies import UploadFields
 from penstock.service.uploads import Upload, Uploads, refuse_name
 
@@ -25,12 +29,13 @@ MOST_FIELD = 64 * 1024
 DRAINED_BYTES, DRAINED_S = 16 << 20, 5.0
 """Bytes and time that are read after a refusal: a sender may look for the answer only after sending."""
 LISTS = frozenset(["patterns", "exclude"])
+F = TypeVar("F", bound=UploadFields | LibraryUploadFields)
 
 
-class UploadStream:
+class UploadStream(Generic[F]):
     """Reads one request. ``ended``: the whole body was read."""
 
-    def __init__(self, request: Request, uploads: Uploads, query: UploadFields) -> None:
+    def __init__(self, request: Request, uploads: Uploads, query: F) -> None:
         self._receive = request.receive
         self._headers = request.headers
         self._uploads = uploads
@@ -54,14 +59,15 @@ class UploadStream:
         await self._flush()
         return self._upload
 
-    def fields(self) -> UploadFields:
+    def fields(self) -> F:
         """The options: those of the query, replaced by those of the form."""
         given = self._query.model_dump(exclude_unset=True)
         try:
-            return UploadFields.model_validate({**given, **self._parts})
+            found: F = type(self._query).model_validate({**given, **self._parts})  # type: ignore[assignment]
+            return found
         except ValidationError as error:
-            found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-            raise RequestValidationError(found) from None
+            wrong = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+            raise RequestValidationError(wrong) from None
 
     async def drain(self) -> None:
         """Read a little more of a refused body."""
@@ -96,7 +102,7 @@ class UploadStream:
     async def _read_raw(self) -> None:
         name = self._query.name
         if name is None:
-            raise InvalidRequest("name: missing", remedy="Name the file, as in /files?name=mill.pdf.")
+            raise InvalidRequest("name: missing", remedy="Name the file, as in ?name=mill.pdf.")
         await self._begin(name, self._stated())
         while (piece := await self._next()) is not None:
             await self._write(piece)
@@ -168,6 +174,22 @@ class UploadStream:
         data, self._waiting, self._waiting_bytes = b"".join(self._waiting), [], 0
         if data:
             await to_thread.run_sync(self._upload.write, data)
+
+
+async def received_upload(
+    stream: UploadStream[F], finish: Callable[[Upload, F], Awaitable[Response]]
+) -> Response:
+    """Receive a file and answer with the result of ``finish``, or with the refusal."""
+    try:
+        received = await stream.read()
+        return await finish(received, stream.fields())
+    except PenstockError as error:
+        await stream.drain()
+        # What is left of the body would be taken for the next request.
+        headers = {} if stream.ended else {"Connection": "close"}
+        return problem_response(error, headers=headers)
+    finally:
+        await asyncio.shield(stream.close())
 
 
 def _size(value: bytes | list[bytes]) -> int:

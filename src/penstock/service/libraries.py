@@ -228,8 +228,7 @@ def _installed(name: str, version: str | None) -> str:
 
 def _version_in(source: str, name: str) -> str:
     """The version that a source states: in the name of an archive, or in the metadata of a folder."""
-    last = urls.shown(source).rstrip("/").rpartition("/")[2]
-    named = _FILE_NAME.fullmatch(last)
+    named = _FILE_NAME.fullmatch(urls.shown(source).rstrip("/").rpartition("/")[2])
     if named is not None:
         return named["version"]
     if not urls.is_web_url(source):
@@ -237,8 +236,20 @@ def _version_in(source: str, name: str) -> str:
             stated = re.search(r"^Version: *(\S+)", file.read_text("utf-8", "replace")[:20_000], re.M)
             if stated is not None:
                 return stated[1]
-    raise LibraryNotFound(
-        f"the version of {name} cannot be told from {urls.shown(source)}",
+    raise _unversioned(name, urls.shown(source))
+
+
+def version_in_name(file: str, library: str) -> str:
+    """The version in the name of an archive. Raises ``LibraryNotFound``."""
+    named = _FILE_NAME.fullmatch(file)
+    if named is None:
+        raise _unversioned(library, file)
+    return named["version"]
+
+
+def _unversioned(name: str, source: str) -> LibraryNotFound:
+    return LibraryNotFound(
+        f"the version of {name} cannot be told from {source}",
         remedy=f"Name the version: {name}==VERSION.",
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
-from penstock.handlers.source_files import uploads_directory
+from penstock.handlers.source_files import FETCHED, uploads_directory
 from penstock.job import JobQuery
 from penstock.queue.protocol import Queue
 from penstock.service import keys
@@ -150,14 +150,15 @@ def _leftovers(settings: Settings) -> Iterator[Finding]:
         yield _note(
             "leftover files", f"{how_many(len(found), 'unfinished vector file')} of dead processes", fix=fix
         )
-    incoming = Path(uploads_directory(settings)) / INCOMING
-    received = sum(1 for path in incoming.glob("*/*") if path.is_file()) if incoming.is_dir() else 0
-    if received and RuntimeFile(settings.state_dir).find() is None:
-        yield _note(
-            "uploads",
-            f"{how_many(received, 'file')} of interrupted uploads in {incoming}",
-            "Start the server: it finishes or removes them.",
-        )
+    for directory in (Path(uploads_directory(settings)), settings.state_dir / FETCHED):
+        incoming = directory / INCOMING
+        received = sum(1 for path in incoming.glob("*/*") if path.is_file()) if incoming.is_dir() else 0
+        if received and RuntimeFile(settings.state_dir).find() is None:
+            yield _note(
+                "uploads",
+                f"{how_many(received, 'file')} of interrupted uploads in {incoming}",
+                "Start the server: it finishes or removes them.",
+            )
 
 
 # The queue.

@@ -11,9 +11,10 @@ import logging
 import os
 import shutil
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Unpack
+from typing import IO, Any
 from urllib.parse import quote
 
 import msgspec
@@ -23,9 +24,9 @@ from penstock.catalog.values import Place
 from penstock.errors import DiskFull, InvalidName, PenstockError, RateLimited, RequestTooLarge, StoreDenied
 from penstock.handlers.source_files import uploads_lock
 from penstock.service.documents import Documents
-from penstock.service.folder_requests import IndexOptions
 from penstock.service.job_records import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission
 
 INCOMING = ".incoming"
 MOST_OPEN = 16
@@ -90,17 +91,12 @@ class Uploads:
         with self._counting:
             self._open -= 1
 
-    def put(self, received: Path, name: str, size: int, options: IndexOptions) -> UploadRecord:
+    def put(self, received: Path, name: str, size: int, options: Mapping[str, Any]) -> UploadRecord:
         """Put a received file in its place and queue its job. If that is refused, nothing has changed."""
-        given = ("tenant_id", "collection", "branch")
-        place = self._documents.notes.place_of(**{each: options.get(each) for each in given})  # type: ignore[arg-type]
-        target = self._folder(place) / name
+        target, submission = self._plan(received, name, options)
         marker, former = received.with_suffix(".json"), received.with_suffix(".old")
         with uploads_lock(self.directory):
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            submission = self._documents.submission(received, **options)
-            payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
-            submission["payload"] = payload
             marker.write_bytes(msgspec.json.encode(submission))
             with suppress(FileNotFoundError):
                 os.link(target, former, follow_symlinks=False)
@@ -118,7 +114,23 @@ class Uploads:
             former.unlink(missing_ok=True)
         record = JobRecords(self._jobs).receipt(receipt)
         columns = {each: getattr(record, each) for each in record.__struct_fields__}
-        return UploadRecord(**columns, path=str(target), size=size)
+        return UploadRecord(**columns, path=self._known_as(target, submission), size=size)
+
+    def _plan(self, received: Path, name: str, options: Mapping[str, Any]) -> tuple[Path, Submission]:
+        """The place of a received file, and the submission of its job. Nothing has changed yet."""
+        target = self._folder(self._place(options)) / name
+        submission = self._documents.submission(received, **options)
+        payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
+        submission["payload"] = payload
+        return target, submission
+
+    def _known_as(self, target: Path, _submission: Submission) -> str:
+        """The path of the document."""
+        return str(target)
+
+    def _place(self, options: Mapping[str, Any]) -> Place:
+        given = {each: options.get(each) for each in ("tenant_id", "collection", "branch")}
+        return self._documents.notes.place_of(**given)
 
     def recover(self) -> None:
         """After a crash: remove what was not received whole, and queue what was put in place."""
@@ -137,7 +149,8 @@ class Uploads:
         """Queue the job of a file that was put in place. False: not now; the next start tries again."""
         try:
             submission = msgspec.json.decode(marker.read_bytes())
-            path = submission["payload"]["file_path"]
+            payload = submission["payload"]
+            path = payload["file_path"] if "file_path" in payload else payload["source_path"]
         except (msgspec.DecodeError, KeyError, TypeError):
             return True  # killed while it was written, before the file was put in place
         if not Path(path).is_file():
@@ -177,8 +190,8 @@ class Upload:
         except OSError as error:
             raise DiskFull(f"the file cannot be written ({error.strerror})") from None
 
-    def finish(self, **options: Unpack[IndexOptions]) -> UploadRecord:
-        """Put the file in its place, and queue its job."""
+    def finish(self, **options: Any) -> UploadRecord:
+        """Put the file in its place, and queue its job, with the options of that job."""
         assert self._file is not None
         try:
             self._file.flush()
