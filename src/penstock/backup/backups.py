@@ -25,6 +25,7 @@ from penstock.backup.archive import (
     PartHeader,
     PartSummary,
 )
+from penstock.backup.contents_check import ContentsCheck, foreign_rows
 from penstock.backup.stores import StoreTarget
 from penstock.catalog.factory import open_catalog
 from penstock.catalog.parts import ImportedRow
@@ -153,18 +154,15 @@ class Backups:
         self, path: Path, file: BinaryIO, on_progress: OnProgress
     ) -> tuple[BackupReport, list[PartHeader]]:
         reader = ArchiveReader(file, str(path))
-        headers: list[PartHeader] = []
+        check = ContentsCheck(str(path), reader.header)
         rows = 0
         for header, batch in reader.rows():
-            if not headers or headers[-1] != header:
-                headers.append(header)
-                rows = 0
-            if header.part == stores.JOBS:
-                for row in batch:
-                    stores.job_of(header, row)
-            rows += len(batch)
+            # A part begins with an empty batch.
+            rows = rows + len(batch) if batch else 0
+            check.add(header, batch)
             on_progress(f"checking {header.part}", rows, reader.position / reader.size)
-        return _report(path, reader.header, reader.parts), headers
+        check.end()
+        return _report(path, reader.header, reader.parts), check.headers
 
     def restore(
         self, path: Path, options: RestoreOptions = TO_EMPTY, *, on_progress: OnProgress = _silent
@@ -254,7 +252,8 @@ def _put(reader: ArchiveReader, target: StoreTarget, on_progress: OnProgress) ->
     target.begin()
     part, rows = "", 0
     for batch in reader.rows():
-        target.take(batch)
+        with foreign_rows(batch.header):
+            target.take(batch)
         rows = rows + len(batch.rows) if batch.header.part == part else len(batch.rows)
         part = batch.header.part
         on_progress(part, rows, reader.position / reader.size)

@@ -40,6 +40,12 @@ _VOLATILE: dict[str, Any] = dict.fromkeys(("history_json", "finished_at", "last_
 }
 """Columns of a job that a restore may change."""
 _JOB_COLUMNS = tuple(field.encode_name for field in msgspec.structs.fields(Job))
+_QUEUE_PARTS = {
+    JOBS: set(_JOB_COLUMNS),
+    PAUSES: {"tenant_id", "collection"},
+    SCHEDULES: {"schedule"},
+    LIMITS: {"limit"},
+}
 
 
 class Contents(NamedTuple):
@@ -136,6 +142,22 @@ def _limit_of(body: Any) -> Limit:
         raise BackupDamaged(f"a row of part {LIMITS} is not a limit: {error}") from error
 
 
+def check_row(header: PartHeader, row: Row) -> None:
+    """Raise ``BackupDamaged`` for a row of the queue that is none."""
+    name = header.part
+    if name == JOBS:
+        job_of(header, row)
+    elif name in (SCHEDULES, LIMITS, PAUSES):
+        if set(header.columns) != _QUEUE_PARTS[name]:
+            raise BackupDamaged(f"part {name} has other columns than {', '.join(sorted(_QUEUE_PARTS[name]))}")
+        if name == SCHEDULES:
+            _schedule_of(row[0])
+        elif name == LIMITS:
+            _limit_of(row[0])
+        elif not all(isinstance(value, str) for value in row):
+            raise BackupDamaged(f"a row of part {PAUSES} is not a pause")
+
+
 def is_compared(header: PartHeader) -> bool:
     """Check whether a part is equal in both stores after a move: not the record of the move itself."""
     return header.part != f"{CATALOG}catalog_import"
@@ -203,9 +225,7 @@ def table_of(header: PartHeader) -> PortableTable:
 
 def refuse_unknown(catalog: Catalog, header: PartHeader) -> None:
     """Raise an error for a part, or a column, that this version does not have."""
-    parts = {JOBS: set(_JOB_COLUMNS), PAUSES: {"tenant_id", "collection"}, SCHEDULES: {"schedule"}}
-    parts[LIMITS] = {"limit"}
-    known = parts.get(header.part)
+    known = _QUEUE_PARTS.get(header.part)
     if known is None and header.part.startswith(CATALOG):
         catalog.transfer.refuse_unknown(table_of(header))
     elif known is None or set(header.columns) - known:
