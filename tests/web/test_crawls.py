@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -166,6 +167,31 @@ def test_a_sitemap_names_pages_without_a_link(indexer: Indexer, site: Site):
     site.put("/sitemap.xml", f"<urlset><loc>{site.url}/docs/alone</loc><loc>{site.url}/x</loc></urlset>")
     indexer.index(f"{site.url}/docs/")
     assert [f"{site.url}/docs/", f"{site.url}/docs/alone"] == indexer.paths()
+
+
+def test_sitemaps_that_name_themselves_are_read_once(indexer: Indexer, site: Site):
+    site.put("/docs/", page("Home", "Welcome."))
+    site.put("/docs/alone", page("Alone", "Nobody links to this page."))
+    loop = "".join(f"<loc>{site.url}/{name}.xml</loc>" for name in ["sitemap", "other"] * 30 + ["last"])
+    site.put("/sitemap.xml", f"<sitemapindex>{loop}</sitemapindex>")
+    site.put("/other.xml", f"<sitemapindex>{loop}</sitemapindex>")
+    site.put("/last.xml", f"<urlset><loc>{site.url}/docs/alone</loc></urlset>")
+    indexer.index(f"{site.url}/docs/")
+    assert [f"{site.url}/docs/", f"{site.url}/docs/alone"] == indexer.paths()
+
+
+def test_a_robots_txt_without_an_end_forbids_everything(indexer: Indexer, site: Site):
+    def endless(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        with suppress(OSError):
+            while True:
+                connection.sendall(b"User-agent: x\n" * 5_000)
+
+    site.put("/docs/", page("Home", "Welcome."))
+    site.pages["/robots.txt"] = Answer(send=endless)
+    job = indexer.index(f"{site.url}/docs/")
+    assert ("failed", []) == (job.status, indexer.paths())
+    assert "robots.txt" in str(job.error_message)
 
 
 def test_an_interrupted_crawl_asks_for_no_page_twice(tmp_path: Path, site: Site):

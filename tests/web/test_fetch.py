@@ -162,6 +162,17 @@ def test_a_packed_page_is_unpacked_up_to_the_limit(site: Site):
         fetcher(max_bytes=1_000_000).get(f"{site.url}/bomb")
 
 
+def test_a_packed_page_that_is_cut_off_is_not_taken_for_whole(site: Site):
+    whole = gzip.compress(bytes(range(256)) * 100)
+    site.put("/cut", whole[:-20], Content_Encoding="gzip")
+    site.put("/more", whole + b"\0" * 100, Content_Encoding="gzip")
+    site.put("/empty", b"", Content_Encoding="gzip")
+    with pytest.raises(PageUnavailable, match="ended too early"):
+        fetcher().get(f"{site.url}/cut")
+    assert bytes(range(256)) * 100 == fetcher().get(f"{site.url}/more").body
+    assert b"" == fetcher().get(f"{site.url}/empty").body
+
+
 def test_an_announced_size_above_the_limit_is_not_read(site: Site):
     site.put("/a", b"x" * 2_000_000)
     with pytest.raises(DocumentTooLarge):

@@ -108,6 +108,15 @@ def test_a_group_for_penstock_replaces_the_general_one():
     assert not rules.allows("https://example.org/no")
 
 
+def test_thousands_of_crawlers_share_thousands_of_rules_at_no_cost():
+    names = "".join(f"User-agent: crawler{number}\n" for number in range(10_000))
+    rules = Robots(f"{names}User-agent: Penstock\n" + "Allow: /yes\n" * 1_000 + "Disallow: /no\n" * 20_000)
+    assert not rules.allows("https://example.org/no")
+    assert rules.allows("https://example.org/yes")
+    others = Robots(names + "Disallow: /\n" * 20_000)
+    assert others.allows("https://example.org/no")
+
+
 def test_a_rule_with_thousands_of_stars_is_compared_at_once():
     rules = Robots("User-agent: *\nDisallow: /" + "*a" * 20_000 + "b$")
     assert rules.allows("https://example.org/" + "a" * 1_900)

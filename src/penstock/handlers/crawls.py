@@ -305,10 +305,12 @@ class Crawl:
             yield from (site_lists.read_inventory(folder, inventory) or {}) if inventory else ()
         sitemaps = [url for url in map(urls.linked, [folder] * 20, self._robots_sitemaps()) if url]
         pending = deque(dict.fromkeys([*sitemaps, *filter(None, [urls.linked(folder, "/sitemap.xml")])]))
-        for _ in range(MAX_SITEMAPS):
-            if not pending:
-                return
+        read: set[str] = set()
+        while pending and len(read) < MAX_SITEMAPS:
             at = pending.popleft()
+            if at in read:
+                continue
+            read.add(at)
             data = self._list(at) if urls.host_of(at) in self._scope.hosts else None
             found = site_lists.read_sitemap(at, data) if data else site_lists.Sitemap([], [])
             pending.extend(found.sitemaps)

@@ -250,42 +250,52 @@ class _Exchange:
         announced = response.length
         if announced is not None and announced > self._max_bytes:
             raise self._too_large()
-        unpack = _unpacker(response.getheader("Content-Encoding") or "", self._shown)
+        unpacker = _Unpacker(response.getheader("Content-Encoding") or "", self._shown)
         pieces: list[bytes] = []
         sent = size = 0
         while piece := response.read1(_PIECE):
             self._left()
             sent += len(piece)
-            unpacked = unpack(piece, self._max_bytes - size + 1)
+            unpacked = unpacker.unpack(piece, self._max_bytes - size + 1)
             size += len(unpacked)
             if sent > self._max_bytes or size > self._max_bytes:
                 raise self._too_large()
             pieces.append(unpacked)
         self._left()
-        if response.length:
-            raise http.client.IncompleteRead(b"", response.length)
+        if response.length or not unpacker.complete:
+            raise http.client.IncompleteRead(b"", response.length or None)
         return b"".join(pieces)
 
     def _too_large(self) -> DocumentTooLarge:
         return DocumentTooLarge(f"{self._shown} has more than {self._max_bytes:,} bytes")
 
 
-def _unpacker(encoding: str, shown: str) -> Callable[[bytes, int], bytes]:
-    """A function that unpacks the next piece, to at most so many bytes."""
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return lambda piece, _: piece
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise PageRefused(f"{shown} is packed as {encoding[:40]!r}, which was not asked for")
-    stream = zlib.decompressobj(zlib.MAX_WBITS if encoding == "deflate" else zlib.MAX_WBITS | 16)
+class _Unpacker:
+    """Unpacks a body piece by piece."""
 
-    def unpack(piece: bytes, most: int) -> bytes:
+    def __init__(self, encoding: str, shown: str) -> None:
+        encoding = encoding.strip().lower()
+        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise PageRefused(f"{shown} is packed as {encoding[:40]!r}, which was not asked for")
+        window = zlib.MAX_WBITS if encoding == "deflate" else zlib.MAX_WBITS | 16
+        self._stream = zlib.decompressobj(window) if encoding not in ("", "identity") else None
+        self._begun = False
+        self._shown = shown
+
+    @property
+    def complete(self) -> bool:
+        """The packed content has its end. One without it was cut off, whatever the length says."""
+        return self._stream is None or self._stream.eof or not self._begun
+
+    def unpack(self, piece: bytes, most: int) -> bytes:
+        """Unpack the next piece, to at most so many bytes. What follows the end is left out."""
+        if self._stream is None:
+            return piece
+        self._begun = True
         try:
-            return stream.decompress(piece, most)
+            return b"" if self._stream.eof else self._stream.decompress(piece, most)
         except zlib.error as error:
-            raise PageRefused(f"{shown}: the packed content is damaged ({error})") from None
-
-    return unpack
+            raise PageRefused(f"{self._shown}: the packed content is damaged ({error})") from None
 
 
 def _token(response: http.client.HTTPResponse, name: str) -> str:

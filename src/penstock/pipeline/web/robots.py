@@ -59,10 +59,13 @@ class Robots:
 
 
 def _groups(text: str) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
-    """Lines by name of a crawler, and the sitemaps. Consecutive names share the lines that follow."""
+    """Lines for this crawler and for all, and the sitemaps. Consecutive names share the lines that follow.
+
+    Lines for other crawlers are not kept: thousands of names would each get thousands of lines.
+    """
     groups: dict[str, list[tuple[str, str]]] = {}
     sitemaps: list[str] = []
-    names: list[str] = []
+    names: set[str] = set()
     in_rules = False
     for line in text.splitlines():
         name, colon, value = line.partition("#")[0].partition(":")
@@ -72,9 +75,11 @@ def _groups(text: str) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
         if name == "sitemap":
             sitemaps.append(value)
         elif name == "user-agent":
-            names = [value.lower()] if in_rules else [*names, value.lower()]
-            in_rules = False
-            groups.setdefault(names[-1], [])
+            if in_rules:
+                names, in_rules = set(), False
+            if value.lower() in (AGENT, "*"):
+                names.add(value.lower())
+                groups.setdefault(value.lower(), [])
         else:
             in_rules = True
             for each in names:
