@@ -58,7 +58,6 @@ class FollowUp(msgspec.Struct, frozen=True):
 def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> Job:
     """The row of a new job, or of a child of ``parent``."""
     later = new.run_at is not None and new.run_at > now
-    limit_key = new.limit_key if parent is None else None
     return Job(
         queue_id=new.queue_id,
         item_type=new.item_type,
@@ -76,11 +75,11 @@ def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> J
         max_retries=new.max_retries,
         timeout_s=new.timeout_s,
         submitted_by=new.submitted_by,
-        turn=RETURNED if later else 0 if limit_key is not None else turn,
-        held=Held.TIME if later else Held.LIMIT if limit_key is not None else None,
+        turn=RETURNED if later else 0 if new.limit_key is not None else turn,
+        held=Held.TIME if later else Held.LIMIT if new.limit_key is not None else None,
         run_at=new.run_at if later else None,
         lock_key=new.lock_key,
-        limit_key=limit_key,
+        limit_key=new.limit_key,
         parent_id=None if parent is None else parent.queue_id,
         parent_run=None if parent is None else parent.run,
         root_id=new.queue_id if parent is None else parent.root_id,

@@ -46,6 +46,7 @@ def _facts(job: Job) -> Iterator[tuple[str, bool]]:
     yield "waits for no limit, or has a slot too", job.held is not Held.LIMIT or _wants_slot(job)
     yield "can be claimed without a slot", not (pending and job.held is None and _wants_slot(job))
     yield "has a slot that it does not use", job.limit_at is None or _uses_slot(job)
+    yield "waits for its lock in a slot", not (job.limit_at is not None and _wants(job))
     yield "turn below the suspects", job.turn >= SUSPECT
     yield "more retries than allowed", job.retry_count <= job.max_retries
     yield "failed without a message", job.status is not Status.FAILED or bool(job.error_message)
@@ -99,9 +100,10 @@ def _shared_locks(jobs: Sequence[Job]) -> Iterator[str]:
 
 def _forgotten_locks(jobs: Sequence[Job]) -> Iterator[str]:
     taken = {job.lock_key for job in jobs if job.lock_held}
-    claimable = {job.lock_key for job in jobs if job.status is Status.PENDING and job.held is None}
+    about = (None, Held.LIMIT)
+    next_ones = {job.lock_key for job in jobs if job.status is Status.PENDING and job.held in about}
     for job in jobs:
-        if job.held is Held.LOCK and job.lock_key not in taken | claimable:
+        if job.held is Held.LOCK and job.lock_key not in taken | next_ones:
             yield f"{job.queue_id}: parked for {job.lock_key}, which nobody holds or is about to take"
 
 

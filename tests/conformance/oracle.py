@@ -123,7 +123,7 @@ class Oracle(RuleBasedStateMachine):
             dedupe=spec.dedupe,
             run_at=None if spec.delay is None else self.now + timedelta(seconds=spec.delay),
             lock_key=spec.lock,
-            limit_key=spec.limit if spec.lock is None else None,
+            limit_key=spec.limit,
             max_retries=spec.max_retries,
             timeout_s=60 + spec.key,
             submitted_by=f"door-{spec.key}",

@@ -138,10 +138,25 @@ def test_a_waiting_parent_has_no_slot(queue: Queue) -> None:
     concurrent(queue, 1)
     _, second = put(queue, *limited(2))
     parent = claim_one(queue)
-    queue.settle([lifecycle.waits(parent, children=(new("child", limit_key=API),))], now=at(1))
+    queue.settle([lifecycle.waits(parent, children=(new("child"),))], now=at(1))
     assert held(queue, second) == [None]
-    (child,) = queue.find(JobQuery(parent_id=parent.queue_id))
-    assert child.limit_key is None
+
+
+def test_children_with_a_key_wait_for_its_limit(queue: Queue) -> None:
+    concurrent(queue, 1)
+    put(queue, new("parent"))
+    parent = claim_one(queue)
+    children = tuple(limited(3, "child"))
+    expanded = lifecycle.expanded(parent, children)
+    queue.settle([expanded], now=at(1))
+    # Sent twice, after a crash.
+    queue.settle([expanded, lifecycle.waits(parent, children=children)], now=at(1))
+    for number, child in enumerate(children):
+        claim = claim_one(queue, at(2 + number))
+        assert claim.queue_id == child.queue_id
+        assert claimed(queue, 2 + number) == []
+        done(queue, claim, at(2 + number))
+    assert row(queue, parent.queue_id).status is Status.DONE
 
 
 def test_a_later_start_waits_for_its_time_and_then_for_the_limit(queue: Queue) -> None:

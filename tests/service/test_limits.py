@@ -104,13 +104,27 @@ def test_wrong_limits_are_refused(app: Penstock, key: str, fields: dict[str, Any
     assert [] == app.limits.list()
 
 
-def test_a_job_has_a_lock_or_a_limit(app: Penstock):
+def test_calls_of_an_entity_wait_for_it_and_for_the_limit(app: Penstock):
+    app.limit("mill", concurrent=2)
     app.function("f", limit="mill")(lambda payload: None)
-    with pytest.raises(InvalidLimit, match="a job has a lock or a limit"):
-        app.call("f", entity=("mill", "m1"))
-    with pytest.raises(InvalidLimit, match="those of a map have none"):
-        app.map("f", [{}])
-    assert [] == app.jobs(limit=10)
+    first, second = (app.call("f", entity=("mill", "m1")).job_id for _ in range(2))
+    assert (None, Held.LOCK) == (app.job(first).held, app.job(second).held)
+    assert ("mill", "entity:mill:m1") == (app.job(first).limit_key, app.job(first).lock_key)
+    with app.worker_thread():
+        app.wait(second, timeout=60)
+
+
+def test_the_calls_of_a_map_wait_for_the_limit_and_its_parent_does_not(app: Penstock):
+    app.limit("mill", concurrent=1)
+    app.function("f", limit="mill")(lambda payload: payload["n"])
+    parent = app.map("f", [{"n": number} for number in range(3)]).job_id
+    assert app.job(parent).limit_key is None
+    with app.worker_thread():
+        app.wait(parent, timeout=60)
+    assert [0, 1, 2] == [one.result for one in app.map_results(parent)]
+    assert {"mill"} == {app.job(one.job_id).limit_key for one in app.map_results(parent)}
+    with pytest.raises(InvalidLimit):
+        app.map("f", [{}], limit="a b")
 
 
 def test_a_call_in_a_transaction_waits_for_upkeep(app: Penstock, tmp_path: Path):

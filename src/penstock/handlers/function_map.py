@@ -27,6 +27,7 @@ class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
     payloads: list[dict[str, Any]]
     max_retries: int
     timeout_s: int
+    limit: str | None = None
 
 
 def expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
@@ -65,4 +66,5 @@ def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> 
         max_retries=request.max_retries,
         timeout_s=request.timeout_s,
         submitted_by=claim.submitted_by,
+        limit_key=request.limit,
     )

@@ -65,9 +65,9 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         ``QueueFull`` when the new rows exceed the limits, ``DuplicateId`` when an id is taken. A job with
         ``after`` is held until these have ended, one with ``limit_key`` until its limit allows a start.
         ``UnknownDependency``, ``DependencyCycle`` or ``OtherDependencies`` (a live row with its key waits for
-        others) refuse the call. No job has both ``lock_key`` and ``limit_key``. With
-        ``connection`` (SQL engines) the rows join the caller's transaction; such requests must have
-        ``dedupe=False``.
+        others) refuse the call. A job with ``lock_key`` and ``limit_key`` takes its lock together with its
+        start. With ``connection`` (SQL engines) the rows join the caller's transaction; such requests must
+        have ``dedupe=False``.
         """
 
     def restore(self, jobs: Sequence[Job]) -> list[str | None]:

@@ -105,12 +105,13 @@ def _locked(queue: Queue, job: Job) -> str:
 
 
 def _holder(queue: Queue, job: Job) -> Job | None:
-    """Find the job with the lock. Jobs keep a lock through back-off, so it may be pending."""
+    """Find the job with the lock. It may be pending: in back-off, or released by its limit."""
     running = JobQuery(lock_key=job.lock_key, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
     backing_off = JobQuery(
         lock_key=job.lock_key, statuses=frozenset({Status.PENDING}), held=Held.TIME, limit=100
     )
-    for query in (running, backing_off):
+    released = JobQuery(lock_key=job.lock_key, statuses=frozenset({Status.PENDING}), limit=100)
+    for query in (running, backing_off, released):
         for other in queue.find(query):
             if other.lock_held:
                 return other

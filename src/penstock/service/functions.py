@@ -10,7 +10,7 @@ import msgspec
 from penstock import clock, items, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HOOK_FIELDS, HookCall
-from penstock.errors import InvalidLimit, InvalidRequest, NoResult
+from penstock.errors import InvalidRequest, NoResult
 from penstock.handlers.functions import Exists, Function, FunctionOptions, Functions
 from penstock.handlers.registry import Registry
 from penstock.handlers.webhooks import webhook_options
@@ -238,8 +238,6 @@ class FunctionJobs(Jobs):
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
         lock_key = None
         if entity is not None:
-            if new.limit_key is not None:
-                raise InvalidLimit("the general path says why")
             self.functions.check_entity(*entity)
             body["entity_type"], body["entity_id"] = entity
         if entity is not None or type(payload) is not dict:
@@ -337,17 +335,15 @@ class FunctionJobs(Jobs):
         call: Call = {"name": name, **options}  # type: ignore[typeddict-item]
         refuse_misshapen(call)
         parent = self._submission_of(function, call, {})
-        if parent["limit"] is not None:
-            raise InvalidLimit(
-                f"map: the calls of {name} have a limit ({parent['limit']}), those of a map have none",
-                remedy="Use call_many.",
-            )
-        retries, timeout = parent["max_retries"], parent["timeout_s"]
+        retries, timeout, limit = parent["max_retries"], parent["timeout_s"], parent["limit"]
+        # The calls have it: the parent only adds them.
+        parent["limit"] = None
         parent["payload"] = map_payload(
             function,
             payloads,
             max_retries=self.settings.max_retries if retries is None else retries,
             timeout_s=self.settings.job_timeout_s if timeout is None else timeout,
+            limit=limit,
         )
         return self._submit(parent, None, counted=False)
 

@@ -12,6 +12,7 @@ from penstock.handlers.function_map import MAP, MAP_INDEX
 from penstock.handlers.functions import Function
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.service.limits import checked_key
 
 PAGE = 1_000
 
@@ -40,7 +41,12 @@ class MappedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def map_payload(
-    function: Function, payloads: Iterable[Any], *, max_retries: int, timeout_s: int
+    function: Function,
+    payloads: Iterable[Any],
+    *,
+    max_retries: int,
+    timeout_s: int,
+    limit: str | None = None,
 ) -> dict[str, Any]:
     """Check all payloads and build the payload of the parent job."""
     stored = []
@@ -54,12 +60,14 @@ def map_payload(
         stored.append(dict(payload))
     if not stored:
         raise InvalidRequest("map: there are no payloads", remedy="Give one payload for each call.")
-    request = {
+    request: dict[str, Any] = {
         "function": function.name,
         "payloads": stored,
         "max_retries": max_retries,
         "timeout_s": timeout_s,
     }
+    if limit is not None:
+        request["limit"] = checked_key(limit)
     return {"function_name": MAP, "payload": request}
 
 

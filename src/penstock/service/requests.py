@@ -16,7 +16,6 @@ from penstock.config import Settings
 from penstock.dependencies import MOST_DEPENDENCIES
 from penstock.end_hooks import BACKUP, HOOKS, RESERVED, EndHooks, HookCall
 from penstock.errors import (
-    InvalidLimit,
     InvalidName,
     InvalidPayload,
     InvalidRequest,
@@ -165,7 +164,7 @@ class _Builder:
         encoded = encode_payload(given["payload"], max_bytes=self._settings.max_payload_bytes)
         if given.get("job_id") is not None:
             queue_id = items.validate_name("job_id", given["job_id"] or "")
-        priority = given.get("priority")
+        priority, limit = given.get("priority"), given.get("limit")
         return NewJob(
             queue_id=queue_id,
             item_type=item_type,
@@ -181,24 +180,13 @@ class _Builder:
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
             run_at=due_at(given.get("run_at"), given.get("delay"), now),
-            **self._lock_or_limit(payload, item_type),
+            lock_key=self._lock(payload, item_type),
+            limit_key=None if limit is None else checked_key(limit),
             max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
             timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
             submitted_by=self._door,
             **_dependencies(given),
         )
-
-    def _lock_or_limit(self, payload: Payload, item_type: str) -> dict[str, Any]:
-        """The lock of a job, or the key of its limit. With both, it would wait for its lock in a slot."""
-        lock_key, limit = self._lock(payload, item_type), self._given.get("limit")
-        if limit is None:
-            return {"lock_key": lock_key}
-        if lock_key is not None:
-            raise InvalidLimit(
-                f"limit: this job has a lock ({lock_key}), and a job has a lock or a limit",
-                remedy="Leave out the entity or the limit. A limit with concurrent=1 runs one job at a time.",
-            )
-        return {"lock_key": None, "limit_key": checked_key(limit)}
 
     def _lock(self, payload: Payload, item_type: str) -> str | None:
         """The lock of a serial job is its collection: a parent holds it until its children have ended."""

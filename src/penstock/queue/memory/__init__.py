@@ -2,6 +2,7 @@
 
 - ``queue``: the queue protocol in memory
 - ``table``: rows and their indexes
-- ``held_rows``: rows held for others, and the turns of tenants
+- ``held_rows``: rows held for others or for limits, and the turns of tenants
+- ``family_rows``: children and trees
 - ``lazy_heap``: ordered rows with lazy deletion, and the orders of rows
 """

@@ -45,6 +45,7 @@ class HeldTable:
     """The part of a table about pauses and limits: which there are, rows held for them, rows with a slot."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rows: dict[str, Job] = {}
         self.known_pauses: dict[Scope, Pause] = {}
         self.known_limits: dict[str, Limit] = {}

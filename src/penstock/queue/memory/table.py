@@ -13,17 +13,18 @@ from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
 from penstock.limits import gated, touches
+from penstock.queue.memory.family_rows import FamilyTable
 from penstock.queue.memory.held_rows import Dependents, Flows, HeldTable
 from penstock.queue.memory.lazy_heap import LazyHeap, Order, claim_order, order, place
 from penstock.queue.rules.next_jobs import NextJob
 from penstock.queue.rules.pauses import ClaimPosition, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished
+from penstock.queue.rules.rows import Finished
 from penstock.row_counts import Class, class_of
 
 HIGHEST = 10
 
 
-class Table(HeldTable):
+class Table(HeldTable, FamilyTable):
     """Rows and indexes of one queue."""
 
     def __init__(self) -> None:
@@ -45,8 +46,6 @@ class Table(HeldTable):
         """Claimable rows with a turn below zero, by lock key."""
         self._paused = LazyHeap(self.rows, claim_order)
         self._dependents = Dependents()
-        self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
-        self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     # Changes.
 
@@ -75,9 +74,7 @@ class Table(HeldTable):
 
     def insert(self, job: Job) -> None:
         self.rows[job.queue_id] = job
-        if job.parent_id is not None:
-            self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
-        self._trees[job.root_id or job.queue_id][job.queue_id] = None
+        self._enter_family(job)
         self._enter(job)
         self._enter_key(job)
         if job.limit_key is not None and job.held is Held.LIMIT:
@@ -142,15 +139,7 @@ class Table(HeldTable):
             self._leave_key(job)
         if job.lock_held and job.lock_key is not None:
             self.lock_holders.pop(job.lock_key, None)
-        if job.parent_id is not None:
-            siblings = self._children[job.parent_id, job.parent_run]
-            del siblings[job.idempotency_key]
-            if not siblings:
-                del self._children[job.parent_id, job.parent_run]
-        root = job.root_id or queue_id
-        del self._trees[root][queue_id]
-        if not self._trees[root]:
-            del self._trees[root]
+        self._leave_family(job)
 
     def _enter(self, job: Job) -> None:
         self.tallies[class_of(job)] += 1
@@ -336,22 +325,6 @@ class Table(HeldTable):
             for job in islice(rows, limit)
         ]
 
-    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
-        ids = self._children.get((parent.queue_id, parent.run), {})
-        found = (self.rows[queue_id] for queue_id in sorted(ids.values()))
-        wanted = (
-            job
-            for job in found
-            if job.status in statuses and not (job.status is Status.IN_PROGRESS and job.cancel_requested)
-        )
-        return list(islice(wanted, limit))
-
-    def child_count(self, parent: Job) -> ChildCount:
-        ids = self._children.get((parent.queue_id, parent.run), {})
-        statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
-        opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
-        return ChildCount(len(ids), opened, statuses[Status.FAILED])
-
     def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
         return [self.rows[each] for each in self._dependents.of(queue_id, after, limit)]
 
@@ -390,10 +363,6 @@ class Table(HeldTable):
         if before is None or root.finished_at is None or root.finished_at >= before:
             return False
         return all(self.rows[queue_id].ended for queue_id in self._trees[root.queue_id])
-
-    def tree(self, root_id: str, limit: int) -> list[str]:
-        ids = sorted(self._trees[root_id], key=lambda queue_id: (queue_id == root_id, queue_id))
-        return ids[:limit]
 
     def values(self) -> Iterator[Job]:
         return iter(self.rows.values())

@@ -189,6 +189,8 @@ class PostgresRows(LimitRows):
         self._known[job.queue_id] = job
         if job.parent_id is None and job.dedupe and not job.ended:
             self._live[_key(job)] = job.queue_id
+        if job.parent_id is not None:
+            self._siblings.setdefault((job.parent_id, job.parent_run or 0), set()).add(job.idempotency_key)
         self._turns.record(None, job)
         self.news = self.news or (job.status is Status.PENDING and job.held is None)
         if job.held is Held.AFTER:
@@ -205,6 +207,9 @@ class PostgresRows(LimitRows):
         after = msgspec.structs.replace(job, **changes)
         if job.limit_key is not None and touches(job, after):
             self.limit_keys.add(job.limit_key)
+        if after.held is Held.LOCK and job.held is not Held.LOCK and job.lock_key is not None:
+            # Its holder may end before this transaction commits, and would not see the row.
+            self.to_wake.add(job.lock_key)
         self._known[job.queue_id] = after
         kept = self._new if job.queue_id in self._new else self._changed
         kept[job.queue_id] = after
@@ -328,6 +333,9 @@ class PostgresRows(LimitRows):
         wanted = texts(status.value for status in statuses)
         place = {"parent_id": parent.queue_id, "parent_run": parent.run}
         return [decoded(row) for row in self.fetch("children", **place, statuses=wanted, limit=limit)]
+
+    def has_child(self, parent: Job, key: str) -> bool:
+        return key in self._siblings[parent.queue_id, parent.run]
 
     def child_count(self, parent: Job) -> ChildCount:
         return ChildCount(*self.fetch("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])

@@ -31,8 +31,8 @@ from penstock.transitions import (
     OTHER_CHILDREN,
 )
 
-_LIMITS = ("rows", "turns", "pauses", "resumes", "limits")
-_RULES = (*_LIMITS, "transitions", "dependencies", "locks", "aftermath")
+_LIMITS = ("rows", "turns", "pauses", "resumes", "locks", "limits")
+_RULES = (*_LIMITS, "transitions", "dependencies", "aftermath")
 _MOVES = (*_RULES, "ranks", "holds", "moves")
 _NEW_ROWS = ("rows", "turns", "locks", "pauses", "resumes", "limits", "new_rows")
 _REQUEUES = (*_LIMITS, "transitions", "dependencies", "requeues")

@@ -189,7 +189,13 @@ def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datet
 def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
     job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
-    inserted = rows.try_insert(job)
+    if new.limit_key is None:
+        inserted = rows.try_insert(job)
+    else:
+        # Plain inserts do not have this column.
+        inserted = not rows.has_child(parent, job.idempotency_key)
+        if inserted:
+            rows.insert(job)
     if inserted:
         turns.record(job)
     return inserted

@@ -10,7 +10,7 @@ from penstock.limits import AHEAD, Limit, after_start, next_starts
 from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.pause_batches import held_back
 from penstock.queue.rules.pauses import is_kept
-from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.rows import Rows, wake
 
 ADMITTED_AT_ONCE = 1_000
 """Rows of one key that one transaction releases; upkeep releases the others."""
@@ -47,7 +47,7 @@ def _admit_key(rows: Rows, key: str, now: datetime) -> int:
             limit = after_start(limit, starts[free - 1])
             if limit.next_at is not None:
                 rows.set_limit(limit)
-        # Rows held back for a pause leave their starts to the rows after them.
+        # Rows held back for a pause or a lock leave their starts to the rows after them.
         if free == len(batch):
             break
     return seen
@@ -59,22 +59,34 @@ def _slots(rows: Rows, limit: Limit, now: datetime) -> tuple[int, int]:
 
 
 def _release(rows: Rows, batch: Iterable[Job], starts: list[datetime], now: datetime) -> int:
-    """Release rows, or hold them back for a pause. Returns the number of released rows."""
+    """Release rows, or hold them back for a pause or a lock. Returns the number of released rows."""
     pauses, free = rows.seen_pauses(), 0
     for job in batch:
         if pauses and is_kept(job, pauses):
             rows.change(job, held_back(job, Held.PAUSE, now))
+            if job.lock_key is not None and not job.lock_held:
+                # The row may have been the one woken to take its lock next.
+                wake(rows, [job.lock_key], now)
+        elif _wants_taken_lock(rows, job):
+            rows.change(job, held_back(job, Held.LOCK, now))
         else:
             rows.change(job, _released(rows, job, starts[free], now))
             free += 1
     return free
 
 
+def _wants_taken_lock(rows: Rows, job: Job) -> bool:
+    return job.lock_key is not None and not job.lock_held and rows.lock_holder(job.lock_key) is not None
+
+
 def _released(rows: Rows, job: Job, start: datetime, now: datetime) -> Changes:
+    """The changes of a row that may start. It takes its lock, so that it does not wait for it in a slot."""
+    changes: Changes = {"limit_at": start, "updated_at": now}
+    if job.lock_key is not None:
+        changes["lock_held"] = True
     if start > now:
-        turn = min(job.turn, RETURNED)
-        return {"held": Held.TIME, "run_at": start, "limit_at": start, "turn": turn, "updated_at": now}
-    changes: Changes = {"held": None, "limit_at": start, "updated_at": now}
+        return changes | {"held": Held.TIME, "run_at": start, "turn": min(job.turn, RETURNED)}
+    changes["held"] = None
     return with_turn(rows, job, changes if job.turn < 0 else changes | {"turn": None})
 
 

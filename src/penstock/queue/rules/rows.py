@@ -99,6 +99,9 @@ class Rows(Protocol):
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """List children of the current run in id order; running ones only without a cancel request."""
 
+    def has_child(self, parent: Job, key: str) -> bool:
+        """Check whether the current run of a parent has a child with this key."""
+
     def child_count(self, parent: Job) -> ChildCount: ...
 
     def dependents(self, queue_id: str, after: str, limit: int) -> Sequence[Job]:

@@ -305,6 +305,9 @@ class SqliteRows:
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         return self._many("children", parent.queue_id, parent.run, as_list(sorted(statuses)), limit)
 
+    def has_child(self, parent: Job, key: str) -> bool:
+        return self.scalar("has_child", parent.queue_id, parent.run, key) is not None
+
     def child_count(self, parent: Job) -> ChildCount:
         row = self.cursor.execute(SQL["child_count"], (parent.queue_id, parent.run)).fetchone()
         return ChildCount(*row)

@@ -1,5 +1,5 @@
--- Limits; the rules are in limits.py and rules/limits.py. Needs rows.lua, turns.lua and resumes.lua. A stored limit is a
--- list with the positions L_*, where 0 means none. Keys: limits, limited:KEY, admitted:KEY, pauses and those of rows.
+-- Limits; the rules are in limits.py and rules/limits.py. Needs rows.lua, turns.lua, resumes.lua and locks.lua. A stored
+-- limit is a list with the positions L_*, where 0 means none. Keys: limits, limited:KEY, admitted:KEY, pauses and those of rows.
 
 --@constants
 local L_CONCURRENT, L_STARTS, L_PERIOD, L_NEXT = 1, 2, 3, 4
@@ -43,6 +43,8 @@ local function admit_row(row, start)
   local was = copy(row)
   row[UPDATED], row.go = now, start
   set(row, 'go', number(start))
+  -- With its lock: a row with a slot waits for nothing.
+  if lock_of(row) then row[LOCKED] = 1 end
   if start > now then
     row[HELD], row[RUN_AT], row[TURN] = TIMED, start, math.min(row[TURN], RETURNED)
   else
@@ -52,10 +54,20 @@ local function admit_row(row, start)
   save(row, was)
 end
 
-local function hold_for_pause(row)
+-- pause_batches.held_back
+local function hold_limited(row, reason)
   local was = copy(row)
-  row[HELD], row[UPDATED], row[TURN] = PAUSED, now, math.min(row[TURN], 0)
+  local woken = row[TURN] == RETURNED and lock_of(row) and row[LOCKED] == 0
+  row[HELD], row[UPDATED] = reason, now
+  if reason == PAUSED and (woken or row[TURN] > 0) then row[TURN] = 0 end
   save(row, was)
+  -- The row may have been the one woken to take its lock next.
+  if reason == PAUSED and lock_of(row) and row[LOCKED] == 0 then wake(lock_of(row)) end
+end
+
+local function wants_taken_lock(row)
+  local lock = lock_of(row)
+  return lock and row[LOCKED] == 0 and call('HEXISTS', P .. 'locks', lock) == 1
 end
 
 -- Returns the number of rows looked at.
@@ -69,7 +81,9 @@ local function admit_key(key)
     for _, member in ipairs(batch) do
       local row = load(id_in(member))
       if is_kept(known_pauses, row) then
-        hold_for_pause(row)
+        hold_limited(row, PAUSED)
+      elseif wants_taken_lock(row) then
+        hold_limited(row, PARKED)
       else
         admit_row(row, at + free * interval)
         free = free + 1

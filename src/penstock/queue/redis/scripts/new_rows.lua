@@ -31,7 +31,7 @@ end
 local function insert(new, who, created, parent)
   local id, priority = new[NEW_ID], new[NEW_PRIORITY]
   local later = new[NEW_RUN_AT] > created
-  local limit = not parent and new[NEW_LIMIT] or nil
+  local limit = new[NEW_LIMIT] or nil
   local limited = limit and not later and not new.waits
   local kept = not later and not new.waits and not limited and starts_held(id, who, priority, created)
   local turn = RETURNED

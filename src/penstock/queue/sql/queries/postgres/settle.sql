@@ -1,5 +1,5 @@
--- The plain path in one statement: no follow-up, no children, no limit, awaited by no job; the caller counts the
--- parents. All others are decided row by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
+-- The plain path in one statement: no follow-up, no children, no limit (nor has the row that gets its lock), awaited by
+-- no job; the caller counts the parents. All others are decided row by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
 -- each with each, instead of looking up the ids. The result is one row of arrays, which costs half of a row per job.
 -- name: finish
 WITH ended AS (
@@ -9,6 +9,9 @@ WITH ended AS (
     FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
+      AND (q.lock_key IS NULL
+           OR (SELECT p.limit_key FROM unified_queue p WHERE p.held = 'lock' AND p.lock_key = q.lock_key
+               ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1) IS NULL)
     RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
 )
 SELECT 0, array_agg(queue_id), array_agg(lock_key), array_agg(parent_id), array_agg(parent_run) FROM ended
@@ -28,6 +31,9 @@ WITH ended AS (
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
+      AND (q.lock_key IS NULL
+           OR (SELECT p.limit_key FROM unified_queue p WHERE p.held = 'lock' AND p.lock_key = q.lock_key
+               ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1) IS NULL)
     RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
 ), parked AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p
@@ -51,7 +57,7 @@ WITH ended AS (
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = :now
+    SET held = CASE WHEN q.limit_key IS NOT NULL THEN 'limit' END, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = :now
     FROM parked WHERE q.queue_id = parked.queue_id
     RETURNING 1
 )
@@ -114,7 +120,7 @@ WITH heads AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
+    SET held = CASE WHEN q.limit_key IS NOT NULL THEN 'limit' END, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 ), notified AS MATERIALIZED (
@@ -137,7 +143,7 @@ WITH first AS MATERIALIZED (
     FOR UPDATE
 ), woken AS (
     UPDATE unified_queue q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
+    SET held = CASE WHEN q.limit_key IS NOT NULL THEN 'limit' END, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 )

@@ -64,6 +64,10 @@ WHERE parent_id = :parent_id AND parent_run = :parent_run AND status IN (SELECT 
   AND NOT (status = 'in_progress' AND cancel_requested = 1)
 ORDER BY queue_id LIMIT :limit
 
+-- name: has_child
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_children
+WHERE parent_id = :parent_id AND parent_run = :parent_run AND idempotency_key = :key
+
 -- name: child_count
 SELECT count(*), coalesce(sum(finished_at IS NULL), 0), coalesce(sum(status = 'failed'), 0)
 FROM unified_queue INDEXED BY idx_unified_queue_children
