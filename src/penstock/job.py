@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.job_event import JobEvent
+
 CHILDREN = "children"
 """``waiting_for`` of a job with open child jobs."""
 
@@ -51,15 +53,6 @@ class Held(enum.StrEnum):
     """The limit of its key allows no start now; see ``limits``."""
 
 
-class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event in the bounded history of a job, such as a retry or a release."""
-
-    at: datetime
-    what: str
-    note: str | None = None
-    worker_id: str | None = None
-
-
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """A validated request for one row. Engines do not check the values again."""
 
@@ -84,6 +77,14 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     run_after_failure: bool = False
     """Run also after one of these failed or was cancelled; else end as cancelled."""
     limit_key: str | None = None
+    backlog_key: str | None = None
+    """Pending jobs with this key are counted for ``QueueLimits.by_key``."""
+    result_ttl_s: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """False for a job with columns that a plain insert does not have."""
+        return not (self.after or self.limit_key or self.backlog_key or self.result_ttl_s)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +126,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     limit_at: datetime | None = None
     """Start that the limit of the key allowed; see ``limits``."""
+    backlog_key: str | None = None
+    result_ttl_s: int | None = None
+    """Seconds from the end until the result is removed; see ``results``."""
     cancel_requested: bool = False
     lost_count: int = 0
     children_open: int = 0
@@ -270,18 +274,12 @@ class AddResult(msgspec.Struct, frozen=True):
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
-    """Maximum numbers of pending top-level jobs; None is no limit."""
+    """Maximum numbers of pending top-level jobs; None is no limit. ``by_key``: by their backlog key."""
 
     indexing: int | None = None
     per_tenant: int | None = None
     functions: int | None = None
-
-
-class Exchange(msgspec.Struct, frozen=True):
-    """Result of one fused settle and claim."""
-
-    settled: list[Status | None]
-    claims: list[Claim]
+    by_key: Mapping[str, int] = {}
 
 
 class CancelResult(msgspec.Struct, frozen=True):

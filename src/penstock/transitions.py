@@ -20,11 +20,11 @@ from penstock.job import (
     ClaimRequest,
     Held,
     Job,
-    JobEvent,
     NewJob,
     Settlement,
     Status,
 )
+from penstock.job_event import JobEvent
 from penstock.lifecycle import cancelled_by_flag, done, failed, released
 from penstock.limits import gated
 
@@ -80,6 +80,8 @@ def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> J
         run_at=new.run_at if later else None,
         lock_key=new.lock_key,
         limit_key=new.limit_key,
+        backlog_key=new.backlog_key if parent is None else None,
+        result_ttl_s=new.result_ttl_s,
         parent_id=None if parent is None else parent.queue_id,
         parent_run=None if parent is None else parent.run,
         root_id=new.queue_id if parent is None else parent.root_id,
@@ -337,8 +339,7 @@ def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
         changes["last_error_at"] = now
         changes["retry_count"] = settlement.retry_count
         changes["history_json"] = _recorded(job, now, settlement.what, settlement.error_message)
-    if failing and settlement.progress_json is not None:
-        changes["progress_json"] = settlement.progress_json
+        changes["progress_json"] = settlement.progress_json or job.progress_json
     followup = _followup(job)
     return changes | _restarted(job, followup, now) if followup else changes
 

@@ -13,7 +13,7 @@ from penstock.http import dashboard_files
 from tests.http.live_server import LiveServer
 
 FOLDER = dashboard_files.FOLDER
-LIMIT = 120 * 1024
+LIMIT = 123 * 1024
 STATUSES = ("pending", "running", "done", "failed", "cancelled", "skipped", "held")
 
 

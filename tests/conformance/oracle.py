@@ -127,6 +127,8 @@ class Oracle(RuleBasedStateMachine):
             max_retries=spec.max_retries,
             timeout_s=60 + spec.key,
             submitted_by=f"door-{spec.key}",
+            backlog_key=spec.backlog if spec.item_type == "function" else None,
+            result_ttl_s=spec.ttl,
         )
 
     def picked(self, picks: Sequence[int]) -> list[str]:
@@ -296,6 +298,8 @@ class Oracle(RuleBasedStateMachine):
     def clock_forward(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
         self.both("admit")
+        for queue in (self.engine, self.reference):
+            queue.expire_results(now=self.now)
 
     @rule(
         ages=st.dictionaries(st.sampled_from([Status.DONE, Status.FAILED, Status.CANCELLED]), AGES),

@@ -44,6 +44,8 @@ class Spec(NamedTuple):
     dedupe: bool
     text: str
     max_retries: int
+    backlog: str | None
+    ttl: int | None
 
 
 class Ending(NamedTuple):
@@ -104,6 +106,8 @@ SPECS = st.builds(
     dedupe=st.sampled_from([True, True, False]),
     text=st.sampled_from(["a", "é☃", LONG]),
     max_retries=st.sampled_from([3, 1, 0]),
+    backlog=st.sampled_from([None, None, None, "mail"]),
+    ttl=st.sampled_from([None, None, None, 5, 50]),
 )
 ENDINGS = st.builds(
     Ending,
@@ -117,6 +121,7 @@ LIMITS = st.builds(
     indexing=st.sampled_from([None, 6, 3]),
     per_tenant=st.sampled_from([None, 3]),
     functions=st.sampled_from([None, 2]),
+    by_key=st.sampled_from([{}, {"mail": 2}]),
 )
 KEY_LIMITS = st.builds(
     Limit,

@@ -4,8 +4,8 @@ import pytest
 
 from penstock import lifecycle
 from penstock.errors import QueueFull
-from penstock.job import JobQuery, QueueLimits, Status
-from tests.conformance.conftest import T0, claim_all, claim_one, many, new, put, retry, running
+from penstock.job import ClaimRequest, JobQuery, QueueLimits, Status
+from tests.conformance.conftest import T0, at, claim_all, claim_one, many, new, put, retry, running
 
 TWO = QueueLimits(indexing=2)
 
@@ -114,3 +114,69 @@ def test_there_is_no_limit_unless_one_is_given(queue):
     queue.add(many(500), now=T0)
     queue.add([new("one more")], now=T0)
     assert {(): 501} == queue.count(JobQuery())
+
+
+MAIL = QueueLimits(by_key={"mail": 2, "other": 1})
+
+
+def calls(number: int, prefix: str = "c", **fields: object):
+    given = {"item_type": "function", "op": "run", "backlog_key": "mail", "dedupe": False} | fields
+    return [new(f"{prefix}{each}", **given) for each in range(number)]
+
+
+def test_a_key_has_a_limit_of_its_own(queue):
+    queue.add(calls(2), limits=MAIL, now=T0)
+    with pytest.raises(QueueFull) as refused:
+        queue.add(calls(1, "d"), limits=MAIL, now=T0)
+    assert (2, "mail") == (refused.value.pending, refused.value.function)
+    assert "Queue full for calls of mail (2 pending)" == str(refused.value)
+    queue.add(
+        [*calls(1, "o", backlog_key="other"), *calls(3, "p", backlog_key=None), new("f")], limits=MAIL, now=T0
+    )
+    assert {(): 7} == queue.count(JobQuery())
+
+
+def test_a_batch_of_calls_fits_as_a_whole_or_not_at_all(queue):
+    queue.add(calls(1), limits=MAIL, now=T0)
+    with pytest.raises(QueueFull):
+        queue.add([*calls(1, "o", backlog_key="other"), *calls(2, "d")], limits=MAIL, now=T0)
+    assert {(): 1} == queue.count(JobQuery())
+
+
+def test_calls_of_a_key_count_while_they_are_pending_for_any_reason(queue):
+    """Later, after others, for a limit or a lock: all count. Running and ended calls do not."""
+    (first,) = put(queue, *calls(1))
+    later = calls(1, "l", run_at=at(60))
+    queue.add([*later, *calls(1, "a", after=(first,))], limits=QueueLimits(by_key={"mail": 3}), now=T0)
+    three = QueueLimits(by_key={"mail": 3})
+    with pytest.raises(QueueFull):
+        queue.add(calls(1, "n"), limits=three, now=T0)
+    claim = claim_one(queue)
+    queue.add(calls(1, "n"), limits=three, now=T0)
+    with pytest.raises(QueueFull):
+        queue.add(calls(1, "m"), limits=three, now=T0)
+    retry(queue, claim)
+    with pytest.raises(QueueFull) as refused:
+        queue.add(calls(1, "m"), limits=three, now=T0)
+    assert 4 == refused.value.pending
+    queue.cancel([job.queue_id for job in queue.find(JobQuery(statuses=frozenset({Status.PENDING})))], now=T0)
+    queue.add(calls(3, "q"), limits=three, now=T0)
+
+
+def test_a_purged_restored_or_claimed_call_is_counted_right(queue):
+    ids = put(queue, *calls(2))
+    jobs = [queue.get(queue_id) for queue_id in ids]
+    queue.purge(jobs, now=T0)
+    queue.restore(jobs)
+    with pytest.raises(QueueFull):
+        queue.add(calls(1, "d"), limits=MAIL, now=T0)
+    assert queue.start(ids[0], ClaimRequest("w1"), now=T0)
+    queue.add(calls(1, "d"), limits=MAIL, now=T0)
+    assert 2 == len(claim_all(queue))
+    queue.add(calls(2, "e"), limits=MAIL, now=T0)
+
+
+def test_a_call_that_joins_a_live_one_is_accepted(queue):
+    queue.add(calls(2, dedupe=True), limits=MAIL, now=T0)
+    (answer,) = queue.add(calls(1, dedupe=True), limits=MAIL, now=T0)
+    assert answer.dedupe_hit

@@ -1,7 +1,8 @@
 """Exchange: a settle and a claim in one step, with the meaning of both."""
 
 from penstock import lifecycle
-from penstock.job import ClaimRequest, Exchange, Status
+from penstock.job import ClaimRequest, Status
+from penstock.queue.exchange import Exchange
 from tests.conformance.conftest import T0, at, claim_all, claim_one, many, new, put, row, running
 
 

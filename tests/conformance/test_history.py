@@ -1,7 +1,7 @@
 """History: departures from the plain path only, and never more than a few."""
 
 from penstock import lifecycle
-from penstock.job import JobEvent
+from penstock.job_event import JobEvent
 from penstock.transitions import HISTORY_LIMIT, NOTE_LIMIT
 from tests.conformance.conftest import T0, at, claim_one, done, fail, new, put, reap, retry, row, running
 

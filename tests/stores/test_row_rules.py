@@ -35,6 +35,7 @@ BROKEN = {
     "chk_children_open": "children_open = -1",
     "chk_children_failed": "children_failed = -1",
     "chk_total_chunks": "total_chunks = -1",
+    "chk_result_ttl_s": "result_ttl_s = 0",
     "chk_error_message_on_failure": "status = 'failed', finished_at = {}",
     "chk_finished_at_means_ended": "finished_at = {}",
     "chk_ended_has_finished_at": "status = 'done'",

@@ -37,6 +37,7 @@ class AddOptions(TypedDict):
     after: tuple[str, ...]
     on_dependency_failure: str | None
     limit_key: str | None
+    result_ttl: timedelta | None
     webhook: str | None
 
 
@@ -85,6 +86,12 @@ class AddOptions(TypedDict):
     help="What to do if a job named by --after fails or is cancelled. Default: cancel.",
 )
 @click.option("--limit-key", metavar="KEY", help="Key of a limit for the job; see penstock limit.")
+@click.option(
+    "--result-ttl",
+    metavar="DURATION",
+    callback=duration,
+    help="Time after the end for which the result is kept: 90s, 5m, 2h, 7d.",
+)
 @click.option("--webhook", metavar="URL", help="URL that the end of the job is sent to, signed.")
 @click.pass_obj
 def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
@@ -118,6 +125,7 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
         after=after,
         on_dependency_failure=options["on_dependency_failure"],
         limit=options["limit_key"],
+        result_ttl=seconds_of(options["result_ttl"]),
         webhook=options["webhook"],
     )
     if session.as_json:
@@ -126,6 +134,10 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
         session.confirm_done(_confirmation(receipt, after))
         if item_type == "function":
             session.hint("Run it with a worker of its application: penstock worker --app MODULE:NAME")
+
+
+def seconds_of(time: timedelta | None) -> int | None:
+    return None if time is None else round(time.total_seconds())
 
 
 def _confirmation(receipt: Receipt, after: Sequence[str]) -> str:

@@ -169,6 +169,10 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
     yield "Lock", job.lock_key and f"{job.lock_key}{', held by this job' if job.lock_held else ''}"
     yield "Limit", job.limit_key
     from penstock.dependencies import dependencies_of
+    from penstock.results import kept_until
+
+    until = kept_until(job)
+    yield "Result until", until and f"{until:%Y-%m-%d %H:%M:%S} UTC ({age(until)})"
 
     yield "After", ", ".join(dependencies_of(job).after) or None
     yield "Parent", job.parent_id

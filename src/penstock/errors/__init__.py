@@ -15,7 +15,7 @@ PenstockError
 ├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
-│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult
+│   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult (ResultExpired)
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch · KeyExists · ServerRunning
 │   ├── WorkersRunning · StoreNotEmpty · ScheduleExists
 ├── QueueFull                             backpressure; carries retry_after
@@ -129,6 +129,7 @@ from penstock.errors.requests import (
     PenstockError,
     QueueFull,
     RelativePath,
+    ResultExpired,
     ScheduleExists,
     ScheduleNotFound,
     StoreNotEmpty,
@@ -234,6 +235,7 @@ __all__ = [
     "LiveTwin",
     "LeaseLost",
     "NoResult",
+    "ResultExpired",
     "InvalidTransition",
     "FingerprintMismatch",
     "QueueFull",

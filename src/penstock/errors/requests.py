@@ -348,6 +348,13 @@ class NoResult(Conflict):
     default_remedy = "Wait for the job with app.wait(ID), or read its error."
 
 
+class ResultExpired(NoResult):
+    """The job is done, and the time to live of its result is over."""
+
+    code = "ERR_RESULT_EXPIRED"
+    default_remedy = "Read results in time, or raise result_ttl of the function or call."
+
+
 class InvalidTransition(Conflict, ValueError):
     """A task cannot change from its status to the requested one."""
 
@@ -370,7 +377,14 @@ class QueueFull(PenstockError):
     code = "ERR_QUEUE_FULL"
     default_remedy = "Try again later, or raise PENSTOCK_MAX_QUEUE."
 
-    def __init__(self, pending: int, *, retry_after: int = 30, remedy: str | None = None) -> None:
-        super().__init__(f"Queue full ({pending} pending)", remedy=remedy)
+    def __init__(
+        self, pending: int, *, retry_after: int = 30, remedy: str | None = None, function: str | None = None
+    ) -> None:
+        """``function``: the one whose own limit of pending calls is reached."""
+        if function is not None:
+            remedy = remedy or f"Try again later, or raise queue_limit of {function}."
+        of = "" if function is None else f" for calls of {function}"
+        super().__init__(f"Queue full{of} ({pending} pending)", remedy=remedy)
         self.pending = pending
         self.retry_after = retry_after
+        self.function = function

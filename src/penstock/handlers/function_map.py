@@ -28,6 +28,7 @@ class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int
     timeout_s: int
     limit: str | None = None
+    result_ttl_s: int | None = None
 
 
 def expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
@@ -67,4 +68,5 @@ def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> 
         timeout_s=request.timeout_s,
         submitted_by=claim.submitted_by,
         limit_key=request.limit,
+        result_ttl_s=request.result_ttl_s,
     )

@@ -20,6 +20,7 @@ from penstock.handlers.registry import NotHandledHere, Registry
 from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event
 from penstock.job import Claim
 from penstock.payloads import FunctionPayload, read_payload
+from penstock.results import LONGEST_TTL_S
 from penstock.retry import FUNCTION_BACKOFF, Backoff
 
 Exists: TypeAlias = Callable[[str], bool]
@@ -29,6 +30,7 @@ Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
 MAX_RETRIES = 1000
 MAX_TIMEOUT_S = 365 * 86_400
 MAX_BACKOFF_S = 86_400
+MAX_QUEUE_LIMIT = 1_000_000
 LABEL = "function run payload"
 
 
@@ -41,6 +43,8 @@ class FunctionOptions(TypedDict, total=False):
     backoff: BackoffGiven | None
     priority: int | None
     limit: str | None
+    queue_limit: int | None
+    result_ttl: int | None
     webhook: str | None
     on_success: str | Callable[..., Any] | None
     on_failure: str | Callable[..., Any] | None
@@ -58,6 +62,8 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = FUNCTION_BACKOFF
     priority: int | None = None
     limit: str | None = None
+    queue_limit: int | None = None
+    result_ttl_s: int | None = None
     model: PayloadModel | None = None
     webhook: str | None = None
     on_success: str | None = None
@@ -99,6 +105,8 @@ class Functions:
 
     def __init__(self) -> None:
         self._functions: dict[str, Function] = {}
+        self.queue_limits: dict[str, int] = {}
+        """Largest numbers of pending calls, of the functions that have one."""
         self._entity_types: dict[str, Exists | None] = {}
         self._middleware: list[Middleware] = []
         self.write_backup: WriteBackup | None = None
@@ -122,6 +130,8 @@ class Functions:
             backoff=_backoff(name, options.get("backoff")),
             priority=_whole(name, "priority", options.get("priority"), 0, 10),
             limit=options.get("limit"),
+            queue_limit=_whole(name, "queue_limit", options.get("queue_limit"), 1, MAX_QUEUE_LIMIT),
+            result_ttl_s=_whole(name, "result_ttl", options.get("result_ttl"), 1, LONGEST_TTL_S),
             model=model_of(name, call),
             webhook=options.get("webhook"),
             on_success=_other(name, "on_success", options.get("on_success")),
@@ -129,6 +139,8 @@ class Functions:
             has_hooks=any(options.get(hook) is not None for hook in HOOK_FIELDS),
         )
         self._functions[name] = function
+        if function.queue_limit is not None:
+            self.queue_limits[name] = function.queue_limit
         return function
 
     def find(self, name: str) -> Function | None:

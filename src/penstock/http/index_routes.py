@@ -11,7 +11,7 @@ from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.service.functions import FunctionRecords
+from penstock.service.function_records import FunctionRecords
 from penstock.service.job_records import SubmitRecord
 from penstock.service.responses import Receipt
 

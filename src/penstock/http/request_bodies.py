@@ -15,6 +15,8 @@ from pydantic import (
 )
 
 from penstock.dependencies import MOST_DEPENDENCIES
+from penstock.limits import KEY_LENGTH
+from penstock.results import LONGEST_TTL_S
 
 MAX_PATTERNS = 1_000
 MAX_OFFSET, MAX_PAGE = 10_000, 1_000
@@ -62,6 +64,11 @@ OnDependencyFailure = Annotated[
 ]
 
 
+LimitName = Annotated[
+    Text | None, Field(max_length=KEY_LENGTH, description="Key of a limit that the job counts for.")
+]
+
+
 class IndexFields(PlaceBody):
     """Options of a request to index."""
 
@@ -99,6 +106,7 @@ class IndexFields(PlaceBody):
     )
     after: After = []
     on_dependency_failure: OnDependencyFailure = "cancel"
+    limit: LimitName = None
     webhook: Webhook = None
 
 
@@ -247,6 +255,13 @@ class CallBody(RequestBody):
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
     after: After = []
     on_dependency_failure: OnDependencyFailure = "cancel"
+    limit: LimitName = None
+    result_ttl: Whole | None = Field(
+        None,
+        ge=1,
+        le=LONGEST_TTL_S,
+        description="Seconds for which the result is kept; by default the function's.",
+    )
     webhook: Webhook = None
     on_success: Name | None = Field(None, description="Function that is called if the job is done.")
     on_failure: Name | None = Field(None, description="Function that is called if the job is not done.")

@@ -3,6 +3,7 @@
 - ``protocol``: the contract of every engine
 - ``schedule_rows``: the contract for schedules, and what engines share of it
 - ``limit_rows``: the contract for limits, and what engines share of it
+- ``exchange``: the result of a settle and a claim in one call
 - ``engine``: base class of the engines built on the rules
 - ``rules/``: the decisions, written once over the rows of a transaction
 - ``memory/``, ``jsonl/``, ``sqlite/``, ``postgres/``: engines built on the rules

@@ -18,7 +18,6 @@ from penstock.job import (
     CancelResult,
     Claim,
     ClaimRequest,
-    Exchange,
     Job,
     JobQuery,
     NewJob,
@@ -29,6 +28,7 @@ from penstock.job import (
     Status,
 )
 from penstock.limits import Limit
+from penstock.queue.exchange import Exchange
 from penstock.queue.limit_rows import KEYS_AT_ONCE
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rules import (
@@ -319,6 +319,14 @@ class Engine(RuleLimits, ABC, Generic[R]):
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
         return self._apply("purge", lambda rows: retention.purge(rows, jobs, moment), moment)
+
+    def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
+        moment = now or self.now()
+        with self._reading() as rows:
+            due: list[str] = rows.due_results(moment, limit)
+        if due:
+            self._write("expire", lambda rows: retention.expire_results(rows, due, moment))
+        return len(due)
 
     def scrub(self) -> None:
         """Do nothing: this engine keeps no data of deleted rows."""

@@ -21,7 +21,6 @@ from penstock.job import (
     CancelResult,
     Claim,
     ClaimRequest,
-    Exchange,
     Job,
     JobQuery,
     NewJob,
@@ -34,6 +33,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.queue.exchange import Exchange
 from penstock.queue.limit_rows import LimitStore
 from penstock.queue.schedule_rows import ScheduleStore
 from penstock.row_counts import RowCounts
@@ -169,6 +169,12 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         """Delete ended top-level jobs (of one item type, or all) with all descendants, oldest end first.
 
         About ``limit`` rows a call; returns the number of deleted rows. Trees with a live descendant stay.
+        """
+
+    def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
+        """Remove results of ended jobs whose ``result_ttl_s`` is over; the jobs stay.
+
+        Returns the number of rows looked at, at most ``limit``.
         """
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:

@@ -25,6 +25,7 @@ class CallOptions(TypedDict, total=False):
     after: Sequence[str] | None
     on_dependency_failure: str | None
     limit: str | None
+    result_ttl: int | None
     webhook: str | None
     on_success: str | Callable[..., Any] | None
     on_failure: str | Callable[..., Any] | None

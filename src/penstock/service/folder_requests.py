@@ -58,6 +58,7 @@ class IndexOptions(TypedDict, total=False):
     serial: bool | None
     after: Sequence[str] | None
     on_dependency_failure: str | None
+    limit: str | None
     webhook: str | None
     hosts: Sequence[str]
     max_pages: int | None
@@ -70,7 +71,7 @@ def job_options(options: Mapping[str, Any]) -> Submission:
 
 
 _OF_THE_JOB = frozenset(
-    "collection priority run_at delay timeout_s serial after on_dependency_failure webhook".split()
+    "collection priority run_at delay timeout_s serial after on_dependency_failure limit webhook".split()
 )
 
 

@@ -7,18 +7,19 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
 
-from penstock import clock, items, traces, vocabulary
+from penstock import clock, items, results, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HOOK_FIELDS, HookCall
-from penstock.errors import InvalidRequest, NoResult
+from penstock.errors import InvalidRequest, NoResult, ResultExpired
 from penstock.handlers.functions import Exists, Function, FunctionOptions, Functions
 from penstock.handlers.registry import Registry
 from penstock.handlers.webhooks import webhook_options
-from penstock.job import AddResult, NewJob, Status
+from penstock.job import AddResult, NewJob, QueueLimits, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.service.call_fields import PLAIN, Call, CallOptions, read_entity, refuse_misshapen
 from penstock.service.function_handle import FunctionHandle
+from penstock.service.function_records import FunctionRecords, function_records
 from penstock.service.jobs import Jobs
 from penstock.service.mapped_calls import MappedCall, MapProgress, map_payload, map_progress, map_results
 from penstock.service.requests import Submission
@@ -29,23 +30,6 @@ from penstock.strict_json import encode_payload
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class FunctionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the application. ``requires``: fields of its payload. None: the setting counts."""
-
-    name: str
-    requires: tuple[str, ...]
-    max_retries: int | None
-    timeout_s: int | None
-    priority: int | None = None
-
-
-class FunctionRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """Functions by name, and the types of entities that calls may have; none: any type."""
-
-    functions: list[FunctionRecord]
-    entity_types: list[str]
 
 
 class _Template(NamedTuple):
@@ -92,7 +76,8 @@ class FunctionJobs(Jobs):
         It may be async, and may leave out ``context``. A dataclass, msgspec struct or pydantic model as the
         type of the payload is checked at the call, and passed. The return value, as JSON, is the result.
         ``requires`` names fields of a plain payload. ``timeout`` is in seconds. ``priority``: 0 to 10.
-        ``limit``: key of a limit that its calls count for; see ``Limits``.
+        ``limit``: key of a limit that its calls count for; see ``Limits``. ``queue_limit``: calls that may be
+        pending; further ones raise ``QueueFull``. ``result_ttl``: seconds for which results are kept.
         ``backoff`` is the seconds before the first retry, or a list of them; after these come the powers of
         two above the last. By default 1, 2, 4 … 300 seconds. ``webhook``, ``on_success`` and ``on_failure``
         are as for ``call``, for each call.
@@ -263,6 +248,20 @@ class FunctionJobs(Jobs):
             found = self._templates[name] = _Template(function, self.settings, new)
         return found
 
+    def _limits(self) -> QueueLimits:
+        limits, by_key = super()._limits(), self.functions.queue_limits
+        return msgspec.structs.replace(limits, by_key=by_key) if by_key else limits
+
+    def _new(self, submissions: Sequence[Submission], *, joins: bool) -> list[NewJob]:
+        new = super()._new(submissions, joins=joins)
+        if not self.functions.queue_limits:
+            return new
+        names = [each["payload"].get("function_name") for each in submissions]
+        return [
+            msgspec.structs.replace(each, backlog_key=name) if name in self.functions.queue_limits else each
+            for each, name in zip(new, names, strict=True)
+        ]
+
     def call_submission(self, call: Mapping[str, Any]) -> Submission:
         """Build the submission of a call. Without any registered function, it is not checked."""
         if not self.functions.names():
@@ -300,6 +299,7 @@ class FunctionJobs(Jobs):
             after=call.get("after"),
             on_dependency_failure=call.get("on_dependency_failure"),
             limit=function.limit if call.get("limit") is None else call.get("limit"),
+            result_ttl=function.result_ttl_s if call.get("result_ttl") is None else call.get("result_ttl"),
         )
         if function.has_hooks or not HOOK_FIELDS.isdisjoint(call):
             submission["webhook"] = call.get("webhook") or function.webhook
@@ -344,6 +344,7 @@ class FunctionJobs(Jobs):
             max_retries=self.settings.max_retries if retries is None else retries,
             timeout_s=self.settings.job_timeout_s if timeout is None else timeout,
             limit=limit,
+            result_ttl_s=parent.get("result_ttl"),
         )
         return self._submit(parent, None, counted=False)
 
@@ -357,25 +358,14 @@ class FunctionJobs(Jobs):
 
     def known(self) -> FunctionRecords:
         """The functions and types of entities that were registered."""
-        found = [self.functions.get(name) for name in self.functions.names()]
-        return FunctionRecords(
-            functions=[
-                FunctionRecord(
-                    name=one.name,
-                    requires=one.requires,
-                    max_retries=one.max_retries,
-                    timeout_s=one.timeout_s,
-                    priority=one.priority,
-                )
-                for one in found
-            ],
-            entity_types=self.functions.entity_types(),
-        )
+        return function_records(self.functions)
 
     def result(self, id_or_prefix: str) -> Any:
-        """The function's return value. Raises ``NoResult`` unless the job is done."""
+        """The function's return value. Raises ``NoResult`` unless the job is done and has its result."""
         job = self.job(id_or_prefix)
         if job.status is Status.DONE:
+            if results.expired(job, self.queue.now()):
+                raise ResultExpired(f"the result of job {job.queue_id} was kept for {job.result_ttl_s:,} s")
             return job.result
         state = f"job {job.queue_id} is {vocabulary.speak(job.status, 'cli')}"
         raise NoResult(f"{state}: {job.error_message}" if job.error_message else state)

@@ -16,6 +16,7 @@ from penstock.errors import InvalidRequest, JobNotFound
 from penstock.items import validate_name
 from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.results import kept_until
 from penstock.service import explanations
 from penstock.service.job_filters import MAX_PAGE, JobFilter, cursor_after, job_query
 from penstock.service.job_reports import JobReport, report_of, result_of
@@ -92,7 +93,8 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
 
     ``payload``: values with names of secrets are masked, and texts of notes are given by their length.
     ``history``: oldest first. ``follow_up``: what was asked during the run is done in one more run.
-    ``after``: jobs that this one waits or waited for.
+    ``after``: jobs that this one waits or waited for. ``limit_key``: key of its limit.
+    ``result_until``: time at which the result is removed.
     """
 
     queue_position: int | None
@@ -112,6 +114,8 @@ class JobDetail(JobRecord, frozen=True, kw_only=True):
     follow_up: bool
     after: list[str]
     on_dependency_failure: str | None
+    limit_key: str | None
+    result_until: datetime | None
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +208,8 @@ class JobRecords:
             follow_up=found.job.followup_json is not None,
             after=list(waits.after),
             on_dependency_failure=waits.on_failure,
+            limit_key=found.job.limit_key,
+            result_until=kept_until(found.job),
             **{name: getattr(found.job, name) for name in _ROW},
         )
 

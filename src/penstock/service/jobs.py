@@ -9,7 +9,7 @@ from typing import Any, Unpack, cast
 
 import msgspec
 
-from penstock import clock, items, traces, vocabulary
+from penstock import clock, items, results, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HookCall, hook_jobs
 from penstock.errors import (
@@ -115,6 +115,12 @@ class Jobs:
     def _new(self, submissions: Sequence[Submission], *, joins: bool, own: bool = False) -> list[NewJob]:
         return new_jobs(submissions, self.settings, door=self.door, joins=joins, own=own, now=self.queue.now)
 
+    def _without_old_result(self, job: Job) -> Job:
+        """The job without a result whose time is over. Upkeep removes it from the store a little later."""
+        if job.result_ttl_s is None or job.result_json is None or not results.expired(job, self.queue.now()):
+            return job
+        return msgspec.structs.replace(job, result_json=None)
+
     def call_submission(self, call: Mapping[str, Any]) -> Submission:
         """Build the submission of a function call. The functions are not known here, so it is not checked."""
         body = {"function_name": call["name"], "payload": call.get("payload")}
@@ -182,14 +188,14 @@ class Jobs:
             raise JobNotFound(f"no job has the id {str(id_or_prefix)[:80]!a}")
         exact = self.queue.get(id_or_prefix)
         if exact is not None:
-            return exact
+            return self._without_old_result(exact)
         found = self.queue.find(JobQuery(prefix=id_or_prefix, limit=6))
         if not found:
             raise JobNotFound(f"no job has the id or prefix {id_or_prefix!r}")
         if len(found) > 1:
             named = ", ".join(job.queue_id for job in found[:5]) + (", …" if len(found) > 5 else "")
             raise AmbiguousId(f"{id_or_prefix!r} is the beginning of several ids: {named}")
-        return found[0]
+        return self._without_old_result(found[0])
 
     def jobs(self, **filters: Unpack[JobFilter]) -> list[Job]:
         """Find matching jobs, newest id first, at most ``limit`` (50).

@@ -47,6 +47,7 @@ def map_payload(
     max_retries: int,
     timeout_s: int,
     limit: str | None = None,
+    result_ttl_s: int | None = None,
 ) -> dict[str, Any]:
     """Check all payloads and build the payload of the parent job."""
     stored = []
@@ -68,6 +69,8 @@ def map_payload(
     }
     if limit is not None:
         request["limit"] = checked_key(limit)
+    if result_ttl_s is not None:
+        request["result_ttl_s"] = result_ttl_s
     return {"function_name": MAP, "payload": request}
 
 

@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.job import NewJob
 from penstock.payloads import FunctionPayload, Payload
+from penstock.results import LONGEST_TTL_S
 from penstock.service.limits import checked_key
 from penstock.service.real_path import real_path
 from penstock.strict_json import encode_payload
@@ -65,6 +66,7 @@ class Submission(SubmissionFields, total=False):
     after: Sequence[str] | None
     on_dependency_failure: str | None
     limit: str | None
+    result_ttl: int | None
     webhook: str | None
     on_success: HookCall | None
     on_failure: HookCall | None
@@ -185,6 +187,7 @@ class _Builder:
             max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
             timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
             submitted_by=self._door,
+            result_ttl_s=_count(given, "result_ttl", None, 1, LONGEST_TTL_S),
             **_dependencies(given),
         )
 
@@ -318,8 +321,13 @@ def _flag(given: Mapping[str, Any], name: str) -> bool:
     return value
 
 
-def _count(given: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+N = TypeVar("N", int, None)
+
+
+def _count(given: Mapping[str, Any], name: str, default: N, low: int, high: int) -> int | N:
     value = _or(given.get(name), default)
+    if value is None:
+        return default
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidRequest(f"{name}: expected a whole number from {low} to {high}, got {str(value)[:80]!r}")
     return value

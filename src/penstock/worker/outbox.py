@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 from penstock import lifecycle, traces
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
-from penstock.job import Claim, ClaimRequest, Exchange, Job, Settlement, Status
+from penstock.job import Claim, ClaimRequest, Job, Settlement, Status
+from penstock.queue.exchange import Exchange
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import SharedState

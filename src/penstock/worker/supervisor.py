@@ -189,6 +189,7 @@ class Supervisor:
         schedule.add(options.upkeep_s, OverdueEnder(queue, self._catalog).run, spread=SPREAD)
         pruner = Pruner(queue, options.retention, options.heartbeat_s)
         schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
+        schedule.add(options.upkeep_s, lambda: queue.expire_results() > 0, spread=SPREAD)
         schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)
         schedule.add(options.upkeep_s, lambda: record_upkeep(options.directory))
         if self._catalog is not None:

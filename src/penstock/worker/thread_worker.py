@@ -162,6 +162,7 @@ class ThreadWorker:
                 if time.monotonic() > run_schedules_at:
                     schedules.run()
                     self._queue.admit()
+                    self._queue.expire_results()
                     run_schedules_at = time.monotonic() + EVERY_S
                 if time.monotonic() > renew_tasks_at and self._documents is not None:
                     self._documents.renew(self._request.worker_id)

@@ -19,6 +19,7 @@ from penstock.queue.memory.lazy_heap import LazyHeap, Order, claim_order, order,
 from penstock.queue.rules.next_jobs import NextJob
 from penstock.queue.rules.pauses import ClaimPosition, RowPosition
 from penstock.queue.rules.rows import Finished
+from penstock.results import begins_to_expire, expired, kept_until
 from penstock.row_counts import Class, class_of
 
 HIGHEST = 10
@@ -34,12 +35,14 @@ class Table(HeldTable, FamilyTable):
         self.leased: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
+        self._keyed_backlog: Counter[str] = Counter()
         self.pending_children = 0
         self.tallies: Counter[Class] = Counter()
         self._returned = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._numbered = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
         self._ended_roots = LazyHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
+        self._expiring = LazyHeap(self.rows, lambda job: (kept_until(job), job.queue_id))
         self._flows = Flows(self.rows)
         self._parked: dict[str, LazyHeap[tuple[int, Order]]] = {}
         self._front: defaultdict[str, set[str]] = defaultdict(set)
@@ -151,6 +154,8 @@ class Table(HeldTable, FamilyTable):
             (self.waiting if job.lease_until is None else self.leased)[job.queue_id] = None
         elif job.parent_id is None and job.finished_at is not None:
             self._ended_roots.put(job)
+        if begins_to_expire(None, job):
+            self._expiring.put(job)
 
     def _enter_pending(self, job: Job) -> None:
         self._flows.put(job)
@@ -173,6 +178,8 @@ class Table(HeldTable, FamilyTable):
     def _count_pending(self, job: Job, number: int) -> None:
         if job.parent_id is None:
             self.backlog_counts[job.item_type == "function", job.tenant_id] += number
+            if job.backlog_key is not None:
+                self._keyed_backlog[job.backlog_key] += number
         else:
             self.pending_children += number
 
@@ -234,6 +241,16 @@ class Table(HeldTable, FamilyTable):
         if tenant_id is not None:
             return min(self.backlog_counts[functions, tenant_id], cap)
         return min(sum(n for (kind, _), n in self.backlog_counts.items() if kind is functions), cap)
+
+    def keyed_backlog(self, key: str, cap: int) -> int:
+        return min(self._keyed_backlog[key], cap)
+
+    def due_results(self, now: datetime, limit: int) -> list[str]:
+        due = takewhile(lambda job: expired(job, now), self._expiring.ordered())
+        return [job.queue_id for job in islice(due, limit)]
+
+    def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
+        """Do nothing: a row without a result is not in the order."""
 
     def claimable(self) -> Iterator[Job]:
         """Yield claimable rows in claim order. Do not change rows while reading."""

@@ -17,7 +17,6 @@ from penstock.job import (
     Beat,
     Claim,
     ClaimRequest,
-    Exchange,
     Held,
     Job,
     JobQuery,
@@ -30,6 +29,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.queue.exchange import Exchange
 from penstock.queue.postgres.addition import try_add
 from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
@@ -122,7 +122,7 @@ class PostgresQueue(PostgresStore):
         refuse_unstorable([new])
         job = transitions.added(new, now, 0)
         # Behind a pooler a transaction begins with its settings.
-        if job.held is not None or new.after or self._connections.pooled:
+        if job.held is not None or not new.plain or self._connections.pooled:
             return None
         if not try_add(self._connections, self._channel, job, limits):
             return None

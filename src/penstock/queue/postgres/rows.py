@@ -25,6 +25,7 @@ from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import JOB_COLUMNS
+from penstock.results import begins_to_expire, kept_until
 
 Key: TypeAlias = tuple[str, str, str]
 INSERTED_AT_ONCE = 500
@@ -46,6 +47,8 @@ class PostgresRows(LimitRows):
         self._changed: dict[str, Job] = {}
         self._dependencies: dict[str, Job] = {}
         """Rows that began or ended to be held for others."""
+        self._expiring: list[Job] = []
+        """Rows whose results are to be removed later."""
         self._live: dict[Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
@@ -66,6 +69,12 @@ class PostgresRows(LimitRows):
             self.execute(SQL["update"], changed(jobs))
         if self._dependencies:
             self._flush_dependencies()
+        if self._expiring:
+            jobs, self._expiring = self._expiring, []
+            untils = times(map(kept_until, jobs))
+            self.execute(
+                SQL["add_due_results"], {"times": untils, "ids": texts(job.queue_id for job in jobs)}
+            )
 
     def _flush_dependencies(self) -> None:
         jobs, self._dependencies = list(self._dependencies.values()), {}
@@ -197,6 +206,8 @@ class PostgresRows(LimitRows):
             self._dependencies[job.queue_id] = job
         if job.limit_key is not None and job.held is Held.LIMIT:
             self.limit_keys.add(job.limit_key)
+        if begins_to_expire(None, job):
+            self._expiring.append(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
         if "awaited" in changes and job.queue_id in self._new:
@@ -220,7 +231,15 @@ class PostgresRows(LimitRows):
             self._live.pop(_key(job), None)
         if after.held is not job.held and Held.AFTER in (after.held, job.held):
             self._dependencies[job.queue_id] = after
+        if begins_to_expire(job, after):
+            self._expiring.append(after)
         return after
+
+    def due_results(self, now: datetime, limit: int) -> list[str]:
+        return [queue_id for (queue_id,) in self.fetch("due_results", now=now, limit=limit)]
+
+    def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
+        self.send("drop_due_results", ids=texts(ids), now=now)
 
     def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
         ids = [each for (each,) in self.fetch("dependents", queue_id=queue_id, after=after, limit=limit)]
@@ -288,6 +307,9 @@ class PostgresRows(LimitRows):
         if tenant_id is None:
             return int(self.scalar("backlog_indexing", cap=cap))
         return int(self.scalar("backlog_indexing_of_tenant", tenant_id=tenant_id, cap=cap))
+
+    def keyed_backlog(self, key: str, cap: int) -> int:
+        return int(self.scalar("keyed_backlog", key=key, cap=cap))
 
     def head_turn(self, priority: int) -> int | None:
         heads = self._turns.heads

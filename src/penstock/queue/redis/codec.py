@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from penstock.errors import QueueFull
 from penstock.failure_reasons import failure_reason
-from penstock.job import Claim, ClaimRequest, Held, Job, JobEvent, NewJob, Settlement, Status
+from penstock.job import Claim, ClaimRequest, Held, Job, NewJob, QueueLimits, Settlement, Status
+from penstock.job_event import JobEvent
 from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.transitions import NOTE_LIMIT, FollowUp
 
@@ -20,7 +22,7 @@ HELD = (None, *Held)
 NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
 HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
 
-LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err", "after", "awaited", "limit", "go")
+LONG_FIELDS = tuple("body meta next prog res hist err after awaited limit go bkey ttl".split())
 FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,9 +57,10 @@ def new_job(new: NewJob) -> tuple[object, ...]:
     run_at = micros(new.run_at)
     settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
     row = (new.queue_id, _fixed_columns(new), *settings, new.payload_json, new.metadata)
-    if not new.after and new.limit_key is None:
+    if new.plain:
         return row
-    return (*row, (new.after, new.run_after_failure) if new.after else False, new.limit_key or False)
+    after = (new.after, new.run_after_failure) if new.after else False
+    return (*row, after, new.limit_key or False, new.backlog_key or False, new.result_ttl_s or False)
 
 
 def _fixed_columns(new: NewJob | Job) -> str:
@@ -87,6 +90,8 @@ def whole_row(job: Job) -> tuple[object, ...]:
         "awaited": "1" if job.awaited else None,
         "limit": job.limit_key,
         "go": None if job.limit_at is None else str(micros(job.limit_at)),
+        "bkey": job.backlog_key,
+        "ttl": None if job.result_ttl_s is None else str(job.result_ttl_s),
     }
     fields = [part for name, value in long.items() if value is not None for part in (name, value)]
     kin = False if job.parent_id is None else (job.parent_run, job.parent_id, job.root_id)
@@ -274,6 +279,8 @@ def _long_columns(fields: Mapping[str, bytes | None]) -> dict[str, Any]:
         "awaited": fields["awaited"] is not None,
         "limit_key": _text(fields["limit"]),
         "limit_at": moment(int(fields["go"] or 0)),
+        "backlog_key": _text(fields["bkey"]),
+        "result_ttl_s": int(ttl) if (ttl := fields["ttl"]) is not None else None,
         "error_message": _text(fields["err"]),
         "after_json": _text(fields["after"]),
         "payload_json": _text(fields["body"]) or "",
@@ -320,6 +327,15 @@ def _history(raw: bytes | None) -> str | None:
 def claim_request(request: ClaimRequest) -> tuple[object, ...]:
     leases = {item_type: duration(lease) for item_type, lease in request.lease_by_type.items()}
     return request.worker_id, request.limit, duration(request.lease), request.oldest, leases
+
+
+def keyed_limits(limits: QueueLimits) -> list[object]:
+    return [part for key in sorted(limits.by_key) for part in (key, limits.by_key[key])]
+
+
+def queue_full(pending: int, key: bytes | None = None) -> QueueFull:
+    """The error of add.lua; ``key`` is that of a function with a limit of its own."""
+    return QueueFull(pending, function=_text(key))
 
 
 def status(number: int) -> Status | None:

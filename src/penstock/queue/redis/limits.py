@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.limits import Limit
 from penstock.queue.limit_rows import KEYS_AT_ONCE
+from penstock.queue.protocol import CASCADE_BATCH
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 from penstock.queue.rules.limits import ADMITTED_AT_ONCE
@@ -15,7 +16,7 @@ from penstock.queue.rules.rows import storable
 
 
 class RedisLimits:
-    """The part of the queue for limits; see ``LimitStore``."""
+    """The part of the queue for limits, see ``LimitStore``, and for results with a time to live."""
 
     _server: Server
     _admitted_after = ""
@@ -62,6 +63,9 @@ class RedisLimits:
         if not storable([key]):
             return 0
         return min(int(self._server.call("ZCARD", self._server.key(f"admitted:{key}"))), ADMITTED_AT_ONCE)
+
+    def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
+        return self._run_limits("expire_results", limit, now)
 
     def _run_limits(self, script: str, arguments: object, now: datetime | None) -> int:
         return int(self._server.run(script, codec.encode(arguments), codec.micros(now)))

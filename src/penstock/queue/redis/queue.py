@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import DuplicateId, InvalidRequest, QueueFull, StoreError
+from penstock.errors import DuplicateId, InvalidRequest, StoreError
 from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import (
     AddResult,
@@ -17,7 +17,6 @@ from penstock.job import (
     CancelResult,
     Claim,
     ClaimRequest,
-    Exchange,
     Job,
     JobQuery,
     NewJob,
@@ -32,6 +31,7 @@ from penstock.job import (
 )
 from penstock.queue import fork_hooks
 from penstock.queue.engine import pages_of
+from penstock.queue.exchange import Exchange
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.redis import codec, queries, server_check
 from penstock.queue.redis.limits import RedisLimits
@@ -93,16 +93,16 @@ class RedisQueue(RedisSchedules, RedisLimits):
         if waiting:
             new = dependencies.normalized(new)
         most = (limits.functions, limits.indexing, limits.per_tenant)
-        indexing = [each for each in new if each.item_type != "function"]
-        tenants = set() if limits.per_tenant is None else {each.tenant_id for each in indexing}
+        indexing = () if limits.per_tenant is None else (each for each in new if each.item_type != "function")
         arguments = (
             [-1 if each is None else each for each in most],
-            sorted(tenants),
+            sorted({each.tenant_id for each in indexing}),
             list(map(codec.new_job, new)),
+            codec.keyed_limits(limits),
         )
         what, *answer = self._run("add_waiting" if waiting else "add", arguments, now)
         if what == b"full":
-            raise QueueFull(answer[0])
+            raise codec.queue_full(*answer)
         if what in (b"unknown", b"other"):
             raise dependencies.refused(what.decode(), *(text.decode() for text in answer))
         self._refuse_duplicate(what, answer)

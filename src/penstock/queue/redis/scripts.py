@@ -60,6 +60,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "resolve": _RULES,
     "unresolved": ("rows",),
     "scan": ("rows",),
+    "expire_results": ("rows",),
     "busy": ("rows", "pauses"),
     "position": ("rows", "ranks"),
     "commands": (),

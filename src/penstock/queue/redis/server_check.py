@@ -16,7 +16,7 @@ OLDEST = (6, 2)
 
 TYPES = {
     "zset": "all live failed cancelled ready paused lockers limiters later backoff lease waiting awaited "
-    "next ended:done ended:failed ended:cancelled",
+    "next results ended:done ended:failed ended:cancelled",
     "hash": "locks keys counts backlog pauses workers schedules limits",
     "string": "format version",
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -112,7 +113,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     if new.after:
         added = dependencies.waiting(rows, added, new)
     job = held_during_resume(added, rows.pauses())
-    if _try_insert_whole(rows, job) if new.after or new.limit_key else rows.try_insert(job):
+    if rows.try_insert(job) if new.plain else _try_insert_whole(rows, job):
         turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
     existing = rows.live(new.tenant_id, new.branch, new.idempotency_key)
@@ -132,13 +133,17 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
 
 
 def _try_insert_whole(rows: Rows, job: Job) -> bool:
-    """Insert a row with dependencies or a limit. Plain inserts do not have these columns."""
+    """Insert a row that is not plain: plain inserts do not have all columns."""
     if job.dedupe and rows.live(job.tenant_id, job.branch, job.idempotency_key) is not None:
         return False
+    _insert_whole(rows, job)
+    return True
+
+
+def _insert_whole(rows: Rows, job: Job) -> None:
     if rows.get(job.queue_id) is not None:
         raise DuplicateId(f"a job with id {job.queue_id} exists already")
     rows.insert(job)
-    return True
 
 
 def restore(rows: Rows, jobs: Sequence[Job]) -> list[str | None]:
@@ -189,13 +194,12 @@ def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datet
 def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
     job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
-    if new.limit_key is None:
+    if new.plain:
         inserted = rows.try_insert(job)
     else:
-        # Plain inserts do not have this column.
         inserted = not rows.has_child(parent, job.idempotency_key)
         if inserted:
-            rows.insert(job)
+            _insert_whole(rows, job)
     if inserted:
         turns.record(job)
     return inserted
@@ -210,6 +214,11 @@ def _refuse_when_full(rows: Rows, new: Sequence[NewJob], limits: QueueLimits) ->
         for tenant_id in sorted(Counter(item.tenant_id for item in indexing)):
             own = [item for item in indexing if item.tenant_id == tenant_id]
             _fits(rows, own, limits.per_tenant, functions=False, tenant_id=tenant_id)
+    if limits.by_key:
+        for key in sorted(limits.by_key.keys() & {item.backlog_key or "" for item in new}):
+            own = [item for item in new if item.backlog_key == key]
+            if _pending_if_full(rows, own, limits.by_key[key], partial(rows.keyed_backlog, key)) is not None:
+                raise QueueFull(rows.keyed_backlog(key, COUNT_CAP), function=key)
 
 
 def _fits(
@@ -217,11 +226,23 @@ def _fits(
 ) -> None:
     if limit is None or not new:
         return
-    pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
-    if pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending):
-        if pending > limit:  # counted up to the limit only
-            pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=COUNT_CAP)
-        raise QueueFull(pending)
+
+    def count(cap: int) -> int:
+        return rows.backlog(functions=functions, tenant_id=tenant_id, cap=cap)
+
+    pending = _pending_if_full(rows, new, limit, count)
+    if pending is not None:
+        # Counted up to the limit only.
+        raise QueueFull(count(COUNT_CAP) if pending > limit else pending)
+
+
+def _pending_if_full(
+    rows: Rows, new: Sequence[NewJob], limit: int, count: Callable[[int], int]
+) -> int | None:
+    """The number of pending rows, up to one above the limit, if the new rows do not fit; else None."""
+    pending = count(limit + 1)
+    full = pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending)
+    return pending if full else None
 
 
 def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:

@@ -1,4 +1,4 @@
-"""Deletion of rows: ended trees after their retention, and single rows of a deleted tenant."""
+"""Deletion: ended trees after their retention, single rows of a deleted tenant, results after their time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from penstock.job import Job, Status
 from penstock.queue.rules.rows import Rows, wake
+from penstock.results import expired
 
 
 class Prunable(Protocol):
@@ -43,6 +44,17 @@ class Deletable(Rows, Protocol):
     """Methods of rows for ``purge``."""
 
     def delete(self, ids: Sequence[str]) -> None: ...
+
+
+def expire_results(rows: Rows, ids: Sequence[str], now: datetime) -> None:
+    """Remove results whose time is over."""
+    rows.lock_rows(ids)
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        # The row may have been requeued since, and have another result.
+        if job is not None and job.result_json is not None and expired(job, now):
+            rows.change(job, {"result_json": None})
+    rows.drop_due_results(ids, now)
 
 
 def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:

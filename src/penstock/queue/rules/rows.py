@@ -76,6 +76,9 @@ class Rows(Protocol):
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         """Count pending top-level rows of functions, or of all other types, up to ``cap``."""
 
+    def keyed_backlog(self, key: str, cap: int) -> int:
+        """Count pending top-level rows with a backlog key, up to ``cap``."""
+
     def head_turn(self, priority: int) -> int | None:
         """Return the smallest turn >= 0 of the claimable rows."""
 
@@ -138,6 +141,9 @@ class Rows(Protocol):
 
     def limited_keys(self, after: str, number: int) -> Sequence[str]:
         """List keys after ``after`` for which rows are held, in order."""
+
+    def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
+        """Forget that the results of these rows had to be removed by this time."""
 
     def seen_pauses(self) -> Sequence[Pause]:
         """List all pauses without a lock: another transaction may change them meanwhile."""
@@ -218,6 +224,7 @@ def refuse_unstorable(new: Sequence[NewJob] | Sequence[Job]) -> None:
                 item.submitted_by,
                 item.lock_key or "",
                 item.limit_key or "",
+                item.backlog_key or "",
                 item.metadata,
                 item.payload_json,
             )

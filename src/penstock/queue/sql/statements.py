@@ -25,7 +25,7 @@ CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "lease
 
 FIXED_COLUMNS = frozenset(
     "queue_id item_type tenant_id collection branch created_at idempotency_key dedupe submitted_by "
-    "lock_key limit_key parent_id parent_run root_id".split()
+    "lock_key limit_key backlog_key result_ttl_s parent_id parent_run root_id".split()
 )
 """Columns that identify a row; no rule changes them."""
 
@@ -47,7 +47,7 @@ LOCK_CAP = 200
 
 _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
-    "children_open children_failed",
+    "children_open children_failed result_ttl_s",
     "bigint": "total_chunks",
     "timestamptz": "created_at updated_at run_at lease_until started_at finished_at last_error_at limit_at",
     "boolean": "dedupe awaited cancel_requested",

@@ -113,7 +113,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         """
         function = new.item_type == "function"
         counted = (limits.functions,) if function else (limits.indexing, limits.per_tenant)
-        special = new.run_at or new.after or new.limit_key or len(new.payload_json) > SPILL_OVER
+        special = new.run_at or not new.plain or len(new.payload_json) > SPILL_OVER
         if special or counted.count(None) < len(counted):
             return None
         refuse_unstorable([new])

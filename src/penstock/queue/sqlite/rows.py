@@ -33,6 +33,7 @@ from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseSt
 from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.sqlite.values import ENCODED, SPILL_OVER, STATUSES, as_list, as_new, decoded, encoded
+from penstock.results import begins_to_expire, kept_until
 
 SQL = load("sqlite")
 
@@ -121,6 +122,8 @@ class SqliteRows:
         self._record_dependencies(job)
         if job.limit_key is not None and job.held is Held.LIMIT:
             self.limit_keys.add(job.limit_key)
+        if begins_to_expire(None, job):
+            self._record_due_result(job)
         if len(job.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
 
@@ -137,7 +140,20 @@ class SqliteRows:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         if changed.held is not job.held and Held.AFTER in (changed.held, job.held):
             self._record_dependencies(changed)
+        if begins_to_expire(job, changed):
+            self._record_due_result(changed)
         return changed
+
+    def _record_due_result(self, job: Job) -> None:
+        if (until := kept_until(job)) is not None:
+            self.cursor.execute(SQL["add_due_result"], (format_time(until), job.queue_id))
+
+    def due_results(self, now: datetime, limit: int) -> list[str]:
+        found = self.cursor.execute(SQL["due_results"], (format_time(now), limit)).fetchall()
+        return [queue_id for (queue_id,) in found]
+
+    def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
+        self.cursor.execute(SQL["drop_due_results"], (format_time(now), as_list(ids)))
 
     def _record_dependencies(self, job: Job) -> None:
         if job.held is Held.AFTER:
@@ -250,6 +266,9 @@ class SqliteRows:
         if tenant_id is None:
             return int(self.scalar("backlog_indexing", cap))
         return int(self.scalar("backlog_indexing_of_tenant", tenant_id, cap))
+
+    def keyed_backlog(self, key: str, cap: int) -> int:
+        return int(self.scalar("keyed_backlog", key, cap))
 
     def head_turn(self, priority: int) -> int | None:
         turn, paused = self.cursor.execute(SQL["head_turn"], (priority,)).fetchone()

@@ -44,6 +44,7 @@ const exactly = text => JSON.parse(text, (name, value, context) => (Number.isInt
 export const get = (path, filters) => request("GET", address(path, filters))
 export const getExact = path => request("GET", path, undefined, exactly)
 export const post = (path, body = {}) => request("POST", path, body)
+export const put = (path, body) => request("PUT", path, body)
 export const remove = path => request("DELETE", path)
 
 // One thing read from the server again and again, at most once in `gap` milliseconds.

@@ -1,8 +1,8 @@
 -- Adding jobs; the rules are in rules/addition.py. Needs new_rows.lua. Arguments: [limit of functions, of indexing jobs,
--- of one tenant's (-1 = none)], tenants in order, new jobs. Keys: all but lease, pauses, workers.
+-- of one tenant's (-1 = none)], tenants in order, new jobs, [key, limit, ...] of functions with a limit of their own. Keys: all but lease, pauses, workers.
 
 local request = cmsgpack.unpack(ARGV[2])
-local limits, tenants, jobs = request[1], request[2], request[3]
+local limits, tenants, jobs, keyed = request[1], request[2], request[3], request[4]
 local whos, taken = {}, {}
 
 -- The id of a job that exists already, or is given twice.
@@ -19,12 +19,12 @@ local function live(who)
   return call('HGET', P .. 'keys', key_of(who))
 end
 
--- Counts the jobs of one class (and tenant), and how many of them would be new rows: a job that joins a live row is
--- accepted even when the queue is full.
-local function count_new(functions, tenant)
+-- Counts the jobs that are meant, and how many of them would be new rows: a job that joins a live row is accepted even
+-- when the queue is full.
+local function count_new(meant)
   local all, fresh, seen = 0, 0, {}
-  for _, who in ipairs(whos) do
-    if (who[TYPE] == FUNCTION) == functions and (not tenant or who[TENANT] == tenant) then
+  for i, who in ipairs(whos) do
+    if meant(who, jobs[i]) then
       local key = key_of(who)
       all = all + 1
       if who[DEDUPE] == 0 or (not seen[key] and not live(who)) then fresh = fresh + 1 end
@@ -34,19 +34,31 @@ local function count_new(functions, tenant)
   return all, fresh
 end
 
-local function check_limit(limit, functions, tenant)
-  if limit < 0 then return end
-  local all, fresh = count_new(functions, tenant)
+local function check_room(limit, field, meant)
+  local all, fresh = count_new(meant)
   if all == 0 then return end
-  local field = (functions and 'f' or 'i') .. (tenant and ':' .. tenant or '')
   local count = tonumber(call('HGET', P .. 'backlog', field) or 0)
   local pending = math.min(count, limit + 1)
   if pending + fresh > math.max(limit, pending) then return {'full', math.min(count, COUNT_CAP)} end
 end
 
+local function check_limit(limit, functions, tenant)
+  if limit < 0 then return end
+  return check_room(limit, (functions and 'f' or 'i') .. (tenant and ':' .. tenant or ''), function(who)
+    return (who[TYPE] == FUNCTION) == functions and (not tenant or who[TENANT] == tenant)
+  end)
+end
+
+local function check_key(limit, key)
+  local refusal = check_room(limit, 'k:' .. key, function(_, new) return new[NEW_BACKLOG] == key end)
+  if refusal then refusal[3] = key end
+  return refusal
+end
+
 local function full()
   local refusal = check_limit(limits[1], true) or check_limit(limits[2], false)
   for _, tenant in ipairs(tenants) do refusal = refusal or check_limit(limits[3], false, tenant) end
+  for i = 1, #keyed, 2 do refusal = refusal or check_key(keyed[i + 1], keyed[i]) end
   return refusal
 end
 

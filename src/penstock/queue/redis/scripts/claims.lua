@@ -44,7 +44,7 @@ end
 -- Takes claimable rows in the given order (``in_order``: the order of ready, from its head). Returns the number of
 -- taken rows, the rows to hold back with the reason, and whether the claim is closed.
 local function take(request, members, in_order, room, answer, scopes)
-  local gone, leases, flows, kinds, functions, indexing, kept = {}, {}, {}, {}, {}, {}, {}
+  local gone, leases, flows, kinds, functions, indexing, keyed, kept = {}, {}, {}, {}, {}, {}, {}, {}
   local taken, looked_at, closed = 0, 0, false
   local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
   local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
@@ -98,11 +98,14 @@ local function take(request, members, in_order, room, answer, scopes)
         if list then list[#list + 1] = id else tenants[tenant] = {id} end
       end
       kinds[kind] = (kinds[kind] or 0) + 1
-      local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog')
+      local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog', 'bkey')
       if not others or not others[1] then
         local counts = kind == FUNCTION and functions or indexing
         counts[tenant] = (counts[tenant] or 0) + 1
+        local key = others and others[4] and 'k:' .. others[4]
+        if key then keyed[key] = (keyed[key] or 0) - 1 end
       end
+      if others then others[4] = nil end
       local n = #answer
       answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], others
       if suspect then
@@ -126,6 +129,7 @@ local function take(request, members, in_order, room, answer, scopes)
   end
   leave_backlog('f', functions)
   leave_backlog('i', indexing)
+  add_counts(P .. 'backlog', keyed)
   return taken, kept, closed or taken == room
 end
 

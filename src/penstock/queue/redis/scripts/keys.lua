@@ -7,7 +7,8 @@
 -- Keys, all below penstock:{name}: so that a cluster keeps a queue on one node. An id is a job's queue_id.
 --   job:ID        hash: id = fixed columns (WHO, never change), row = its state (STATE), kin = its parent (KIN,
 --                 children only), body = payload, and if set: meta, next (follow-up), prog, res,
---                 hist, err, after (dependencies as JSON), awaited, limit (key), go (start that the limit gave)
+--                 hist, err, after (dependencies as JSON), awaited, limit (key), go (start that the limit gave),
+--                 bkey (key for the number of pending rows), ttl (seconds until the result is removed)
 --   all           zset of ids, score 0, so in the order of ids;  live failed cancelled  the same, of those rows only
 --   ready         zset of claimable rows in claim order; member = created_at and id
 --   paused        zset of rows held by a pause, as ready;  parked:LOCK the same for a lock
@@ -23,7 +24,8 @@
 --   keys          hash tenant, branch, key -> id of the live top-level row
 --   kids:RUN:ID   zset of children of one run, by child_state
 --   names:RUN:ID  hash key -> id of the same children;  tree:ID  zset of all descendants, 0 live, 1 ended
---   counts        hash status, held, item_type -> rows;  backlog  hash class, tenant -> pending top-level rows
+--   counts        hash status, held, item_type -> rows;  backlog  hash class, tenant, or k:KEY -> pending top-level rows
+--   results       zset of ended ids with a ttl by the time at which their result is removed
 --   pauses        hash scope -> phase of its pause and position of its resume (see pauses.lua)
 --   schedules     hash tenant, name -> schedule as JSON;  next  zset of the same fields by next_at
 --   workers       hash of reports;  version  counter of changes, published on channel news

@@ -3,7 +3,7 @@
 
 --@constants
 local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
-local NEW_RUN_AT, NEW_BODY, NEW_META, NEW_AFTER, NEW_LIMIT = 7, 8, 9, 10, 11
+local NEW_RUN_AT, NEW_BODY, NEW_META, NEW_AFTER, NEW_LIMIT, NEW_BACKLOG, NEW_TTL = 7, 8, 9, 10, 11, 12, 13
 --@end
 
 local known_pauses, resumes
@@ -43,7 +43,7 @@ local function insert(new, who, created, parent)
     record_turn(who[TENANT], priority, turn)
   end
   local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', new.waits and DEPENDENT or later and TIMED or limited and LIMITED or kept and PAUSED or FREE, 0,
-    priority, (parent or new.after or limit or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
+    priority, (parent or #new > NEW_META or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
     later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
@@ -61,6 +61,17 @@ local function insert(new, who, created, parent)
     row.limit = limit
     fields[#fields + 1] = 'limit'
     fields[#fields + 1] = limit
+  end
+  if new[NEW_BACKLOG] and not parent then
+    row.bkey = new[NEW_BACKLOG]
+    fields[#fields + 1] = 'bkey'
+    fields[#fields + 1] = row.bkey
+    buffer_count(P .. 'backlog', 'k:' .. row.bkey, 1)
+  end
+  if new[NEW_TTL] then
+    row.ttl = new[NEW_TTL]
+    fields[#fields + 1] = 'ttl'
+    fields[#fields + 1] = number(row.ttl)
   end
   if limited then
     buffer_add(P .. 'limiters', 0, limit)

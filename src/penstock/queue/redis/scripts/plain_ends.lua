@@ -1,4 +1,5 @@
--- Plain ends, the hot half of settle: done, without follow-up, parent, children or limit, awaited by no job. Needs keys.lua.
+-- Plain ends, the hot half of settle: done, without follow-up, parent, children, limit or result with a time to
+-- live, awaited by no job. Needs keys.lua.
 -- Keys: job:ID, locks, keys, lease, live, ended:done, counts.
 
 --@constants
@@ -25,8 +26,8 @@ local function finish_plain(settlements)
     local raw = #settlement == 3 and call('HMGET', job, 'row', 'id')
     if raw and raw[1] then
       local status, locked, claim, lease, _, _, _, worker, code, _, _, _, more, _, open = unpack_struct(HEAD, raw[1])
-      local others = more == 1 and call('HMGET', job, 'kin', 'next', 'err', 'res', 'awaited', 'limit') or NONE
-      local plain = not (others[1] or others[2] or others[5] or others[6])
+      local others = more == 1 and call('HMGET', job, 'kin', 'next', 'err', 'res', 'awaited', 'limit', 'ttl') or NONE
+      local plain = not (others[1] or others[2] or others[5] or others[6] or others[7])
       if plain and status == RUNNING and claim == settlement[2] and open == 0 and lease > 0 then
         local dedupe, kind, lock, tenant, branch, key = unpack_struct(HOT_WHO, raw[2])
         -- Status, lock; claim number; lease, updated_at; started_at; finished_at; worker, no error; the rest.

@@ -43,6 +43,7 @@ local function enter(row)
   if depends(row) then enter_dependencies(row) end
   if row[STATUS] == PENDING and row[HELD] == LIMITED then call('ZADD', P .. 'limiters', 0, row.limit) end
   if row.go then call('ZADD', P .. 'admitted:' .. row.limit, number(row.go), row.id) end
+  if row.ttl and ended(row) then enter_result(row) end
   local flow = flow_of(row, row)
   if flow then call('ZADD', flow, number(row[TURN]), row.id) end
   call('HINCRBY', P .. 'counts', class_of(row, row), 1)
@@ -60,6 +61,8 @@ for _, given in ipairs(cmsgpack.unpack(ARGV[2])) do
   for i = 1, #fields, 2 do
     if fields[i] == 'after' then row.after = fields[i + 1] end
     if fields[i] == 'limit' then row.limit = fields[i + 1] end
+    if fields[i] == 'bkey' then row.bkey = fields[i + 1] end
+    if fields[i] == 'ttl' then row.ttl = tonumber(fields[i + 1]) end
     if fields[i] == 'go' then row.go = tonumber(fields[i + 1]) end
   end
   local found = obstacle(row)

@@ -11,7 +11,7 @@ local function load(id)
   local row = known[id]
   if row ~= nil then return row or nil end
   local key = P .. 'job:' .. id
-  local raw = call('HMGET', key, 'id', 'row', 'kin', 'next', 'after', 'awaited', 'limit', 'go')
+  local raw = call('HMGET', key, 'id', 'row', 'kin', 'next', 'after', 'awaited', 'limit', 'go', 'bkey', 'ttl')
   if not raw[2] then
     known[id] = false
     return nil
@@ -19,6 +19,7 @@ local function load(id)
   row = {struct.unpack(STATE, raw[2])}
   row.id, row.key, row.who, row.next = id, key, {struct.unpack(WHO, raw[1])}, raw[4]
   row.after, row.awaited, row.limit, row.go = raw[5], raw[6], raw[7] or nil, raw[8] and tonumber(raw[8]) or nil
+  row.bkey, row.ttl = raw[9] or nil, raw[10] and tonumber(raw[10]) or nil
   if raw[3] then row.kin = {struct.unpack(KIN, raw[3])} end
   known[id] = row
   return row
@@ -119,6 +120,7 @@ local function count_backlog(row, change)
   if call('HINCRBY', P .. 'backlog', class .. ':' .. row.who[TENANT], change) == 0 then
     call('HDEL', P .. 'backlog', class .. ':' .. row.who[TENANT])
   end
+  if row.bkey then add_counts(P .. 'backlog', {['k:' .. row.bkey] = change}) end
 end
 
 local function backs_off(state)
@@ -181,6 +183,10 @@ local function leave_dependencies(row)
     call('ZREM', P .. 'waits:' .. id, row.id)
     if call('EXISTS', P .. 'waits:' .. id) == 0 then call('ZREM', P .. 'awaited', id) end
   end
+end
+
+local function enter_result(row)
+  call('ZADD', P .. 'results', number(row[FINISHED] + row.ttl * COUNT_CAP), row.id)
 end
 
 local function move_flow(row, was)
@@ -258,6 +264,7 @@ local function save(row, was)
   move_counts(row, was)
   move_keys(row, was)
   if row.kin then move_kin(row, was) end
+  if row.ttl and ended(row) and not ended(was) then enter_result(row) end
   if depends(row) ~= depends(was) then
     if depends(row) then enter_dependencies(row) else leave_dependencies(row) end
   end

@@ -118,6 +118,8 @@ const factsPane = job => pane("Facts", {}, facts([
 	!job.finished_at && job.waiting_for && ["Waiting for", job.waiting_for === "children" ? plural(job.children.open, "file") : job.waiting_for],
 	job.run_at && ["Not before", time(job.run_at)],
 	job.after?.length && ["After", job.after.map(one => [a(link(["jobs", one]), one), " "])],
+	job.limit_key && ["Limit", a(link(["workers"]), job.limit_key)],
+	job.result_until && ["Result until", time(job.result_until)],
 	["Run", `${count(job.run)}${job.follow_up ? ", one more was asked for" : ""}`],
 	["Key", h("code", job.dedupe_key)],
 ]))

@@ -2,7 +2,7 @@ import {field, filled, filter, filterForm, h, head, known, link, noMatch, nothin
 import {jobList} from "../job_parts.js"
 
 const STATUSES = ["", "pending", "running", "done", "failed", "cancelled"]
-const FIELDS = {q: "Part of a path or id", tenant_id: "Tenant", collection: "Collection", item_type: "Type", error: "Error code", held: "Held by time, lock or pause"}
+const FIELDS = {q: "Part of a path or id", tenant_id: "Tenant", collection: "Collection", item_type: "Type", error: "Error code", held: "Held by time, lock, pause, after or limit"}
 const FILTERS = ["status", "reason", "parent_id", "children", ...Object.keys(FIELDS)]
 const SORTS = [["", "newest first"], ["oldest", "oldest first"], ["priority", "by priority"]]
 const CHILDREN = [["", "as asked"], ["true", "with their files"]]

@@ -11,7 +11,7 @@ CREATE FUNCTION unified_queue_row_ok(
     lock_key text, lock_held text, lease_until timestamptz, finished_at timestamptz, parent_id text,
     parent_run integer, waiting_for text, lost_count integer, children_open integer, children_failed integer,
     total_chunks bigint, error_message text, after_json text,
-    limit_key text, limit_at timestamptz
+    limit_key text, limit_at timestamptz, result_ttl_s integer
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     broken text := CASE
@@ -32,6 +32,7 @@ DECLARE
         WHEN children_open < 0 THEN 'chk_children_open'
         WHEN children_failed < 0 THEN 'chk_children_failed'
         WHEN total_chunks < 0 THEN 'chk_total_chunks'
+        WHEN result_ttl_s <= 0 THEN 'chk_result_ttl_s'
         WHEN status = 'failed' AND error_message IS NULL THEN 'chk_error_message_on_failure'
         WHEN finished_at IS NOT NULL AND status IN ('pending', 'in_progress') THEN 'chk_finished_at_means_ended'
         WHEN finished_at IS NULL AND status IN ('done', 'failed', 'cancelled') THEN 'chk_ended_has_finished_at'
@@ -92,6 +93,8 @@ CREATE TABLE unified_queue (
     awaited           boolean     NOT NULL DEFAULT false,
     limit_key         text        COLLATE "C",
     limit_at          timestamptz,
+    backlog_key       text        COLLATE "C",
+    result_ttl_s      integer,
     cancel_requested  boolean     NOT NULL DEFAULT false,
     lost_count        integer     NOT NULL DEFAULT 0,
     children_open     integer     NOT NULL DEFAULT 0,
@@ -111,7 +114,7 @@ CREATE TABLE unified_queue (
     CONSTRAINT unified_queue_row_ok CHECK (unified_queue_row_ok(
         item_type, op, priority, status, retry_count, max_retries, timeout_s, run, claim_number, turn, held, run_at,
         lock_key, lock_held, lease_until, finished_at, parent_id, parent_run, waiting_for, lost_count, children_open,
-        children_failed, total_chunks, error_message, after_json, limit_key, limit_at))
+        children_failed, total_chunks, error_message, after_json, limit_key, limit_at, result_ttl_s))
 ) WITH (
     -- Every job leaves two dead versions of its row. The claim index must not fill up with them between two
     -- vacuums, and the table is read by index only, so that a vacuum pays early.
@@ -137,8 +140,9 @@ CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
 -- The last entry of a tenant and priority is the largest waiting turn.
 CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
     WHERE status = 'pending';
--- With the parent, because backpressure counts the pending jobs of a type without a parent.
-CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status, parent_id)
+-- With the parent, because backpressure counts the pending jobs of a type without a parent, and with the key of functions
+-- that have a limit of their own.
+CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status, parent_id, backlog_key)
     WHERE status IN ('pending', 'failed');
 -- Also jobs in back-off, for which an idle worker waits; not jobs with a later start. run_at IS NOT NULL keeps the
 -- planner from confusing this index with the one of scheduled rows.
@@ -182,6 +186,13 @@ CREATE TABLE queue_dependency (
     PRIMARY KEY (after_id, queue_id)
 );
 CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
+
+-- Ended jobs whose result has a time to live. An entry may be stale: the row decides.
+CREATE TABLE queue_result (
+    expires_at  timestamptz NOT NULL,
+    queue_id    text        COLLATE "C" NOT NULL,
+    PRIMARY KEY (expires_at, queue_id)
+);
 
 -- Phase of a pause and its resume, and the position of the resume in the claim order.
 CREATE TABLE queue_pause (

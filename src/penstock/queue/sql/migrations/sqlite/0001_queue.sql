@@ -43,6 +43,8 @@ CREATE TABLE unified_queue (
     awaited           INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_awaited CHECK (awaited IN (0, 1)),
     limit_key         TEXT,
     limit_at          TEXT,
+    backlog_key       TEXT,
+    result_ttl_s      INTEGER CONSTRAINT chk_result_ttl_s CHECK (result_ttl_s > 0),
     cancel_requested  INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_cancel_requested CHECK (cancel_requested IN (0, 1)),
     lost_count        INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_lost_count CHECK (lost_count >= 0),
     children_open     INTEGER NOT NULL DEFAULT 0 CONSTRAINT chk_children_open CHECK (children_open >= 0),
@@ -133,10 +135,10 @@ CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
--- Counted by backpressure. The column is constant here: entries are in order of arrival, so that a claim touches
--- one page of the index and not one per tenant.
-CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
+-- Counted by backpressure: jobs other than functions, and functions with a limit of their own. The column is NULL for
+-- the former: entries are in order of arrival, so that a claim touches one page of the index and not one per tenant.
+CREATE INDEX idx_unified_queue_backlog ON unified_queue (backlog_key)
+    WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL);
 -- Jobs in back-off, for which an idle worker waits; not jobs with a later start.
 CREATE INDEX idx_unified_queue_backoff ON unified_queue (run_at)
     WHERE held = 'time' AND retry_count > 0;
@@ -156,6 +158,13 @@ CREATE TABLE queue_dependency (
     PRIMARY KEY (after_id, queue_id)
 ) WITHOUT ROWID;
 CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
+
+-- Ended jobs whose result has a time to live. An entry may be stale: the row decides.
+CREATE TABLE queue_result (
+    expires_at  TEXT NOT NULL,
+    queue_id    TEXT NOT NULL,
+    PRIMARY KEY (expires_at, queue_id)
+) WITHOUT ROWID;
 
 -- Phase of a pause and its resume, and the position of the resume in the claim order.
 CREATE TABLE queue_pause (

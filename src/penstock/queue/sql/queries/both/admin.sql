@@ -107,6 +107,9 @@ ORDER BY r.finished_at, r.queue_id LIMIT :limit
 -- name: awaited_rows
 SELECT DISTINCT after_id FROM queue_dependency WHERE after_id > :after ORDER BY after_id LIMIT :limit
 
+-- name: due_results
+SELECT queue_id FROM queue_result WHERE expires_at <= :now ORDER BY expires_at, queue_id LIMIT :limit
+
 -- name: report
 INSERT INTO queue_worker (worker_id, host, pid, started_at, seen_at, info_json)
 VALUES (:worker_id, :host, :pid, :started_at, :seen_at, :info_json)

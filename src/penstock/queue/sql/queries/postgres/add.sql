@@ -72,8 +72,16 @@ SELECT f.tenant_id, f.priority, (
 ), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(:ids::text[]))
 FROM unnest(:tenants::text[], :priorities::int[]) AS f(tenant_id, priority)
 
--- Type by type, each a range of an index. The status is hidden in a subquery: otherwise the planner takes another
--- index over pending rows because of the LIMIT, and reads it to its end when there are few rows of a type.
+-- The status is hidden in a subquery: otherwise the planner takes another index over pending rows because of the LIMIT,
+-- and reads it to its end when there are few rows of a key.
+-- name: keyed_backlog
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE item_type = 'function' AND status IN ('pending', 'failed') AND status = (SELECT 'pending')
+      AND parent_id IS NULL AND backlog_key = :key LIMIT :cap
+) AS counted
+
+-- Type by type, each a range of an index; the status as above.
 -- name: backlog_indexing
 SELECT count(*) FROM (
     SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (

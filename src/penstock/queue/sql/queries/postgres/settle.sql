@@ -1,5 +1,5 @@
--- The plain path in one statement: no follow-up, no children, no limit (nor has the row that gets its lock), awaited by
--- no job; the caller counts the parents. All others are decided row by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
+-- The plain path in one statement: no follow-up, no children, no limit (nor has the row that gets its lock), no result
+-- with a time to live, awaited by no job; the caller counts the parents. All others are decided row by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
 -- each with each, instead of looking up the ids. The result is one row of arrays, which costs half of a row per job.
 -- name: finish
 WITH ended AS (
@@ -9,6 +9,7 @@ WITH ended AS (
     FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
+      AND q.result_ttl_s IS NULL
       AND (q.lock_key IS NULL
            OR (SELECT p.limit_key FROM unified_queue p WHERE p.held = 'lock' AND p.lock_key = q.lock_key
                ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1) IS NULL)
@@ -31,6 +32,7 @@ WITH ended AS (
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
+      AND q.result_ttl_s IS NULL
       AND (q.lock_key IS NULL
            OR (SELECT p.limit_key FROM unified_queue p WHERE p.held = 'lock' AND p.lock_key = q.lock_key
                ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1) IS NULL)
@@ -159,6 +161,13 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue c
                   WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
 ORDER BY p.lock_key LIMIT :limit
+
+-- name: add_due_results
+INSERT INTO queue_result (expires_at, queue_id)
+SELECT * FROM unnest(:times::timestamptz[], :ids::text[]) ON CONFLICT DO NOTHING
+
+-- name: drop_due_results
+DELETE FROM queue_result WHERE expires_at <= :now AND queue_id = ANY(:ids::text[])
 
 -- name: dependents
 SELECT queue_id FROM queue_dependency

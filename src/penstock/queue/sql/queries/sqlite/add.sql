@@ -27,7 +27,15 @@ ORDER BY turn DESC LIMIT 1
 -- name: backlog_indexing
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT :cap
+    WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
+      AND backlog_key IS NULL LIMIT :cap
+)
+
+-- name: keyed_backlog
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+    WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
+      AND backlog_key = :key LIMIT :cap
 )
 
 -- name: save_payload

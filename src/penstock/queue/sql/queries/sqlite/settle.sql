@@ -1,14 +1,15 @@
--- Claims for the plain path: no follow-up, no children, no limit, and no job waits for them. All others are decided row by row.
+-- Claims for the plain path: no follow-up, no children, no limit, no result with a time to live, and no job waits for
+-- them. All others are decided row by row.
 -- name: plain_claims
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress'
-  AND followup_json IS NULL AND children_open = 0 AND awaited = 0 AND limit_key IS NULL
+  AND followup_json IS NULL AND children_open = 0 AND awaited = 0 AND limit_key IS NULL AND result_ttl_s IS NULL
 
 -- For one id: decoding a list of one costs more than the rest of the statement.
 -- name: plain_claim
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id = :queue_id AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
-  AND awaited = 0 AND limit_key IS NULL
+  AND awaited = 0 AND limit_key IS NULL AND result_ttl_s IS NULL
 
 -- name: finish
 UPDATE unified_queue
@@ -42,6 +43,12 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_dequeue
                   WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
 ORDER BY p.lock_key LIMIT :limit
+
+-- name: add_due_result
+INSERT INTO queue_result (expires_at, queue_id) VALUES (:expires_at, :queue_id) ON CONFLICT DO NOTHING
+
+-- name: drop_due_results
+DELETE FROM queue_result WHERE expires_at <= :now AND queue_id IN (SELECT value FROM json_each(:ids))
 
 -- name: dependents
 SELECT {job} FROM unified_queue
