@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -22,10 +23,13 @@ from penstock.errors import (
     StateDamaged,
     StoreUnavailable,
 )
-from penstock.job import ENDED, ClaimRequest, JobQuery, Scope, Status
+from penstock.job import ENDED, AddResult, ClaimRequest, JobQuery, NewJob, QueueLimits, Scope, Status
+from penstock.queue.protocol import NO_LIMITS
+from penstock.queue.redis import codec
 from penstock.queue.redis.queue import RedisQueue
 from tests.servers.redis import Server, connect, contents, own_server, queue_url
 from tests.stores.new_jobs import T0, new
+from tests.stores.new_jobs import call as new_call
 
 PATIENCE_S = 120.0
 
@@ -50,6 +54,60 @@ def queue(url: str) -> Iterator[RedisQueue]:
 
 def prefix(url: str) -> str:
     return f"penstock:{{{url.partition('name=')[2]}}}:"
+
+
+# The short script of one plain job.
+
+
+PLAIN = [
+    new(2),
+    new(2, dedupe=False),
+    new(2, lock_key="doc:1", priority=9),
+    new(2, tenant_id="other", collection="d", branch="b", max_retries=0, timeout_s=1),
+    new_call(2, dedupe=False, payload_json='{"function_name":"run","payload":{"text":"Mühle"}}'),
+]
+
+
+def _contents(url: str) -> dict[str, Any]:
+    """All keys of a queue, without its name."""
+    own = prefix(url)
+    return {key.removeprefix(own): value for key, value in contents(url).items() if key.startswith(own)}
+
+
+@pytest.mark.parametrize("added", PLAIN)
+def test_the_short_script_leaves_what_the_general_one_leaves(
+    tmp_path: Path, url: str, queue: RedisQueue, added: NewJob
+) -> None:
+    other_url = queue_url(tmp_path / "other")
+    other = RedisQueue(other_url)
+    for each in (queue, other):
+        each.add([new(1, lock_key="doc:1"), new_call(9, dedupe=False), new(8, priority=9)], now=T0)
+    assert [AddResult(added.queue_id, Status.PENDING)] == queue.add([added], now=T0)
+    other._run("add", codec.addition([added], NO_LIMITS), T0)
+
+    assert _contents(other_url) == _contents(url)
+    other.close()
+
+
+def test_the_short_script_writes_nothing_where_rules_have_to_decide(
+    url: str, client: redis.Redis, queue: RedisQueue
+) -> None:
+    def tried(added: NewJob, limits: QueueLimits = NO_LIMITS) -> int:
+        arguments = codec.plain_addition(added, limits)
+        assert arguments is not None
+        done: int = queue._run("add_plain", arguments, T0)
+        return done
+
+    queue.add([new(1), new_call(5)], now=T0)
+    before = _contents(url)
+    same_key = new(3, idempotency_key=new(1).idempotency_key)
+    assert [0, 0] == [tried(new(1, idempotency_key="file:c:2")), tried(same_key)]
+    assert [0, 0] == [tried(new(3), QueueLimits(indexing=1)), tried(new(3), QueueLimits(per_tenant=1))]
+    assert 0 == tried(new_call(6), QueueLimits(functions=1))
+    queue.pause(Scope("other", "*"))
+    assert 0 == tried(new(3))
+    client.delete(f"{prefix(url)}pauses")
+    assert before == _contents(url)
 
 
 # Names and keys.

@@ -63,6 +63,26 @@ def new_job(new: NewJob) -> tuple[object, ...]:
     return (*row, after, new.limit_key or False, new.backlog_key or False, new.result_ttl_s or False)
 
 
+def addition(new: Sequence[NewJob], limits: QueueLimits) -> tuple[object, ...]:
+    """Encode jobs for additions.lua, with the limits and the tenants that they count for."""
+    most = (limits.functions, limits.indexing, limits.per_tenant)
+    limited = () if limits.per_tenant is None else (each for each in new if each.item_type != "function")
+    tenants = sorted({each.tenant_id for each in limited})
+    encoded = [-1 if each is None else each for each in most]
+    return encoded, tenants, list(map(new_job, new)), keyed_limits(limits)
+
+
+def plain_addition(new: NewJob, limits: QueueLimits) -> tuple[object, ...] | None:
+    """Encode one job for add_plain.lua, with the limits that count for it; None: only add.lua can add it."""
+    if new.run_at or not new.plain or new.metadata != "{}":
+        return None
+    if new.item_type == "function":
+        most, of_tenant = limits.functions, None
+    else:
+        most, of_tenant = limits.indexing, limits.per_tenant
+    return new_job(new), -1 if most is None else most, -1 if of_tenant is None else of_tenant
+
+
 def _fixed_columns(new: NewJob | Job) -> str:
     names = (
         new.item_type,

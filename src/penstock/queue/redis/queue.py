@@ -89,18 +89,13 @@ class RedisQueue(RedisSchedules, RedisLimits):
                 remedy="Leave out connection=, or use a sqlite:/// store.",
             )
         refuse_unstorable(new)
+        plain = codec.plain_addition(new[0], limits) if len(new) == 1 else None
+        if plain is not None and self._run("add_plain", plain, now):
+            return [AddResult(new[0].queue_id, Status.PENDING)]
         waiting = any(item.after for item in new)
         if waiting:
             new = dependencies.normalized(new)
-        most = (limits.functions, limits.indexing, limits.per_tenant)
-        indexing = () if limits.per_tenant is None else (each for each in new if each.item_type != "function")
-        arguments = (
-            [-1 if each is None else each for each in most],
-            sorted({each.tenant_id for each in indexing}),
-            list(map(codec.new_job, new)),
-            codec.keyed_limits(limits),
-        )
-        what, *answer = self._run("add_waiting" if waiting else "add", arguments, now)
+        what, *answer = self._run("add_waiting" if waiting else "add", codec.addition(new, limits), now)
         if what == b"full":
             raise codec.queue_full(*answer)
         if what in (b"unknown", b"other"):

@@ -39,6 +39,7 @@ _REQUEUES = (*_LIMITS, "transitions", "dependencies", "requeues")
 
 PARTS: dict[str, tuple[str, ...]] = {
     "add": (*_NEW_ROWS, "additions"),
+    "add_plain": (),
     "add_waiting": (*_NEW_ROWS, "transitions", "dependencies", "additions"),
     "restore": _NEW_ROWS,
     "claim": ("pauses", "claims"),
