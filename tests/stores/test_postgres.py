@@ -126,7 +126,10 @@ HOT: dict[str, dict[str, object]] = {
     "wake_one": {"key": "a", "channel": "c"},
     "flow_turns": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
     "expired": {"now": T0, "limit": 10},
-    "add_plain": dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL["add_plain"])),
+    **{
+        name: dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL[name]))
+        for name in ("add_plain", "add_plain_limited", "add_alike")
+    },
 }
 
 

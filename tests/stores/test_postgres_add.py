@@ -1,4 +1,4 @@
-"""Add of one job on PostgreSQL: a single statement, also with a cut connection."""
+"""Add of plain jobs on PostgreSQL: a single statement, also with a cut connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock.errors import DuplicateId, QueueFull, StoreUnavailable
-from penstock.job import Job, JobQuery, NewJob, QueueLimits, Status
+from penstock.job import ClaimRequest, Job, JobQuery, NewJob, QueueLimits, Scope, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from tests.servers import postgres
 from tests.stores.new_jobs import call as new
@@ -225,3 +225,78 @@ def test_a_batch_is_kept_as_it_was_given_whether_its_rows_are_alike(
     assert given == [
         NewJob(**{name: getattr(found[item.queue_id], name) for name in names}) for item in given
     ]
+
+
+# Many calls that are alike.
+
+
+def _calls(*numbers: int, **fields: object) -> list[NewJob]:
+    return [new(number, dedupe=False, **fields) for number in numbers]
+
+
+def test_calls_that_are_alike_are_one_message_to_the_server(queue: PostgresQueue, line: Line) -> None:
+    queue.add(_calls(2, 3))
+    line.statements.clear()
+    queue.add(_calls(4, 5, 6))
+
+    assert 1 == len(line.statements)
+    assert [0, 1, 2, 3, 4, 5] == [job.turn for job in queue.find(JobQuery())]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_all_of_them_are_there_once_where_the_line_was_cut(
+    queue: PostgresQueue, line: Line, url: str, answered: bool
+) -> None:
+    queue.add(_calls(2, 3))
+    line.answered = answered
+    line.cut_at = b"job_000005"
+    added = queue.add(_calls(4, 5))
+
+    assert ["job_000004", "job_000005"] == [each.queue_id for each in added]
+    assert [f"job_00000{number}" for number in range(1, 6)] == _ids(url)
+
+
+def test_none_of_them_is_written_where_an_id_is_taken(queue: PostgresQueue, url: str) -> None:
+    queue.add(_calls(4))
+    with pytest.raises(DuplicateId, match="job_000004"):
+        queue.add(_calls(3, 4, 5))
+    queue.add(_calls(6, 7))
+
+    assert ["job_000001", "job_000004", "job_000006", "job_000007"] == _ids(url)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        _calls(3, 2),
+        _calls(2, 3, limit_key="key"),
+        [*_calls(2), *_calls(3, priority=7)],
+        [*_calls(2), new(3)],
+        [*_calls(2, tenant_id="u"), *_calls(3)],
+    ],
+)
+def test_rows_of_a_batch_are_those_of_single_adds_also_where_rules_decide(
+    queue: PostgresQueue, given: list[NewJob]
+) -> None:
+    queue.add(given)
+    second = PostgresQueue(postgres.fresh_store())
+    second.add([new(1)])
+    for each in given:
+        second.add([each])
+
+    def rows(of: PostgresQueue) -> list[tuple[Any, ...]]:
+        return [(job.queue_id, job.turn, job.held, job.priority) for job in of.find(JobQuery())]
+
+    assert rows(second) == rows(queue)
+    second.close()
+
+
+def test_limits_and_pauses_count_for_all_of_them(queue: PostgresQueue) -> None:
+    with pytest.raises(QueueFull):
+        queue.add(_calls(2, 3), limits=QueueLimits(functions=2))
+    queue.pause(Scope("t", "*"))
+    queue.add(_calls(2, 3))
+    assert [] == queue.claim(ClaimRequest("w"))
+    queue.resume(Scope("t", "*"))
+
+    assert 3 == len(queue.claim(ClaimRequest("w", limit=5)))

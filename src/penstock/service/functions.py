@@ -25,7 +25,7 @@ from penstock.service.mapped_calls import MappedCall, MapProgress, map_payload, 
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 from penstock.service.tasks import Tasks
-from penstock.strict_json import encode_payload
+from penstock.strict_json import encode_strictly
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -33,11 +33,12 @@ R = TypeVar("R")
 
 
 class _Template(NamedTuple):
-    """A checked call of a function with its defaults, from which calls without options are made."""
+    """A checked call with the defaults of its function; ``takes_any``: it takes any mapping."""
 
     function: Function
     settings: Settings
     new: NewJob
+    takes_any: bool
 
 
 class FunctionJobs(Jobs):
@@ -198,14 +199,16 @@ class FunctionJobs(Jobs):
 
         None: a call has options, or is refused; then the general path says why.
         """
-        new = []
+        new, template = [], None
         try:
             for call, queue_id in zip(calls, clock.new_ids(len(calls)), strict=True):
                 if type(call) is not dict or not PLAIN.issuperset(call):
                     return None
-                if self._template(call["name"]).function.has_hooks:
-                    return None
-                new.append(self._plain_call(call, queue_id))
+                if template is None or call["name"] != template.function.name:
+                    template = self._template(call["name"])
+                    if template.function.has_hooks:
+                        return None
+                new.append(self._plain_call(template, call, queue_id))
         except (InvalidRequest, KeyError):
             return None
         return new
@@ -216,10 +219,12 @@ class FunctionJobs(Jobs):
             return self.queue.add(new, limits=self._limits())
         return self.add_all(new, self._limits())
 
-    def _plain_call(self, call: Call, queue_id: str) -> NewJob:
-        function, _, new = self._template(call["name"])
-        payload, entity = function.stored(call.get("payload")), read_entity(call.get("entity"))
-        function.check({} if payload is None else payload)
+    def _plain_call(self, template: _Template, call: Call, queue_id: str) -> NewJob:
+        function, new = template.function, template.new
+        payload, entity = call.get("payload"), read_entity(call.get("entity"))
+        if not (template.takes_any and type(payload) is dict):
+            payload = function.stored(payload)
+            function.check({} if payload is None else payload)
         body: dict[str, Any] = {"function_name": function.name, "payload": payload}
         lock_key = None
         if entity is not None:
@@ -235,7 +240,7 @@ class FunctionJobs(Jobs):
             new,
             queue_id=queue_id,
             idempotency_key=items.function_key(new.collection, queue_id),
-            payload_json=encode_payload(body, max_bytes=self.settings.max_payload_bytes),
+            payload_json=encode_strictly("payload", body, max_bytes=self.settings.max_payload_bytes),
             lock_key=lock_key,
         )
 
@@ -245,7 +250,8 @@ class FunctionJobs(Jobs):
         if found is None or found.function is not function or found.settings is not self.settings:
             submission = self._submission_of(function, {"name": name}, {"function_name": name})
             (new,) = self._new([submission], joins=False)
-            found = self._templates[name] = _Template(function, self.settings, new)
+            takes_any = function.model is None and not function.requires
+            found = self._templates[name] = _Template(function, self.settings, new, takes_any)
         return found
 
     def _limits(self) -> QueueLimits:

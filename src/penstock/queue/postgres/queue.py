@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from penstock import transitions
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import PostgresConnections, ServerClock
 from penstock.errors import StoreError
@@ -43,7 +42,7 @@ from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, pauses, settlement
 from penstock.queue.rules.dependencies import refuse_joined
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.rows import refuse_unstorable, storable
+from penstock.queue.rules.rows import storable
 from penstock.queue.rules.settlement import Leftovers
 from penstock.queue.sql import filters
 from penstock.queue.sql.statements import LOCK_CAP
@@ -111,22 +110,12 @@ class PostgresQueue(PostgresStore):
     ) -> list[AddResult]:
         moment = now or self.now()
         if connection is None:
-            alone = len(new) == 1 and self._try_add_alone(new[0], limits, moment)
-            return [alone] if alone else super().add(new, limits=limits, now=moment)
+            if try_add(self._connections, self._channel, new, limits, moment):
+                return [AddResult(each.queue_id, Status.PENDING) for each in new]
+            return super().add(new, limits=limits, now=moment)
         refuse_joined(new)
         with joined(connection, self._connections, self._channel) as rows:
             return addition.add(rows, new, limits, moment)
-
-    def _try_add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
-        """Try the fast path for one job. None: the general path is required."""
-        refuse_unstorable([new])
-        job = transitions.added(new, now, 0)
-        # Behind a pooler a transaction begins with its settings.
-        if job.held is not None or not new.plain or self._connections.pooled:
-            return None
-        if not try_add(self._connections, self._channel, job, limits):
-            return None
-        return AddResult(job.queue_id, Status.PENDING)
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         return self.exchange([], request, now=now).claims

@@ -15,10 +15,31 @@ SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 INSERT INTO unified_queue ({job})
 SELECT * FROM unnest({job_arrays})
 
--- One plain row in one round trip: a single statement computes the turn, checks the limits, writes the row and
--- notifies. With a live duplicate, a taken id, a queue that may be full, or any pause it writes nothing, and the rules
--- decide. The turn is that of transitions.next_turn.
+-- One plain row in one round trip: a single statement computes the turn, writes the row and notifies. With a live
+-- duplicate, a taken id or any pause it writes nothing, and the rules decide. The turn is that of transitions.next_turn.
 -- name: add_plain
+INSERT INTO unified_queue (
+    queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
+    idempotency_key, dedupe, max_retries, timeout_s, submitted_by, lock_key, payload_json, metadata, turn)
+SELECT :queue_id::text, :queue_id::text, :item_type::text, :op::text, :tenant_id::text,
+    :collection::text, :branch::text, :priority::int, :now::timestamptz, :now::timestamptz,
+    :idempotency_key::text, :dedupe::boolean, :max_retries::int, :timeout_s::int,
+    :submitted_by::text, :lock_key::text, :payload_json::text, :metadata::text,
+    greatest((
+        SELECT turn FROM unified_queue
+        WHERE coalesce(held, status) = 'pending' AND priority = :priority::int AND turn >= 0
+        ORDER BY turn LIMIT 1
+    ), (
+        SELECT turn + 1 FROM unified_queue
+        WHERE status = 'pending' AND tenant_id = :tenant_id::text AND priority = :priority::int
+        ORDER BY turn DESC LIMIT 1
+    ), 0)
+WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
+ON CONFLICT DO NOTHING
+RETURNING pg_notify(:channel, '')
+
+-- The same with limits: it writes nothing to a queue that may be full.
+-- name: add_plain_limited
 INSERT INTO unified_queue (
     queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
     idempotency_key, dedupe, max_retries, timeout_s, submitted_by, lock_key, payload_json, metadata, turn)
@@ -54,6 +75,32 @@ WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
         ) AS counted))
 ON CONFLICT DO NOTHING
 RETURNING pg_notify(:channel, '')
+
+-- Many plain rows that never meet others, and that share all but four columns: all or none. A taken id fails the
+-- statement. Their turns follow each other.
+-- name: add_alike
+WITH added AS (
+    INSERT INTO unified_queue (
+        queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
+        idempotency_key, dedupe, max_retries, timeout_s, submitted_by, lock_key, payload_json, metadata, turn)
+    SELECT own.queue_id, own.queue_id, :item_type::text, :op::text, :tenant_id::text, :collection::text,
+        :branch::text, :priority::int, :now::timestamptz, :now::timestamptz, own.idempotency_key, :dedupe::boolean,
+        :max_retries::int, :timeout_s::int, :submitted_by::text, own.lock_key, own.payload_json, :metadata::text,
+        own.place::int - 1 + greatest((
+            SELECT turn FROM unified_queue
+            WHERE coalesce(held, status) = 'pending' AND priority = :priority::int AND turn >= 0
+            ORDER BY turn LIMIT 1
+        ), (
+            SELECT turn + 1 FROM unified_queue
+            WHERE status = 'pending' AND tenant_id = :tenant_id::text AND priority = :priority::int
+            ORDER BY turn DESC LIMIT 1
+        ), 0)
+    FROM unnest(:ids::text[], :keys::text[], :locks::text[], :payloads::text[]) WITH ORDINALITY
+        AS own(queue_id, idempotency_key, lock_key, payload_json, place)
+    WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
+    RETURNING 1
+)
+SELECT pg_notify(:channel, '') FROM added HAVING count(*) > 0
 
 -- name: known_children
 SELECT idempotency_key FROM unified_queue
