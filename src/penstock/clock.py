@@ -37,10 +37,14 @@ def format_time(moment: datetime) -> str:
     return _formatted(moment if moment.tzinfo is UTC else moment.astimezone(UTC))
 
 
-@lru_cache(16)
-def _formatted(moment: datetime) -> str:
-    # Cached: the rows of one transaction share their times.
+def format_new_time(moment: datetime) -> str:
+    """The same for a time that is formatted once: to look for it first would cost as much."""
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return moment.isoformat(timespec="microseconds")[:26] + "Z"
+
+
+_formatted = lru_cache(16)(format_new_time)
+"""Cached: the rows of one transaction share their times."""
 
 
 def new_ids(count: int) -> list[str]:

@@ -97,6 +97,14 @@ def function_key(collection: str, key: str) -> str:
     return f"function:{collection}:{_digest(validate_name('key', key))}"
 
 
+def own_key(collection: str, queue_id: str) -> str:
+    """The idempotency key of a function job without a key of its caller: the last digits of its new id.
+
+    Such a job never meets another one, so nothing is hashed.
+    """
+    return f"function:{collection}:{queue_id[-16:]}"
+
+
 def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) -> str | None:
     """The lock of a job: its document, or its function's entity; None without either."""
     if isinstance(payload, FunctionPayload):

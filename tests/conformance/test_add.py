@@ -7,6 +7,7 @@ import pytest
 from penstock import lifecycle
 from penstock.errors import DuplicateId
 from penstock.job import AddResult, Held, JobQuery, Status
+from penstock.queue.memory.queue import MemoryQueue
 from tests.conformance.conftest import (
     T0,
     at,
@@ -264,3 +265,41 @@ def test_a_request_that_joins_one_of_its_own_call_counts_from_its_own_moment(que
         row(queue, "job_b").created_at,
         row(queue, "job_b").updated_at,
     )
+
+
+def _calls(number, **fields):
+    """Calls of a function, which never meet others: engines add many at once, or one in a short way."""
+    plain = {"item_type": "function", "op": "run", "dedupe": False}
+    return many(number, "k", **(plain | fields))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        lambda: _calls(1),
+        lambda: _calls(3),
+        lambda: _calls(3)[::-1],
+        lambda: [*_calls(2), *_calls(2, priority=7), *_calls(2, tenant_id="other")],
+        lambda: [*_calls(1), *_calls(1, lock_key="entity:a:1"), *_calls(1, lock_key="entity:a:2")],
+        lambda: [*_calls(1), *_calls(1, run_at=at(60)), *_calls(1, run_at=at(-60))],
+        lambda: [*_calls(1), *_calls(1, limit_key="slow"), *_calls(1, metadata='{"a":1}')],
+        lambda: [*_calls(1, payload_json=f'{{"text":"{"x" * 3_000}"}}'), *_calls(1)],
+        lambda: [*_calls(1), *many(1), *_calls(1, item_type="content", op="ingest")],
+    ],
+)
+def test_rows_of_a_batch_are_those_of_the_rules(queue, batch):
+    requests, plain = [*many(2, "before", priority=7), *_calls(2, tenant_id="acme")], batch()
+    rows = []
+    for each in (queue, MemoryQueue()):
+        put(each, *requests)
+        put(each, *plain, now=at(1))
+        rows.append(each.find(JobQuery()))
+    assert rows[1] == rows[0]
+
+
+def test_a_refused_batch_of_calls_changes_nothing(queue):
+    first, taken, last = _calls(3)
+    put(queue, taken)
+    with pytest.raises(DuplicateId):
+        put(queue, first, taken, last)
+    assert [taken.queue_id] == [job.queue_id for job in queue.find(JobQuery())]

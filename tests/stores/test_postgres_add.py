@@ -265,32 +265,6 @@ def test_none_of_them_is_written_where_an_id_is_taken(queue: PostgresQueue, url:
     assert ["job_000001", "job_000004", "job_000006", "job_000007"] == _ids(url)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        _calls(3, 2),
-        _calls(2, 3, limit_key="key"),
-        [*_calls(2), *_calls(3, priority=7)],
-        [*_calls(2), new(3)],
-        [*_calls(2, tenant_id="u"), *_calls(3)],
-    ],
-)
-def test_rows_of_a_batch_are_those_of_single_adds_also_where_rules_decide(
-    queue: PostgresQueue, given: list[NewJob]
-) -> None:
-    queue.add(given)
-    second = PostgresQueue(postgres.fresh_store())
-    second.add([new(1)])
-    for each in given:
-        second.add([each])
-
-    def rows(of: PostgresQueue) -> list[tuple[Any, ...]]:
-        return [(job.queue_id, job.turn, job.held, job.priority) for job in of.find(JobQuery())]
-
-    assert rows(second) == rows(queue)
-    second.close()
-
-
 def test_limits_and_pauses_count_for_all_of_them(queue: PostgresQueue) -> None:
     with pytest.raises(QueueFull):
         queue.add(_calls(2, 3), limits=QueueLimits(functions=2))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import errors, items
+from penstock import clock, errors, items
 
 # The matrix of the specification (S0-22…30), with function/run added.
 DRAWN = """
@@ -189,6 +190,12 @@ def test_functions_have_a_key_only_from_their_caller():
     assert "function:notes:cb4da005e71e9149" == items.function_key("notes", "nightly-2024")
     with pytest.raises(TypeError):
         key("function", {"function_name": "plan"})
+
+
+def test_calls_without_a_key_have_one_of_their_own() -> None:
+    first, second = (items.own_key("notes", queue_id) for queue_id in clock.new_ids(2))
+    assert re.fullmatch("function:notes:[0-9a-f]{16}", first)
+    assert first != second
 
 
 @pytest.mark.parametrize("bad", ["", "x" * 256, "a\0b", None])

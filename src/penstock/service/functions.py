@@ -239,7 +239,7 @@ class FunctionJobs(Jobs):
         return msgspec.structs.replace(
             new,
             queue_id=queue_id,
-            idempotency_key=items.function_key(new.collection, queue_id),
+            idempotency_key=items.own_key(new.collection, queue_id),
             payload_json=encode_strictly("payload", body, max_bytes=self.settings.max_payload_bytes),
             lock_key=lock_key,
         )

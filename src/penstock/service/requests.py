@@ -208,6 +208,8 @@ class _Builder:
     def _key(self, payload: Payload, queue_id: str) -> str:
         key = self._given.get("key")
         if isinstance(payload, FunctionPayload):
+            if key is None and self._given.get("job_id") is None:
+                return items.own_key(self._collection, queue_id)
             return items.function_key(self._collection, queue_id if key is None else _checked_key(key))
         if key is not None:
             raise InvalidRequest(

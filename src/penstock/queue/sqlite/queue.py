@@ -42,7 +42,7 @@ from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.queue.schedule_rows import SqlSchedules
 from penstock.queue.sql import filters
 from penstock.queue.sqlite.claim import SqliteClaim
-from penstock.queue.sqlite.rows import SQL, SqliteRows
+from penstock.queue.sqlite.rows import SQL, SqliteRows, try_insert_plain
 from penstock.queue.sqlite.values import SPILL_OVER, column_value
 from penstock.row_counts import BOUND, Class, RowCounts, combined
 
@@ -81,9 +81,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
             yield SqliteRows(connection)
 
     def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:  # noqa: ARG002 - as above
-        # Not with _writing: a generator less on the path of every claim.
-        with self._connections.writing() as connection:
-            return work(SqliteRows(connection))
+        return self._connections.transact(lambda connection: work(SqliteRows(connection)))
 
     @contextmanager
     def _reading(self) -> Iterator[SqliteRows]:
@@ -99,26 +97,28 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         now: datetime | None = None,
     ) -> list[AddResult]:
         if connection is None:
-            alone = self._try_add_alone(new[0], limits, now or clock.now()) if len(new) == 1 else None
-            return [alone] if alone else super().add(new, limits=limits, now=now)
+            if self._try_add(new, limits, now or clock.now()):
+                return [AddResult(each.queue_id, Status.PENDING) for each in new]
+            return super().add(new, limits=limits, now=now)
         self._refuse_foreign(connection)
         refuse_joined(new)
         with translating_errors(self.path):
             return addition.add(SqliteRows(connection), new, limits, now or clock.now())
 
-    def _try_add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
-        """Try to add one plain job with the statements of the rules, but without their objects.
+    def _try_add(self, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> bool:
+        """Try to add plain jobs with the statements of the rules, but without their objects.
 
-        None: nothing was written, and the general path is required.
+        False: nothing was written, and the general path is required.
         """
-        function = new.item_type == "function"
-        counted = (limits.functions,) if function else (limits.indexing, limits.per_tenant)
-        special = new.run_at or not new.plain or len(new.payload_json) > SPILL_OVER
-        if special or counted.count(None) < len(counted):
-            return None
-        refuse_unstorable([new])
-        with self._connections.writing() as connection:
-            return SqliteRows(connection).try_insert_plain(new, now)
+        if not new or not all(_is_plain(each, limits) for each in new) or not _are_apart(new):
+            return False
+        refuse_unstorable(new)
+        try:
+            return self._connections.transact(lambda connection: try_insert_plain(connection, new, now))
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                raise
+            return False
 
     def _refuse_foreign(self, connection: Any) -> None:
         """Refuse a connection to another file, which may have tables of the same names."""
@@ -307,6 +307,23 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     def close(self) -> None:
         self._listener.close()
         self._connections.close()
+
+
+def _is_plain(new: NewJob, limits: QueueLimits) -> bool:
+    """Check whether a job can be claimed at once and no limit counts for it; its payload is in its row."""
+    if new.run_at or not new.plain or len(new.payload_json) > SPILL_OVER:
+        return False
+    if new.item_type == "function":
+        return limits.functions is None
+    return limits.indexing is None and limits.per_tenant is None
+
+
+def _are_apart(new: Sequence[NewJob]) -> bool:
+    """Check whether no job of several can meet another one, and whether their ids are in order."""
+    if len(new) == 1:
+        return True
+    ids = [each.queue_id for each in new]
+    return not (any(each.dedupe for each in new) or any(map(str.__ge__, ids, ids[1:])))
 
 
 FEW_ROWS = 5_000

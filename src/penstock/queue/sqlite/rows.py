@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from penstock import transitions
-from penstock.clock import format_time
+from penstock.clock import format_new_time, format_time
 from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
 from penstock.job import (
-    AddResult,
     Beat,
     Changes,
     Held,
@@ -36,6 +35,7 @@ from penstock.queue.sqlite.values import ENCODED, SPILL_OVER, STATUSES, as_list,
 from penstock.results import begins_to_expire, kept_until
 
 SQL = load("sqlite")
+_HEAD_TURN, _LAST_TURN, _INSERT_JOB = SQL["head_turn"], SQL["last_turn"], SQL["insert_job"]
 
 
 class SqliteRows:
@@ -94,28 +94,6 @@ class SqliteRows:
         if inserted and len(job.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
         return inserted
-
-    def try_insert_plain(self, new: NewJob, now: datetime) -> AddResult | None:
-        """Insert a job as the rules would. None: a pause, a live duplicate or its id stands in the way."""
-        run, at = self.cursor.execute, format_time(now)
-        head, paused = run(SQL["head_turn"], (new.priority,)).fetchone()
-        if paused:
-            return None
-        last = run(SQL["last_turn"], (new.tenant_id, new.priority)).fetchone()
-        turn = transitions.next_turn(head, last[0] if last else None)
-        values = (
-            *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-            *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
-            *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
-            *(new.payload_json, new.metadata),
-        )
-        try:
-            inserted = run(SQL["insert_job"], values).rowcount == 1
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
-                raise
-            return None
-        return AddResult(new.queue_id, Status.PENDING) if inserted else None
 
     def insert(self, job: Job) -> None:
         self.cursor.execute(SQL["insert_row"], encoded(job))
@@ -384,3 +362,39 @@ def _pause(
 
 def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
     return place.priority, place.turn, format_time(place.created_at), place.queue_id
+
+
+def try_insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> bool:
+    """Insert jobs as the rules would. False, and nothing written: a pause or a live duplicate is in the way.
+
+    Several jobs must have no key to meet others, and ids in order: they share their time. A taken id fails
+    the statement.
+    """
+    run, at = connection.cursor().execute, format_new_time(now)
+    heads: dict[int, int | None] = {}
+    lasts: dict[tuple[str, int], int | None] = {}
+    rows = []
+    for each in new:
+        priority, flow = each.priority, (each.tenant_id, each.priority)
+        if priority not in heads:
+            heads[priority], paused = run(_HEAD_TURN, (priority,)).fetchone()
+            if paused:
+                return False
+        if flow not in lasts:
+            lasts[flow] = (run(_LAST_TURN, flow).fetchone() or (None,))[0]
+        turn = lasts[flow] = transitions.next_turn(heads[priority], lasts[flow])
+        if heads[priority] is None:
+            heads[priority] = turn
+        rows.append(_plain_row(each, at, turn))
+    inserted = run(_INSERT_JOB, rows[0]) if len(rows) == 1 else connection.executemany(_INSERT_JOB, rows)
+    return inserted.rowcount == len(rows)
+
+
+def _plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
+    """The values of ``INSERTED_COLUMNS``."""
+    return (
+        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+        *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
+        *(new.payload_json, new.metadata),
+    )
