@@ -88,6 +88,25 @@ def test_a_path_filter_means_the_same_in_every_store(
     assert (sorted(matches), len(matches)) == (sorted(source.path for source in sources), len(keys or ()))
 
 
+def test_a_filter_leaves_the_ranking_of_those_that_pass(catalog: Catalog):
+    """Whether few documents pass or most; the best ranks are removed or of another tenant."""
+    for number in range(40):
+        put(catalog, f"/a{number}.md", page(f"water {number} " + "and more " * (40 - number)))
+    put(catalog, "/c.md", page("water"), place=Place("other", "docs"))
+    catalog.remove(Removal(tenant_id="acme", asked_at=at(5), path="/a39.md"))
+
+    with catalog.snapshot() as snapshot:
+        every = [hit.content_id for hit in snapshot.keyword("water", ACME, limit=100)]
+        assert 39 == len(every)
+        for glob in ("/a7*", "/a1*", "/a[1-3]*", "/a*", "*", "/b*"):
+            narrowed = Filters(tenant_id="acme", path=glob)
+            seen = snapshot.visible(narrowed, every)
+            wanted = [content_id for content_id in every if content_id in seen]
+            for limit in (1, 100):
+                hits = snapshot.keyword("water", narrowed, limit=limit)
+                assert wanted[:limit] == [hit.content_id for hit in hits]
+
+
 def test_a_path_filter_longer_than_any_path_is_refused(catalog: Catalog):
     with pytest.raises(InvalidRequest), catalog.snapshot() as snapshot:
         snapshot.sources(Filters(tenant_id="acme", path="a" * 4_097), after="", limit=1)

@@ -15,6 +15,7 @@ from penstock.catalog.rules.query_terms import as_term, as_terms, phrases, quote
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.row_types import Row, column
+from penstock.catalog.sql.search import OVERFETCH
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements, listed, migrations
 from penstock.catalog.values import HeldTask, Phase, Task
@@ -79,6 +80,8 @@ class PostgresSnapshot(SqlSnapshot):
 
     def _ranked(self, words: str, filters: Filters, limit: int, most: int) -> tuple[list[Row], bool]:
         # Two statements: joined, the planner reads the tables of the catalog before it knows the ranks.
+        # With a filter many of the first ranks are of others, and to rank again costs as much as before.
+        most *= OVERFETCH if self._narrowed(filters) else 1
         ranked = self._rows.all("ranked", words, most)
         seen = self.visible(filters, column(ranked))
         hits = [(number, rank) for number, rank in ranked if number in seen]

@@ -33,11 +33,14 @@ MENTIONS_AT_ONCE = 5_000
 """Mentions of an entity looked at for those that are more than the end of a relation."""
 OVERFETCH = 8
 """How many times more ranks are looked at when too many of the first were of others or not published."""
+FEW = 3
+"""A filter passes few documents if fewer than one of so many pass."""
 
 
 class SearchReads:
     def __init__(self, rows: Statements) -> None:
         self._rows = rows
+        self._allowed: dict[Filters, list[int]] = {}
 
     def _match(self, query: str) -> str:
         """A person's words for the store's keyword index; nothing in them is an operator."""
@@ -76,8 +79,7 @@ class SearchReads:
         words = self._match(query)
         if not words or limit < 1:
             return []
-        # With a filter many of the first ranks are of others, and to rank again costs as much as before.
-        looked_at = (limit + limit // 4 + 20) * (OVERFETCH if self._narrowed(filters) else 1)
+        looked_at = limit + limit // 4 + 20
         while True:
             hits, cut = self._ranked(words, filters, limit, looked_at)
             if len(hits) >= limit or not cut:
@@ -91,8 +93,17 @@ class SearchReads:
     def _ranked(self, words: str, filters: Filters, limit: int, most: int) -> tuple[list[Row], bool]:
         """Published chunks among the first ranks, with their ranks; and whether fewer than ``limit`` of them
         were found although there are further ranks."""
-        hits = self._rows.all("ranked", *self._filters(filters), words, most)
-        return hits, len(hits) < limit and self._rows.value("rank_count", words, most) == most
+        where, allowed = self._filters(filters), self.matching(filters)
+        if allowed is None:
+            return _visible(self._rows.all("ranked", *where, words, most), limit, most)
+        if FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
+            # Most texts pass: those of the first ranks are checked, as without a filter.
+            wider = FEW * most
+            hits, cut = _visible(self._rows.all("ranked", *where, words, wider), limit, wider)
+            if not cut:
+                return hits, False
+        found = self._rows.all("ranked_among", *where, words, most, listed(allowed)) if allowed else []
+        return _visible(found, limit, most)
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         return dict(self._rows.all("snippets", words, *marks, listed(ids)))
@@ -137,7 +148,11 @@ class SearchReads:
     def matching(self, filters: Filters) -> list[int] | None:
         if not self._narrowed(filters):
             return None
-        return column(self._rows.all("matching", *self._filters(filters)))
+        if filters not in self._allowed:
+            # Asked for by words and by vectors; a snapshot does not change.
+            found = column(self._rows.all("matching", *self._filters(filters)))
+            self._allowed[filters] = list(dict.fromkeys(found))
+        return self._allowed[filters]
 
     def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
         return set(column(self._rows.all("visible", *self._filters(filters), listed(content_ids))))
@@ -218,6 +233,12 @@ class SearchReads:
     def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
         found = self._rows.all("chunks_of", listed(entity_ids), most, MENTIONS_AT_ONCE)
         return {number: msgspec.json.decode(ids, type=list[int]) for number, ids in found}
+
+
+def _visible(ranked: Sequence[Row], limit: int, most: int) -> tuple[list[Row], bool]:
+    """The visible ones of the first ``most`` ranks; and whether they are too few, with further ranks left."""
+    hits = [(number, rank) for number, rank, visible in ranked if visible]
+    return hits, len(hits) < limit and len(ranked) == most
 
 
 def _folded(filters: Filters) -> tuple[str | None, ...]:

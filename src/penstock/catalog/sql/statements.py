@@ -104,7 +104,7 @@ class Expanded(Mapping[str, str]):
             text = _EACH_PHASE.sub(_each_phase, text.strip())
             text = _of_phase(text, phase) if phase is not None else text
             statement = _expanded(text, parameters, self._dialect)
-            for word in ("first_of_family_where", "filtered", "filters"):
+            for word in ("first_of_family_where", "visible_where", "filtered", "filters"):
                 if f"{{{word}}}" in statement:
                     statement = statement.replace(f"{{{word}}}", self[word])
             self._statements[name] = statement

@@ -56,7 +56,10 @@ WHERE {filters} AND s.id > $12 AND (s.published_id IS NOT NULL OR s.building_id 
 ORDER BY s.id LIMIT $13
 
 -- name: matching
-SELECT DISTINCT s.family_key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
+SELECT s.family_key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
+
+-- name: source_count
+SELECT count(*) FROM sources s INDEXED BY idx_sources_change WHERE s.tenant_id = $1
 
 -- name: document_where
 WHERE d.{id} = $1

@@ -35,13 +35,15 @@ WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
   AND s.path IN (SELECT value FROM json_each($4))
 
 -- GLOB calls catalog/path_glob.py: SQLite's own matcher backtracks for every star. The call costs more than all other
--- conditions, so the letters before the first sign of the glob are compared first.
+-- conditions, so the letters before the first sign of the glob are compared first. A star behind them is all the rest.
+-- A subquery without columns is evaluated once.
 -- name: filters
 s.tenant_id = $1
 AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR (
-    substr(s.path, 1, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1)
-        = substr($4, 1, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1)
-    AND s.path GLOB $4))
+    substr(s.path, 1, (SELECT min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1))
+        = (SELECT substr($4, 1, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '[')) - 1))
+    AND ((SELECT substr($4, min(instr($4 || '*', '*'), instr($4 || '?', '?'), instr($4 || '[', '['))) = '*')
+         OR s.path GLOB $4)))
 AND ($5 IS NULL OR s.file_type = $5)
 AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
                            WHERE g.value = $6 OR substr(g.value, 1, length($6) + 1) = $6 || '/'))
@@ -204,26 +206,32 @@ WHERE s.id = $1 AND c.chunk_id IN (SELECT value FROM json_each($2))
 
 -- Ranks only: the columns of a hit are read for the few results that remain. FTS5 has a fixed k1 of 1.2. A column of
 -- weight 0.75 has the effect of 1.6; see decision 0049. One statement: a list of ids costs as much as the lookups.
+-- By the function: ORDER BY rank would sort all matches, with the places of their words, before the first is returned.
 -- name: ranked
-SELECT k.rowid, k.rank
-FROM (SELECT rowid, rank FROM catalog_keyword
-      WHERE catalog_keyword MATCH $12 AND rank MATCH 'bm25(0.75)' ORDER BY rank LIMIT $13) k
-CROSS JOIN catalog_content t ON t.id = k.rowid
-WHERE EXISTS (SELECT 1 FROM sources s INDEXED BY idx_sources_family
-              CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
-                  ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
-              WHERE s.family_key = t.family_key AND {filtered})
+SELECT k.id, k.score, {visible_where}
+FROM (SELECT rowid AS id, bm25(catalog_keyword, 0.75) AS score FROM catalog_keyword
+      WHERE catalog_keyword MATCH $12 ORDER BY score, id LIMIT $13) k
+CROSS JOIN catalog_content t ON t.id = k.id
 
--- name: rank_count
-SELECT count(*) FROM (SELECT 1 FROM catalog_keyword WHERE catalog_keyword MATCH $1 LIMIT $2)
+-- Texts of some families: the score of all others, which costs more than to look up their family, is not computed.
+-- name: ranked_among
+SELECT k.id, k.score, {visible_where}
+FROM (SELECT f.rowid AS id, bm25(f.catalog_keyword, 0.75) AS score
+      FROM catalog_keyword f CROSS JOIN catalog_content o ON o.id = f.rowid
+      WHERE f.catalog_keyword MATCH $12 AND o.family_key IN (SELECT value FROM json_each($14))
+      ORDER BY score, id LIMIT $13) k
+CROSS JOIN catalog_content t ON t.id = k.id
+
+-- name: visible_where
+EXISTS (SELECT 1 FROM sources s INDEXED BY idx_sources_family
+        CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+            ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
+        WHERE s.family_key = t.family_key AND {filtered})
 
 -- name: visible
 SELECT t.id
 FROM json_each($12) j CROSS JOIN catalog_content t ON t.id = j.value
-WHERE EXISTS (SELECT 1 FROM sources s INDEXED BY idx_sources_family
-              CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
-                  ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
-              WHERE s.family_key = t.family_key AND {filtered})
+WHERE {visible_where}
 
 -- name: snippets
 SELECT rowid, snippet(catalog_keyword, 0, $2, $3, '…', 24)
