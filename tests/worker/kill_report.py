@@ -189,5 +189,6 @@ def _figures(
             continue
         right += 1
         since = story.cancelled_at.get(job_id) if call.way == "cancel" else last.get(job_id)
-        delays.append(job.finished_at.timestamp() - (since or 0.0))
+        # The clock of the worker may have jumped meanwhile.
+        delays.append(max(0.0, job.finished_at.timestamp() - (since or 0.0)))
     return right, len(ids), median(delays or [0.0]), max(delays, default=0.0)
