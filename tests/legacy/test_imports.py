@@ -19,7 +19,10 @@ from click.testing import CliRunner, Result
 
 from penstock import Penstock
 from penstock.cli.main import cli
+from penstock.errors import StoreError
 from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.legacy.journal_source import JournalSource
+from penstock.legacy.sqlite_source import SqliteSource
 from tests.legacy.server_shapes import SHAPES
 from tests.legacy.shapes import queue_file, unified
 from tests.servers.stores import given_back, others_later, store_url
@@ -212,6 +215,60 @@ def test_a_verified_source_can_be_deleted(tmp_path: Path, state: Path, run: Run,
     refusal = json.loads(run(shape.kind, shape.source, "--json", code=1).stdout)["error"]
     assert "ERR_IMPORT_REFUSED" == refusal["code"]
     assert number == len(jobs_of(state))
+
+
+@pytest.mark.parametrize("name", ["unified", "journal"])
+def test_a_row_that_comes_between_comparison_and_deletion_is_not_lost(
+    tmp_path: Path, state: Path, run: Run, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = SHAPES[name](tmp_path)
+    _delete_refused_rows(shape.kind, shape.source, shape.outcomes)
+    run(shape.kind, shape.source, "--verify")
+    owner: Any = SqliteSource if name == "unified" else JournalSource
+    with monkeypatch.context() as patched:
+        retire = owner.retire
+
+        def late(source: Any) -> Any:
+            _add_row(name, shape.source)
+            return retire(source)
+
+        patched.setattr(owner, "retire", late)
+        refused = run(shape.kind, shape.source, "--drop", code=1).output
+    assert "nothing was deleted" in refused
+    before = len(jobs_of(state))
+    answer = json.loads(run(shape.kind, shape.source, "--verify", "--drop", "--json").stdout)
+    assert answer["dropped"]
+    assert before + 1 == len(jobs_of(state))
+
+
+def _add_row(name: str, source: str) -> None:
+    """Add a row like a producer that nobody stopped."""
+    if name == "journal":
+        path = Path(source) / "jobs" / "index_queue.jsonl"
+        record = json.loads(path.read_text().splitlines()[-1])
+        record |= {"id": "job_00000000late", "folder_path": "/srv/late"}
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        return
+    connection = sqlite3.connect(source)
+    with connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(unified_queue)")]
+        one = connection.execute("SELECT * FROM unified_queue WHERE item_type = 'file' LIMIT 1").fetchone()
+        row = dict(zip(columns, one, strict=True))
+        row |= {"queue_id": "late", "status": "pending", "payload_json": '{"file_path": "/srv/late"}'}
+        row |= {key: "late" for key in columns if "idempotency" in key}
+        marks = ", ".join("?" * len(columns))
+        connection.execute(f"INSERT INTO unified_queue VALUES ({marks})", [row[each] for each in columns])
+    connection.close()
+
+
+def test_a_journal_that_is_rewritten_while_it_is_read_is_not_mistaken(tmp_path: Path) -> None:
+    shape = SHAPES["journal"](tmp_path)
+    source = JournalSource(shape.source)
+    path = Path(shape.source) / "jobs" / "index_queue.jsonl"
+    path.write_text("\n".join(reversed(path.read_text().splitlines())))
+    with pytest.raises(StoreError, match="was changed while it was read"):
+        list(source.rows())
 
 
 def _delete_refused_rows(kind: str, source: str, outcomes: dict[tuple[str, str], str]) -> None:

@@ -39,6 +39,10 @@ class JournalSource:
             for path in (self._directory / f"{name}{RETIRED}", self._directory / name)
             if path.is_file()
         }
+        self._scan()
+
+    def _scan(self) -> None:
+        """Find the last record of each job."""
         self._places: dict[str, RecordPlace] = {}
         self._faults: list[LegacyRow] = []
         try:
@@ -103,7 +107,12 @@ class JournalSource:
             for job_id, place in self._places.items():
                 opened[place.file].seek(place.start)
                 found = _decoded(opened[place.file].read(place.length))
-                yield LegacyRow(TABLE, job_id, found if isinstance(found, dict) else {})
+                if not isinstance(found, dict) or job_id not in (found.get("id"), found.get("job_id")):
+                    raise StoreError(
+                        f"{self._files[place.file]} was changed while it was read",
+                        remedy="Stop the program that writes it, then import again.",
+                    )
+                yield LegacyRow(TABLE, job_id, found)
         finally:
             for file in opened.values():
                 file.close()
@@ -116,6 +125,8 @@ class JournalSource:
                     self._files[name] = path.rename(path.with_name(f"{path.name}{RETIRED}"))
         except OSError as error:
             raise StoreError(f"{error.filename}: {error.strerror}") from error
+        # Records that were added since the files were read.
+        self._scan()
         return [str(path) for path in self._files.values()]
 
     def drop(self) -> list[str]:

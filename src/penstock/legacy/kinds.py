@@ -134,7 +134,7 @@ class Imports:
         if options.verify or (options.drop and not options.dry_run):
             self._verify(builder, source, report)
         if not options.dry_run:
-            self._set_aside(source, options, report)
+            self._set_aside(builder, source, options, report)
         return report
 
     def _taker(self, builder: RowBuilder, options: ImportOptions) -> RowTaker:
@@ -164,13 +164,24 @@ class Imports:
             passed = ImportedRow(VERIFIED, VERIFIED, RowOutcome.IMPORTED.value, None)
             ledger.record_imports(builder.kind, builder.source, [passed])
 
-    def _set_aside(self, source: LegacySource, options: ImportOptions, report: ImportReport) -> None:
+    def _set_aside(
+        self, builder: RowBuilder, source: LegacySource, options: ImportOptions, report: ImportReport
+    ) -> None:
         if options.drop:
             if not report.verified:
                 raise ImportRefused(
                     "the queue does not hold all rows of the source; nothing was deleted: "
                     + _first_difference(report.differences),
                     remedy="See all differences with --verify. Correct or delete these rows, then try again.",
+                )
+            retired = source.retire()
+            # Another program may have added rows since they were compared. From now on it cannot.
+            self._verify(builder, source, report)
+            if not report.verified:
+                raise ImportRefused(
+                    f"rows were added or changed while they were compared; nothing was deleted, the source "
+                    f"is set aside as {', '.join(retired)}: " + _first_difference(report.differences),
+                    remedy="Stop the programs that use the source, then run the same command again.",
                 )
             report.dropped = source.drop()
         elif options.retire:

@@ -30,6 +30,8 @@ WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY at
 """
 _TABLE = "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p', 'f')"
 
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
 
 class PostgresSource:
     """Rows of some tables of the schema in the search path. ``?schema=NAME`` in the URL names another."""
@@ -43,7 +45,7 @@ class PostgresSource:
         try:
             with self._errors():
                 self.identity = self._address()
-                self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                self._connection.execute(_SNAPSHOT)
                 self._tables = self._found_tables(what)
         except BaseException:
             self.close()
@@ -138,6 +140,8 @@ class PostgresSource:
                 connection.execute("SET LOCAL lock_timeout = '10s'")
                 for statement in statements:
                     connection.execute(statement)
+            # A new one, with what other programs have written meanwhile.
+            connection.execute(_SNAPSHOT)
 
     def close(self) -> None:
         with suppress(psycopg.Error):
