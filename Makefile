@@ -19,7 +19,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour browser test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs verify figures clean
+.PHONY: help setup demo tour browser test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -128,6 +128,10 @@ versions: $(STAMP) ## Switch real projects to their next release (TOOL= makes th
 
 docs: $(STAMP) ## Regenerate docs/reference
 	@$(PY) -m scripts.reference
+
+docs-site: $(STAMP) ## Build the documentation as a site, in build/site
+	@$(INSTALL) --no-build-isolation -e '.[docs]'
+	@$(PY) -m scripts.docs_site
 
 verify: $(STAMP) ## Fail when docs/reference is not current, or a rule of names and sizes is broken
 	@$(PY) -m scripts.reference --check

@@ -17,7 +17,7 @@ from scripts import reference
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {"dist", "build", "results", "__pycache__", "table"}
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # pictures too
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # In two halves, so that this file does not match.
 PRIVATE_PATH = re.compile(r"(?<![\w./-])/" + r"(?:work|root|home/\w+)/")

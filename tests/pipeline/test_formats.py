@@ -52,6 +52,8 @@ def test_pages_name_the_size_of_each_extra_as_it_was_measured():
 def test_every_extra_of_the_package_is_listed():
     optional = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 
-    assert optional.keys() - {"dev", "servers", "peers", "testing"} == {extra.name for extra in EXTRAS}
+    assert optional.keys() - {"dev", "docs", "servers", "peers", "testing"} == {
+        extra.name for extra in EXTRAS
+    }
     needed = {one.extra for one in formats()} | {language.extra for language in languages()}
     assert needed - {None} <= {extra.name for extra in EXTRAS}
