@@ -61,3 +61,14 @@ def test_a_delete_waits_until_later_walks_were_heard(catalog: Catalog):
     heard = msgspec.structs.replace(folder("/a", asked_at=5), heard=frozenset([walk]))
     assert RemovalResult(1, False) == catalog.remove(heard)
     assert ["/a/1.md"] == known(catalog)
+
+
+def test_known_sources_are_counted_below_a_folder(catalog: Catalog):
+    some(catalog, "/a/1.md", "/a/b/2.md", "/ab.md")
+
+    with catalog.snapshot() as snapshot:
+        assert [2, 1, 0] == [
+            snapshot.known_count(DOCS, "/a", most=10),
+            snapshot.known_count(DOCS, "/a", most=1),
+            snapshot.known_count(DOCS, "/c", most=10),
+        ]

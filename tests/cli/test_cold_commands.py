@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -17,10 +18,11 @@ import pytest
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
+from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import Status
 from penstock.worker.launch import small_job_options
-from penstock.worker.small_job import SMALL_BYTES, is_small, run_small_job
+from penstock.worker.small_job import SMALL_BYTES, is_known_folder, is_small, run_small_job
 
 COUNTED = """
 import _posixsubprocess, os, sys
@@ -105,6 +107,21 @@ def test_short_commands_load_little_and_start_no_process(place: Place):
     assert "mill.md" in ran["search"].output
 
 
+def test_a_known_folder_is_compared_in_the_command(place: Place):
+    """Only files to index need a child. The first time, all are indexed while the walk goes on."""
+    assert place.run("index", ".").processes > 0
+    unchanged = place.run("index", ".")
+    (place.folder / "wheel.md").write_text("The wheel turns.\n")
+    added = place.run("index", ".")
+
+    assert (0, 0, 0) == (unchanged.code, added.code, unchanged.processes)
+    assert added.processes > 0
+    assert [] == sorted((HEAVY | {"numpy"}) & unchanged.modules)
+    assert "1 unchanged" in unchanged.output
+    assert "1 file indexed" in added.output
+    assert [] == list((place.state / "workers").glob("*/*.worker"))
+
+
 def test_native_parsers_of_a_small_file_run_in_the_sandbox(place: Place):
     (place.folder / "page.html").write_text("<h1>Wheel</h1><p>The wheel turns.")
     (place.folder / "wheel.py").write_text("def turn():\n    return 1\n")
@@ -168,6 +185,53 @@ def test_a_command_is_no_worker_for_the_jobs_of_others(place: Place):
 
     # A note given meanwhile must not wait for this process.
     assert [False] == seen
+
+
+def test_folders_that_are_known_and_not_too_large_are_compared_here(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    place.run("index", ".")
+    with Penstock(state_dir=place.state) as app:
+        catalog = app.documents.catalog
+        known = app.job(app.index(place.folder).job_id)
+        unknown = app.job(app.index(place.folder, collection="other").job_id)
+        page = msgspec.structs.replace(known, payload_json='{"folder_path": "https://mill.example/"}')
+        lost = msgspec.structs.replace(known, lost_count=1)
+
+        found = [is_known_folder(job, catalog) for job in (known, unknown, page, lost)]
+        monkeypatch.setattr("penstock.worker.small_job.MOST_FILES", 0)
+
+        assert ([True, False, False, False], False) == (found, is_known_folder(known, catalog))
+
+
+def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(place: Place):
+    """The first signal lets the comparison finish; no worker is started for what it found."""
+    place.run("index", ".")
+    (place.folder / "wheel.md").write_text("The wheel turns.\n")
+    assembly = Assembly(config.load({}, state_dir=place.state))
+    with closing(assembly):
+        job_id = assembly.documents.index(place.folder).job_id
+        options = small_job_options(assembly)
+        assert options is not None
+
+        def register(registry: Registry) -> Callable[[], None]:
+            signalled = Registry()
+            close = options.register(signalled)
+            handler = signalled.find("folder", "ingest")
+            assert handler is not None
+
+            def ingest(context: Context) -> Any:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return handler.call(context)
+
+            registry.register("folder", "ingest", ingest)
+            return close
+
+        with pytest.raises(KeyboardInterrupt):
+            run_small_job(job_id, msgspec.structs.replace(options, register=register))
+
+        job = assembly.jobs.job(job_id)
+        assert (False, 1) == (job.ended, job.children_open)
 
 
 def test_a_file_that_is_not_small_runs_in_a_child(place: Place):

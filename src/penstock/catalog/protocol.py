@@ -154,6 +154,9 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
     def branches(self, tenant_id: str, collection: str) -> list[str]:
         """The branches with sources, by name. Costs a few reads for each branch, whatever it holds."""
 
+    def known_count(self, place: Place, folder: str, *, most: int) -> int:
+        """Count the known sources below a folder, up to ``most`` of them."""
+
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         """Count the sources below a folder that were published at this time or later. Reads all of them."""
 

@@ -1,6 +1,7 @@
-"""One small job, run by the calling process without a child process: a note, or one small file.
+"""One small job, run by the calling process without a child: a note, one small file, or a known folder.
 
-For commands while no worker runs: to start a child would cost more than the job. The job is claimed, executed
+For commands while no worker runs: to start a child would cost more than the job. A folder whose files are
+unchanged needs no child at all, and the jobs of others are left to a worker. The job is claimed, executed
 and settled like any other, and the claim is under a liveness lock, so that the next worker on this host
 releases it should this process be killed. Parsers of native code run in the sandbox; see ``Pipeline``. A job
 that needs more, such as pages of a long document, is left to a worker.
@@ -23,9 +24,11 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Place
 from penstock.handlers.registry import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.job import Claim, ClaimRequest, Job, Status
+from penstock.payloads import is_off_disk, normal_path
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory
@@ -37,6 +40,9 @@ from penstock.worker.upkeep import clear_outbox, upkeep_overdue
 
 SMALL_BYTES = 256 << 10
 """Largest file or note that is read in the calling process."""
+MOST_FILES = 50_000
+"""Files of a known folder up to which it is compared here. Of a larger one, or a new one, the first files are
+indexed while the walk goes on."""
 FEW = 5
 """Jobs left behind by interrupted commands that the next command runs as well; more are a backlog."""
 
@@ -58,16 +64,20 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
     job = options.queue.get(job_id)
-    if job is None or not is_small(job) or _needs_worker(job_id, options):
+    if job is None or _needs_worker(job_id, options):
+        return False
+    if not is_small(job) and not is_known_folder(job, options.catalog):
         return False
     registry = Registry()
     close = options.register(registry)
     try:
-        _run(job_id, options, registry)
+        stopped = _run(job_id, options, registry)
     finally:
         close()
     clear_outbox(options.queue, options.catalog, options.source_files)
     job = options.queue.get(job_id)
+    if stopped and job is not None and not job.ended:
+        raise KeyboardInterrupt  # the files of a folder are left to the next command
     return job is None or job.ended
 
 
@@ -86,6 +96,19 @@ def is_small(job: Job) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= SMALL_BYTES
 
 
+def is_known_folder(job: Job, catalog: Catalog) -> bool:
+    """Decide whether a job compares a folder that the catalog knows, of not too many files."""
+    if job.status is not Status.PENDING or job.lost_count or job.op != "ingest":
+        return False
+    name = {"folder": "folder_path", "project": "project_root"}.get(job.item_type)
+    if name is None or is_off_disk(job.payload[name]):
+        return False
+    place = Place(job.tenant_id, job.collection, job.branch)
+    with catalog.snapshot() as snapshot:
+        known = snapshot.known_count(place, normal_path(job.payload[name]), most=MOST_FILES + 1)
+    return 0 < known <= MOST_FILES
+
+
 def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
     """True if a worker should start anyway.
 
@@ -100,7 +123,8 @@ def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
     )
 
 
-def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> None:
+def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> bool:
+    """Run the job; return whether a stop signal came meanwhile."""
     name = f"{socket.gethostname()}-{os.getpid()}-{clock.new_id()[-8:]}"
     worker_id = f"{name}-1"
     lock, settled = LivenessLock(options.directory, name + ONE_JOB), False
@@ -109,7 +133,7 @@ def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> None:
         state = SharedState.create(state_path(options.directory, worker_id))
         try:
             request = ClaimRequest(worker_id, 1, options.lease, options.lease_by_type)
-            with _delayed_signals():
+            with _delayed_signals() as received:
                 claim = options.queue.start(job_id, request)
                 if claim is not None:
                     _execute(claim, Executor(registry, Breakers()), Outbox(options.queue, state), state)
@@ -119,6 +143,7 @@ def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> None:
     finally:
         # Files left behind tell the next worker of a claim whose result could not be stored.
         lock.close(remove=settled)
+    return bool(received)
 
 
 def _execute(claim: Claim, executor: Executor, outbox: Outbox, state: SharedState) -> None:
@@ -135,8 +160,11 @@ def _execute(claim: Claim, executor: Executor, outbox: Outbox, state: SharedStat
 
 
 @contextmanager
-def _delayed_signals() -> Iterator[None]:
-    """Let the job finish after the first stop signal, as a worker does; the second one releases the job."""
+def _delayed_signals() -> Iterator[list[int]]:
+    """Let the job finish after the first stop signal, as a worker does; the second one releases the job.
+
+    Yields the list of signals that came.
+    """
     received: list[int] = []
 
     def stop(number: int, _frame: object) -> None:
@@ -151,7 +179,7 @@ def _delayed_signals() -> Iterator[None]:
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -237,6 +237,11 @@ class SqlSnapshot(SearchReads):
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
         return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
 
+    def known_count(self, place: Place, folder: str, *, most: int) -> int:
+        where = (place.tenant_id, place.collection, place.branch, *span(folder))
+        count: int = self._rows.value("known_count", *where, most)
+        return count
+
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
         where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since))
         return PublishedCount(*self._rows.all("published_since", *where)[0])

@@ -17,6 +17,11 @@ FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
   AND published_id IS NOT NULL AND published_at >= $6
 
+-- name: known_count
+SELECT count(*)
+FROM (SELECT 1 FROM sources INDEXED BY idx_sources_path
+      WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5 LIMIT $6) AS s
+
 -- name: published_below_dots
 SELECT path, chunk_count
 FROM sources INDEXED BY idx_sources_path
