@@ -96,6 +96,7 @@ def keep(place: Path, way: str) -> dict[str, Any]:
 
     with Penstock(settings=settings_at(place, way)) as app:
         began = time.process_time()
+        app.documents.catalog.merge_words()
         keep_all(app.documents.catalog, open_cache_directory(app.settings))
         return {"make_cpu_s": time.process_time() - began}
 

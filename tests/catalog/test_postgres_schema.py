@@ -135,7 +135,7 @@ def test_every_dialect_has_the_same_statements():
     here, there = set(load("postgres")), set(load("sqlite"))
 
     assert {"next_rows", "any_waiting"} == {name for name in here - there if not name.startswith("hold_")}
-    only_there = {"next_numbers", "audit_orphan_pages", "merge_words", "forget_words"}
+    only_there = {"next_numbers", "audit_orphan_pages", "merge_words", "word_segments", "forget_words"}
     assert only_there | {"ranked_among", "visible_where"} == there - here
 
 

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from penstock import config
 from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
 from penstock.database import sqlite_connections
@@ -237,3 +238,29 @@ def test_the_log_is_copied_back_by_the_parts_of_large_documents(
     assert copied(lambda: put(catalog, "/large.md", page(*[f"text {number}" for number in range(10)])))
     assert not copied(lambda: put(catalog, "/other.md", *[page("y" * 90_000)]))
     catalog.close()
+
+
+def test_the_keyword_index_is_merged_when_its_small_segments_grow(tmp_path: Path):
+    catalog = SqliteCatalog(tmp_path / "catalog.db")
+    with closing(catalog):
+        for number in range(5):
+            put(catalog, f"/{number}.md", page(f"water and mill {number}"))
+        before = _segments(catalog), found(catalog, "water 3")
+        catalog.merge_words(lambda: True)
+        stopped = _segments(catalog)
+        catalog.merge_words()
+
+        assert (5, 5) == (len(before[0]), len(stopped))
+        assert 1 == len(_segments(catalog))
+        assert before[1] == found(catalog, "water 3")
+
+
+def test_a_large_segment_is_not_merged_with_each_small_one():
+    assert [False, False, True, True, False] == [
+        is_worth_merging(pages) for pages in ([], [100], [100, 25], [1, 1], [100, 10, 10])
+    ]
+
+
+def _segments(catalog: SqliteCatalog) -> list[tuple[int]]:
+    with catalog.snapshot() as snapshot:
+        return snapshot.rows.all("word_segments")

@@ -12,7 +12,7 @@ becomes visible by one update of its source's row, so no snapshot sees a half of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -364,6 +364,10 @@ class Catalog(CatalogParts, Protocol):
 
     def scrub(self) -> None:
         """Remove traces of deleted rows from the store's files, such as words in the keyword index."""
+
+    def merge_words(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Merge the parts that a growing keyword index consists of, step by step, if it is worth it: the
+        lookup of a word reads each part."""
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
         """Repair findings of ``audit`` in texts, words and vectors, up to ``limit`` of each; count them.

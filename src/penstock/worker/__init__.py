@@ -9,7 +9,7 @@ Above the children, in the supervisor's process:
     upkeep             periodic duties (reaper, pruner, reconciler, sweeper, ...) and their schedule
     schedule_runner    adds jobs of schedules whose time has come
     store_keeper       fills and clears a store outside the catalog, in a thread
-    vector_upkeep      compacts vector cache files in a process of its own
+    vector_upkeep      merges the keyword index and compacts vector cache files, in a process of its own
     liveness_lock      shows other workers whether a supervisor lives, and releases the claims of dead ones
 
 In a child:

@@ -1,6 +1,6 @@
-"""Vector upkeep: compacts the vector cache files and extends the search index over large ones.
+"""Upkeep for search: merges the keyword index, compacts the vector cache files and indexes large ones.
 
-The work runs in a process of its own with the lowest priority.
+The work runs in a process of its own, with the lowest priority as long as it holds no lock of the catalog.
 """
 
 from __future__ import annotations
@@ -120,10 +120,16 @@ def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_
     """Run the process until all files are up to date or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    os.nice(NICENESS)
     catalog = open_catalog()
+
+    def stop() -> bool:
+        return os.getppid() != parent_pid
+
     try:
-        keep_all(catalog, directory, lambda: os.getppid() != parent_pid)
+        # Before it gives way to others: on a busy machine they would wait for its transaction.
+        catalog.merge_words(stop)
+        os.nice(NICENESS)
+        keep_all(catalog, directory, stop)
     finally:
         catalog.close()
 

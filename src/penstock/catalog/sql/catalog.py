@@ -290,6 +290,9 @@ class SqlCatalog(ABC):
     @abstractmethod
     def scrub(self) -> None: ...
 
+    @abstractmethod
+    def merge_words(self, stop: Callable[[], bool] = lambda: False) -> None: ...
+
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
         return self._write(lambda rows, at: repair.repair(rows, limit, at), now)
 

@@ -179,6 +179,9 @@ class PostgresCatalog(SqlCatalog):
     def scrub(self) -> None:
         """Do nothing: PostgreSQL reuses the space of deleted rows."""
 
+    def merge_words(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Do nothing: PostgreSQL keeps one index."""
+
     def check(self) -> list[str]:
         with self._writers.session() as connection:
             postgres_schema.verify(connection, self._writers.name, self._schema)

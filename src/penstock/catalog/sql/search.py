@@ -95,15 +95,28 @@ class SearchReads:
         were found although there are further ranks."""
         where, allowed = self._filters(filters), self.matching(filters)
         if allowed is None:
-            return _visible(self._rows.all("ranked", *where, words, most), limit, most)
+            return self._visible("ranked", limit, most, *where, words, most)
         if FEW * len(allowed) >= self._rows.value("source_count", filters.tenant_id):
             # Most texts pass: those of the first ranks are checked, as without a filter.
             wider = FEW * most
-            hits, cut = _visible(self._rows.all("ranked", *where, words, wider), limit, wider)
+            hits, cut = self._visible("ranked", limit, wider, *where, words, wider)
             if not cut:
                 return hits, False
-        found = self._rows.all("ranked_among", *where, words, most, listed(allowed)) if allowed else []
-        return _visible(found, limit, most)
+        if not allowed:
+            return [], False
+        return self._visible("ranked_among", limit, most, *where, words, most, listed(allowed))
+
+    def _visible(self, name: str, limit: int, most: int, *values: object) -> tuple[list[Row], bool]:
+        """The visible ones of ``most`` ranks, at least ``limit``; and whether they are too few, with further
+        ranks left. Whether a rank is visible is looked up as it is read, so not for more than needed."""
+        hits: list[Row] = []
+        read = 0
+        for batch in self._rows.batches(name, limit, *values):
+            read += len(batch)
+            hits += [(number, rank) for number, rank, visible in batch if visible]
+            if len(hits) >= limit:
+                return hits, False
+        return hits, read == most
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
         return dict(self._rows.all("snippets", words, *marks, listed(ids)))
@@ -233,12 +246,6 @@ class SearchReads:
     def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
         found = self._rows.all("chunks_of", listed(entity_ids), most, MENTIONS_AT_ONCE)
         return {number: msgspec.json.decode(ids, type=list[int]) for number, ids in found}
-
-
-def _visible(ranked: Sequence[Row], limit: int, most: int) -> tuple[list[Row], bool]:
-    """The visible ones of the first ``most`` ranks; and whether they are too few, with further ranks left."""
-    hits = [(number, rank) for number, rank, visible in ranked if visible]
-    return hits, len(hits) < limit and len(ranked) == most
 
 
 def _folded(filters: Filters) -> tuple[str | None, ...]:

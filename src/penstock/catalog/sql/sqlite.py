@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
@@ -13,6 +14,7 @@ from penstock import clock
 from penstock.catalog import path_glob
 from penstock.catalog.rules.query_terms import keyword_text
 from penstock.catalog.sql.catalog import SqlCatalog
+from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
 from penstock.database import sqlite_connections, sqlite_schema
@@ -37,7 +39,15 @@ T = TypeVar("T")
 _FUNCTIONS = {"glob": SqlFunction(2, path_glob.matches), "keyword_text": SqlFunction(1, keyword_text)}
 
 MERGED_AT_ONCE = 200
-"""Pages of the keyword index written in one transaction of ``scrub``."""
+"""Pages of the keyword index written in one transaction."""
+REST_OF_LARGEST = 4
+"""Segments of the keyword index are merged when all but the largest have a share of it: one of so many. So a
+text is written about this number of times, and not again for each change."""
+
+
+def is_worth_merging(pages: Sequence[int]) -> bool:
+    """Decide whether to merge the segments of a keyword index, by the number of pages of each."""
+    return len(pages) > 1 and REST_OF_LARGEST * (sum(pages) - max(pages)) >= max(pages)
 
 
 class SqliteCatalog(SqlCatalog):
@@ -103,8 +113,20 @@ class SqliteCatalog(SqlCatalog):
         return SqliteTransfer(self, self._connections, self._schema)
 
     def scrub(self) -> None:
+        self._merge_all(lambda: False, pause_s=0)
+        with translating_errors(self.path):
+            truncate_log(self.path, self._busy_timeout_s)
+
+    def merge_words(self, stop: Callable[[], bool] = lambda: False) -> None:
+        with self.snapshot() as snapshot:
+            pages = column(snapshot.rows.all("word_segments"))
+        if is_worth_merging(pages):
+            self._merge_all(stop, pause_s=self.pause_s)
+
+    def _merge_all(self, stop: Callable[[], bool], *, pause_s: float) -> None:
+        """Merge the keyword index into one segment. ``pause_s``: time for other writers between two steps."""
         rank = -MERGED_AT_ONCE
-        while True:
+        while not stop():
             with self._connections.writing() as connection:
                 before = connection.total_changes
                 SqliteStatements(connection, SQL).send("merge_words", rank)
@@ -112,8 +134,7 @@ class SqliteCatalog(SqlCatalog):
             if merged < 2:
                 break
             rank = MERGED_AT_ONCE
-        with translating_errors(self.path):
-            truncate_log(self.path, self._busy_timeout_s)
+            time.sleep(pause_s)
 
     def wait(self, timeout: float) -> bool:
         return self._listener.wait(timeout)

@@ -61,5 +61,9 @@ DELETE FROM catalog_tombstone WHERE (tenant_id, collection, branch, path, source
 
 -- Words of deleted texts stay in the segments of the index until these are merged. A negative number begins a merge
 -- of all segments, a positive one goes on with it.
+-- Pages, about, of each segment of the keyword index. FTS5 has a row for each page of a segment.
+-- name: word_segments
+SELECT count(*) FROM catalog_keyword_idx GROUP BY segid
+
 -- name: merge_words
 INSERT INTO catalog_keyword (catalog_keyword, rank) VALUES ('merge', $1)
