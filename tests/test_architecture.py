@@ -33,6 +33,7 @@ GROUPS = {
     "job_event": "rules",
     "limits": "rules",
     "results": "rules",
+    "restoration": "rules",
     "items": "rules",
     "payloads": "rules",
     "strict_json": "rules",

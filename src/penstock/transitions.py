@@ -25,13 +25,9 @@ from penstock.job import (
     Status,
 )
 from penstock.job_event import JobEvent
-from penstock.lifecycle import cancelled_by_flag, done, failed, released
-from penstock.limits import gated
+from penstock.lifecycle import cancelled_by_flag, done, failed
 
 HISTORY_LIMIT = 20
-RESTORED_NOTE = "restored from a backup"
-RESTORED_STEP = 1_000
-"""Added to claim numbers by a restore: more claims than a job gets between a backup and its restore."""
 FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
 CHILDREN_FAILED = "%s of %s %s failed (%s)"
@@ -58,7 +54,7 @@ class FollowUp(msgspec.Struct, frozen=True):
 def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> Job:
     """The row of a new job, or of a child of ``parent``."""
     later = new.run_at is not None and new.run_at > now
-    return Job(
+    job = Job(
         queue_id=new.queue_id,
         item_type=new.item_type,
         op=new.op,
@@ -79,15 +75,19 @@ def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> J
         held=Held.TIME if later else Held.LIMIT if new.limit_key is not None else None,
         run_at=new.run_at if later else None,
         lock_key=new.lock_key,
-        limit_key=new.limit_key,
-        backlog_key=new.backlog_key if parent is None else None,
-        result_ttl_s=new.result_ttl_s,
         parent_id=None if parent is None else parent.queue_id,
         parent_run=None if parent is None else parent.run,
         root_id=new.queue_id if parent is None else parent.root_id,
         payload_json=new.payload_json,
         metadata=new.metadata,
     )
+    if new.limit_key or new.backlog_key or new.result_ttl_s:
+        # Not above, where they would cost every job.
+        key = new.backlog_key if parent is None else None
+        job = msgspec.structs.replace(
+            job, limit_key=new.limit_key, backlog_key=key, result_ttl_s=new.result_ttl_s
+        )
+    return job
 
 
 def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
@@ -253,21 +253,6 @@ def reopened(job: Job, now: datetime) -> Changes:
         "updated_at": now,
         "history_json": _recorded(job, now, "reopened"),
     }
-
-
-def restored(job: Job, now: datetime) -> Job:
-    """The row of a job in a store restored from a backup: claims of the backed up store are released.
-
-    Claim numbers grow, so that a worker with a claim made after the backup cannot settle here.
-    """
-    if job.ended:
-        return job
-    job = msgspec.structs.replace(job, claim_number=job.claim_number + RESTORED_STEP)
-    if job.lease_until is None:
-        return job
-    changes = settled(job, released(job, RESTORED_NOTE), now)
-    changes |= {"turn": changes.get("turn") or 0}
-    return msgspec.structs.replace(job, **(changes if job.limit_key is None else gated(job, changes)))
 
 
 def next_turn(head: int | None, last: int | None) -> int:

@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
-from penstock import transitions
 from penstock.errors import RestoreUnfinished
 from penstock.job import JobQuery, Scope, Status, WorkerReport
 from penstock.queue.engine import DUMPED_AT_ONCE
 from penstock.queue.redis.queue import RedisQueue
+from penstock.restoration import restored
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, running
 from tests.conformance.test_restore import filled
 
@@ -78,7 +78,7 @@ def test_restored_jobs_run_again_and_old_claims_are_lost(queue):
     old = running(queue, new("running", lock_key="one"), T0)
     put(queue, new("parked", lock_key="one"), now=T0)
     claim_all(queue, T0)
-    jobs = [transitions.restored(job, at(1)) for job in dumped(queue)]
+    jobs = [restored(job, at(1)) for job in dumped(queue)]
     queue.begin_restore()
     assert [None, None] == queue.restore(jobs)
     queue.end_restore()

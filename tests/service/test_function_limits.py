@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import InvalidRequest, NoResult, QueueFull, ResultExpired
-from penstock.job import ClaimRequest
+from penstock.job import ClaimRequest, JobQuery
 from penstock.queue.protocol import Queue
 
 
@@ -69,11 +69,19 @@ def test_a_result_is_kept_for_its_time(app: Penstock, monkeypatch: pytest.Monkey
     with pytest.raises(ResultExpired, match="kept for 60 s"):
         app.result(short)
     assert (None, 3) == (app.job(short).result, app.job(long).result)
-    assert app.queue.get(short).result_json is not None
+    assert ["3"] == [job.result_json for job in app.queue.find(JobQuery(prefix=short))]
     assert 1 == app.queue.expire_results()
-    assert app.queue.get(short).result_json is None
+    assert [None] == [job.result_json for job in app.queue.find(JobQuery(prefix=short))]
     with pytest.raises(NoResult):
         app.result(short)
+
+
+@pytest.mark.parametrize("payloads", [None, 5, [], "abc", [1], [None, 2]])
+def test_a_map_over_something_else_is_refused(app: Penstock, payloads: Any):
+    app.function("f")(lambda payload: None)
+    with pytest.raises(InvalidRequest):
+        app.map("f", payloads)
+    assert [] == app.jobs(limit=1)
 
 
 def test_the_calls_of_a_map_have_the_time_of_the_function(app: Penstock):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock import transitions
 from penstock.backup.archive import PartHeader, PartRows, Row
 from penstock.catalog.parts import CatalogRows, PortableTable
 from penstock.catalog.protocol import Catalog
@@ -25,6 +24,7 @@ from penstock.queue.limit_rows import decode as decode_limit
 from penstock.queue.limit_rows import encode as encode_limit
 from penstock.queue.protocol import Queue
 from penstock.queue.schedule_rows import decode, encode
+from penstock.restoration import restored
 from penstock.schedule import Schedule
 
 JOBS = "queue/jobs"
@@ -108,7 +108,7 @@ def comparable(part: PartRows) -> list[Row]:
     """Rows as they are in every store that holds them: without what a restore changes."""
     header = part.header
     if header.part == JOBS:
-        jobs = [transitions.restored(job_of(header, row), _EPOCH) for row in part.rows]
+        jobs = [restored(job_of(header, row), _EPOCH) for row in part.rows]
         return [_job_row(msgspec.structs.replace(job, **_VOLATILE)) for job in jobs]
     if not header.part.startswith(CATALOG):
         return part.rows
@@ -184,7 +184,7 @@ class StoreTarget:
     def take(self, part: PartRows) -> None:
         name = part.header.part
         if name == JOBS and self._queue is not None:
-            jobs = [transitions.restored(job_of(part.header, row), self._now) for row in part.rows]
+            jobs = [restored(job_of(part.header, row), self._now) for row in part.rows]
             self._insert(self._queue, jobs)
         elif name == PAUSES and self._queue is not None:
             for tenant_id, collection in part.rows:

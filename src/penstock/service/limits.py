@@ -89,9 +89,9 @@ def checked_key(key: object) -> str:
             f"limit: the key must be 1 to {KEY_LENGTH} printable characters, got {str(key)[:80]!a}",
             remedy="Use a short name, such as embeddings.",
         )
-    if any(each in key for each in "/ ?#%"):
+    if key in (".", "..") or any(each in key for each in "/ ?#%"):
         raise InvalidLimit(
-            f"limit: the key must not contain spaces or any of / ? # %, got {key[:80]!a}",
+            f"limit: the key must not contain spaces or any of / ? # %, nor be . or .., got {key[:80]!a}",
             remedy="Use a short name, such as embeddings.",
         )
     return key

@@ -51,6 +51,10 @@ def map_payload(
 ) -> dict[str, Any]:
     """Check all payloads and build the payload of the parent job."""
     stored = []
+    if not isinstance(payloads, Iterable):
+        raise InvalidRequest(
+            f"map: expected payloads, got {type(payloads).__name__}", remedy="Give one payload for each call."
+        )
     for number, given in enumerate(payloads, 1):
         payload = function.stored(given)
         payload = {} if payload is None else payload

@@ -154,7 +154,7 @@ class Table(HeldTable, FamilyTable):
             (self.waiting if job.lease_until is None else self.leased)[job.queue_id] = None
         elif job.parent_id is None and job.finished_at is not None:
             self._ended_roots.put(job)
-        if begins_to_expire(None, job):
+        if job.result_ttl_s is not None and begins_to_expire(None, job):
             self._expiring.put(job)
 
     def _enter_pending(self, job: Job) -> None:

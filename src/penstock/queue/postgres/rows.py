@@ -231,7 +231,7 @@ class PostgresRows(LimitRows):
             self._live.pop(_key(job), None)
         if after.held is not job.held and Held.AFTER in (after.held, job.held):
             self._dependencies[job.queue_id] = after
-        if begins_to_expire(job, after):
+        if after.result_ttl_s is not None and begins_to_expire(job, after):
             self._expiring.append(after)
         return after
 

@@ -69,7 +69,8 @@ def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
 
 def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> list[AddResult]:
     refuse_unstorable(new)
-    waiting = any(item.after for item in new)
+    # A list, as a generator costs a call for each job.
+    waiting = True in [item.after != () for item in new]
     if waiting:
         new = dependencies.normalized(new)
         # Before other rows: the end of a job locks its own row first, too.
@@ -113,7 +114,9 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     if new.after:
         added = dependencies.waiting(rows, added, new)
     job = held_during_resume(added, rows.pauses())
-    if rows.try_insert(job) if new.plain else _try_insert_whole(rows, job):
+    # As NewJob.plain, without a call for each job.
+    whole = new.after or new.limit_key or new.backlog_key or new.result_ttl_s
+    if _try_insert_whole(rows, job) if whole else rows.try_insert(job):
         turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
     existing = rows.live(new.tenant_id, new.branch, new.idempotency_key)

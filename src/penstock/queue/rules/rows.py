@@ -216,20 +216,13 @@ def _small(text: str) -> str:
 
 def refuse_unstorable(new: Sequence[NewJob] | Sequence[Job]) -> None:
     """Refuse text which at least one engine cannot store."""
+    whole = bool(new) and isinstance(new[0], Job)
     for item in new:
         names = (item.queue_id, item.tenant_id, item.collection, item.branch, item.idempotency_key)
-        text = "".join(
-            (
-                *names,
-                item.submitted_by,
-                item.lock_key or "",
-                item.limit_key or "",
-                item.backlog_key or "",
-                item.metadata,
-                item.payload_json,
-            )
-        )
-        if isinstance(item, Job):
+        text = "".join((*names, item.submitted_by, item.lock_key or "", item.metadata, item.payload_json))
+        if item.limit_key is not None or item.backlog_key is not None:
+            text += f"{item.limit_key or ''}{item.backlog_key or ''}"
+        if whole and isinstance(item, Job):
             text += "".join(filter(None, (item.error_code, item.error_message, item.result_json)))
         if "\0" in text:
             raise InvalidText(f"job {item.queue_id!r} holds a NUL character")

@@ -118,7 +118,7 @@ class SqliteRows:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         if changed.held is not job.held and Held.AFTER in (changed.held, job.held):
             self._record_dependencies(changed)
-        if begins_to_expire(job, changed):
+        if changed.result_ttl_s is not None and begins_to_expire(job, changed):
             self._record_due_result(changed)
         return changed
 
