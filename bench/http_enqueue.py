@@ -2,7 +2,8 @@
 
 Senders are threads of another process, each with one connection, so that server and senders have a core each.
 The state directory is in memory if it can be: otherwise the commits of the disk are measured. Beside it stand
-a bare Starlette server that commits one row a request, a constant of both, and the service without HTTP.
+a bare Starlette server that commits a small row a request, or the row of the queue, a constant of both, and
+the service without HTTP. Ratios are of CPU times: other work on the machine changes them less than the clock.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import argparse
 import json
 import multiprocessing
 import os
+import statistics
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.http_processes import (
     SETTINGS,
@@ -33,7 +36,7 @@ def send(address: str, route: str, sender: int, number: int) -> None:
     connection = Connection(address)
     for each in range(number):
         body = json.dumps({"content": f"note {os.getpid()}-{sender}-{each}"}).encode()
-        adds = route == "/content"
+        adds = route in ("/content", "/row")
         status, answer = connection.ask("POST" if adds else "GET", route, body if adds else b"")
         assert status in (200, 202), answer
     connection.close()
@@ -50,17 +53,42 @@ def send_all(address: str, route: str, connections: int, number: int) -> None:
         thread.join()
 
 
-def measured(name: str, served: Served, route: str, connections: int, number: int) -> str:
-    """Requests a second, and CPU time of the server for each."""
+class Measured(NamedTuple):
+    """Requests a second, and CPU time for each: of the server and of the senders, in microseconds."""
+
+    rate: float
+    cpu: float
+    senders: float
+
+
+def measured(served: Served, route: str, connections: int, number: int) -> Measured:
+    """Send from another process, and wait for its end."""
     began, used = time.perf_counter(), cpu_seconds(served.process.pid)
+    of_children = os.times().children_user + os.times().children_system
     senders = multiprocessing.Process(target=send_all, args=(served.address, route, connections, number))
     senders.start()
     senders.join()
     total = connections * number
     rate = total / (time.perf_counter() - began)
-    cpu = (cpu_seconds(served.process.pid) - used) / total * 1e6
+    sent = os.times().children_user + os.times().children_system - of_children
+    cpu = cpu_seconds(served.process.pid) - used
+    return Measured(rate, cpu / total * 1e6, sent / total * 1e6)
+
+
+class Line(NamedTuple):
+    """A server, a route, and the number of connections."""
+
+    name: str
+    served: Served
+    route: str
+    connections: int
+
+
+def shown(line: Line, found: Measured) -> str:
+    """A measurement as one line of text."""
     return (
-        f"{name:8} {route:10} {connections:3} connections  {rate:7,.0f} requests/s  {cpu:6,.0f} us CPU each"
+        f"{line.name:8} {line.route:10} {line.connections:3} connections  {found.rate:7,.0f} requests/s  "
+        f"{found.cpu:6,.0f} us CPU each, senders {found.senders:5,.0f} us"
     )
 
 
@@ -93,14 +121,25 @@ def main() -> None:
     ):
         print(service_alone(folder / "alone", number))
         send_all(served.address, "/content", 2, 100)
+        lines = [
+            Line("floor", floor, "/constant", 2),
+            Line("penstock", served, "/health", 2),
+            Line("floor", floor, "/content", 2),
+            Line("floor", floor, "/row", 2),
+            *(Line("penstock", served, "/content", connections) for connections in (1, 2, 16)),
+        ]
+        found: dict[Line, list[Measured]] = {line: [] for line in lines}
         for _ in range(min(given.turns, 10)):
-            print(measured("floor", floor, "/constant", 2, number))
-            print(measured("penstock", served, "/health", 2, number))
-            print(measured("floor", floor, "/content", 2, number))
-            for connections in (1, 2, 16):
-                print(
-                    measured("penstock", served, "/content", connections, max(number * 2 // connections, 1))
-                )
+            for line, turns in found.items():
+                each = max(number * 2 // line.connections, 1)
+                turns.append(measured(line.served, line.route, line.connections, each))
+                print(shown(line, turns[-1]))
+        print("medians of the turns:")
+        least = next(turns for line, turns in found.items() if line.route == "/row")
+        for line, turns in found.items():
+            middle = Measured(*(statistics.median(column) for column in zip(*turns, strict=True)))
+            ratio = statistics.median(ours.cpu / row.cpu for ours, row in zip(turns, least, strict=True))
+            print(f"{shown(line, middle)}  {ratio:5.2f} of /row")
 
 
 if __name__ == "__main__":

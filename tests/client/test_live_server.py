@@ -202,7 +202,9 @@ def test_a_client_adds_a_note_and_cancels_a_job(indexed: Indexed, connect: MakeC
 
     assert "done" == client.wait(note.job_id, timeout=120).status
     assert ("cancelled", "Job cancelled") == (answer.status, answer.message)
-    assert (later.job_id, "pending") == (again.queue_id, again.status)
+    # The worker of the server may have taken it before the answer was made.
+    assert later.job_id == again.queue_id
+    assert again.status in ("pending", "in_progress")
 
 
 def test_a_client_asks_for_the_state_of_the_server(indexed: Indexed, connect: MakeClient):

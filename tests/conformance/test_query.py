@@ -3,9 +3,9 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.errors import InvalidRequest
-from penstock.job import Held, JobQuery, Position, Scope, Status
-from penstock.queue.protocol import COUNTABLE
+from penstock.errors import InvalidRequest, QueueFull
+from penstock.job import Held, JobQuery, Position, QueueLimits, Scope, Status
+from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from tests.conformance.conftest import (
     T0,
     at,
@@ -200,6 +200,42 @@ def test_only_a_pending_job_has_a_position(queue):
     done(queue, claim)
     assert None is queue.position(claim.queue_id)
     assert None is queue.position("job_none")
+
+
+def test_positions_of_several_jobs_are_those_of_each(queue):
+    claim = running(queue)
+    ids = [*put(queue, *many(3), new("later", run_at=at(60))), claim.queue_id, "job_none"]
+    assert [Position(0, 4), Position(1, 4), Position(2, 4)] == queue.positions(ids)[:3]
+    assert [queue.position(queue_id) for queue_id in ids] == queue.positions(ids)
+
+
+def test_an_addition_can_tell_the_positions(queue):
+    claim = running(queue, new("running"))
+    ((first, position),) = queue.add_counted([new("a")])
+    others = queue.add_counted([new("b"), new("c", run_at=at(60))])
+    ((again, same),) = queue.add_counted([new("a")])
+    ((busy, none),) = queue.add_counted([new("running")])
+
+    assert [Position(0, 1), Position(0, 3)] == [position, same]
+    assert [queue.position(added.queue_id) for added, _ in others] == [place for _, place in others]
+    assert (first.queue_id, claim.queue_id, None) == (again.queue_id, busy.queue_id, none)
+    assert (False, True, True) == (first.dedupe_hit, again.dedupe_hit, busy.dedupe_hit)
+
+
+def test_a_counted_addition_meets_the_limits(queue):
+    put(queue, *many(2))
+    with pytest.raises(QueueFull):
+        queue.add_counted([new("c")], limits=QueueLimits(indexing=2))
+
+
+def test_a_position_is_exact_up_to_its_bound(queue):
+    ids = put(queue, *many(POSITION_CAP + 2))
+    ends = [ids[0], *ids[POSITION_CAP - 1 :]]
+    assert [0, POSITION_CAP - 1, POSITION_CAP, POSITION_CAP] == [
+        one.ahead for one in queue.positions(ends) if one is not None
+    ]
+    urgent = put(queue, new("urgent", priority=9))
+    assert [Position(0, POSITION_CAP)] == queue.positions(urgent)
 
 
 def test_reading_changes_nothing(queue):

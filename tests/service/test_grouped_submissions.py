@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, clock
 from penstock.errors import InvalidRequest, QueueFull
 from penstock.http.quick_notes import GroupedSubmissions
+from penstock.service import note_rows
 from penstock.service.grouped_submissions import submit_each
+from penstock.service.note_rows import NoteRows
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -29,7 +32,9 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_each_is_accepted_or_refused_alone(app: Penstock):
     found = submit_each(
-        app, [note("a"), note(""), note("a"), note("b"), note("c"), note("d"), note("e", delay=60)]
+        app,
+        NoteRows(app),
+        [note("a"), note(""), note("a"), note("b"), note("c"), note("d"), note("e", delay=60)],
     )
 
     first, wrong, same, second, third, full, late = found
@@ -44,7 +49,7 @@ def test_each_is_accepted_or_refused_alone(app: Penstock):
 
 
 def test_a_later_job_has_its_start_instead_of_a_position(app: Penstock):
-    (late,) = submit_each(app, [note("later", delay=60)])
+    (late,) = submit_each(app, NoteRows(app), [note("later", delay=60)])
 
     assert isinstance(late, Receipt)
     assert late.queue_position is None
@@ -55,13 +60,13 @@ def test_requests_that_wait_at_the_same_time_share_a_transaction(
     app: Penstock, monkeypatch: pytest.MonkeyPatch
 ):
     added: list[int] = []
-    add = app.queue.add
+    add = app.queue.add_counted
 
     def counted(new: Any, **given: Any) -> Any:
         added.append(len(new))
         return add(new, **given)
 
-    monkeypatch.setattr(app.queue, "add", counted)
+    monkeypatch.setattr(app.queue, "add_counted", counted)
     groups = GroupedSubmissions(app)
 
     async def send() -> list[Any]:
@@ -74,3 +79,57 @@ def test_requests_that_wait_at_the_same_time_share_a_transaction(
     assert [1, 2] == added
     assert 3 == len({each.job_id for each in found if isinstance(each, Receipt)})
     assert isinstance(found[3], InvalidRequest)
+
+
+PLACES = [
+    ("me", "c", "main"),
+    ("None", "c", "main"),
+    (None, "c", "main"),
+    ("me", "c", "other"),
+    ("me", None, "main"),
+]
+
+
+def at_place(text: str, place: tuple[str | None, str | None, str]) -> Submission:
+    tenant_id, collection, branch = place
+    return {
+        "item_type": "content",
+        "op": "ingest",
+        "payload": {"content": text},
+        "tenant_id": tenant_id,
+        "collection": collection,
+        "branch": branch,
+    }
+
+
+def test_a_row_from_a_template_is_that_of_a_submission(app: Penstock, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 1, 2, tzinfo=UTC))
+    monkeypatch.setattr(clock, "new_ids", lambda count: [f"job_{number}" for number in range(count)])
+    rows = NoteRows(app)
+    for text in ("first", "plain", ' quoted "text"\n', "Größe 漢字 😀"):
+        for place in PLACES:
+            given = at_place(text, place)
+            assert app._new([given], joins=False) == [rows.build(given)]
+
+    assert len(PLACES) == len(rows._templates)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "a\0b", "\ud800", "long"], ids=range(5))
+def test_a_template_refuses_what_a_submission_refuses(app: Penstock, text: str):
+    rows = NoteRows(app)
+    rows.build(at_place("first", PLACES[0]))
+    text *= app.settings.max_payload_bytes if text == "long" else 1
+    with pytest.raises(InvalidRequest) as usual:
+        app._new([at_place(text, PLACES[0])], joins=False)
+    with pytest.raises(InvalidRequest) as quick:
+        rows.build(at_place(text, PLACES[0]))
+
+    assert (type(usual.value), str(usual.value)) == (type(quick.value), str(quick.value))
+
+
+def test_few_templates_are_kept(app: Penstock):
+    rows = NoteRows(app)
+    for number in range(note_rows.MOST_TEMPLATES + 5):
+        rows.build(at_place("a", ("me", f"c{number}", "main")))
+
+    assert 5 == len(rows._templates)

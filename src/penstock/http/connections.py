@@ -39,10 +39,13 @@ class TimedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
-            self._start_head()
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > HEAD_BYTES:
+        if not self._in_head or not self._head_bytes:
+            return
+        # Only a head that did not arrive at once needs a timer.
+        self._start_head()
+        if self._head_bytes > HEAD_BYTES:
             self._refuse(
                 RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes"), 431
             )

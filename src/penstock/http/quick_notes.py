@@ -7,7 +7,10 @@ of it. What is not plainly correct goes the long way, to the route, which finds 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -20,6 +23,7 @@ from penstock.http.request_context import Shared
 from penstock.service.access import Principal
 from penstock.service.grouped_submissions import submit_each
 from penstock.service.jobs import Jobs
+from penstock.service.note_rows import NoteRows
 from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
@@ -50,9 +54,12 @@ class GroupedSubmissions:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
+        self._rows = NoteRows(jobs)
         self._waiting: list[_Waiting] = []
         self._running = False
-        self._thread = ThreadPoolExecutor(1, "enqueue")
+        # An executor would cost a quarter of an addition: a future with its locks for each group.
+        self._groups: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     async def submit(self, submission: Submission) -> Receipt:
         """Add a job; raises what ``Jobs.submit`` raises."""
@@ -63,28 +70,41 @@ class GroupedSubmissions:
         return await answer
 
     def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown()
+        """End the thread, after the group that it adds."""
+        if self._thread is not None:
+            self._groups.put(None)
+            self._thread.join()
 
     def _add_waiting(self) -> None:
         group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
         self._running = bool(group)
-        if group:
+        if not group:
+            return
+        if self._thread is None:
             loop = asyncio.get_running_loop()
-            added = self._thread.submit(submit_each, self._jobs, [one.submission for one in group])
-            added.add_done_callback(lambda done: loop.call_soon_threadsafe(self._answer, group, done))
+            self._thread = threading.Thread(target=self._add, args=(loop,), name="enqueue", daemon=True)
+            self._thread.start()
+        self._groups.put(group)
 
-    def _answer(self, group: list[_Waiting], added: Future[list[Receipt | PenstockError]]) -> None:
+    def _add(self, loop: asyncio.AbstractEventLoop) -> None:
+        while (group := self._groups.get()) is not None:
+            outcomes: Sequence[Receipt | Exception]
+            try:
+                outcomes = submit_each(self._jobs, self._rows, [one.submission for one in group])
+            except Exception as error:  # noqa: BLE001 - raised again in the requests
+                outcomes = [error] * len(group)
+            with suppress(RuntimeError):  # the loop was closed, and no one waits for the answers
+                loop.call_soon_threadsafe(self._answer, group, outcomes)
+
+    def _answer(self, group: list[_Waiting], outcomes: Sequence[Receipt | Exception]) -> None:
         # Those that came meanwhile do not wait for the answers.
         self._add_waiting()
-        error = added.exception()
-        outcomes = [error] * len(group) if error is not None else added.result()
         for one, outcome in zip(group, outcomes, strict=True):
             if one.answer.done():
                 continue
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, Exception):
                 one.answer.set_exception(outcome)
-            elif outcome is not None:
+            else:
                 one.answer.set_result(outcome)
 
 

@@ -4,6 +4,7 @@
 - ``schedule_rows``: the contract for schedules, and what engines share of it
 - ``limit_rows``: the contract for limits, and what engines share of it
 - ``exchange``: the result of a settle and a claim in one call
+- ``positions``: additions with positions, for engines that read them one by one
 - ``engine``: base class of the engines built on the rules
 - ``rules/``: the decisions, written once over the rows of a transaction
 - ``memory/``, ``jsonl/``, ``sqlite/``, ``postgres/``: engines built on the rules

@@ -30,6 +30,7 @@ from penstock.job import (
 from penstock.limits import Limit
 from penstock.queue.exchange import Exchange
 from penstock.queue.limit_rows import KEYS_AT_ONCE
+from penstock.queue.positions import CountedAdditions
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rules import (
     addition,
@@ -144,7 +145,7 @@ class RuleLimits(ABC):
         return int(admitted)
 
 
-class Engine(RuleLimits, ABC, Generic[R]):
+class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
     """Queue methods shared by the memory, JSONL, SQLite and PostgreSQL engines."""
 
     _unfinished = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from penstock.errors import InvalidRequest
 from penstock.failure_reasons import FailureGroups
@@ -47,6 +47,10 @@ CASCADE_BATCH = 1_000
 """Children cancelled, requeued or released in one transaction."""
 
 
+CountedAddition: TypeAlias = tuple[AddResult, Position | None]
+"""The result of an addition, and the position of the job."""
+
+
 class Queue(ScheduleStore, LimitStore, Protocol):
     """A durable job queue."""
 
@@ -69,6 +73,9 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         start. With ``connection`` (SQL engines) the rows join the caller's transaction; such requests must
         have ``dedupe=False``.
         """
+
+    def add_counted(self, new: Sequence[NewJob], *, limits: QueueLimits = NO_LIMITS) -> list[CountedAddition]:
+        """Add jobs as ``add`` does; return their positions as well, None for those that are not pending."""
 
     def restore(self, jobs: Sequence[Job]) -> list[str | None]:
         """Insert whole rows of another store, in any status, all or none. No limits apply.
@@ -236,6 +243,9 @@ class Queue(ScheduleStore, LimitStore, Protocol):
 
     def position(self, queue_id: str) -> Position | None:
         """Return the position of a pending job, exact up to ``POSITION_CAP``; None for other jobs."""
+
+    def positions(self, ids: Sequence[str]) -> list[Position | None]:
+        """Return the positions of several jobs."""
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         """List jobs past their lease, for ``lifecycle.lease_lost`` and ``settle``: fenced like any worker."""

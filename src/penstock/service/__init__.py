@@ -20,6 +20,7 @@
 ``store_search``: a vector store outside the catalog, searched
 ``page_texts``: texts of pages, shown and exported
 ``requests``, ``folder_requests``, ``responses``: checked submissions, and results
+``grouped_submissions``, ``note_rows``: submissions of different senders in one transaction, rows of notes
 ``failures``: files that failed
 ``diagnosis``: a check of the installation
 ``models``: embedding models, their installation, and tokens used

@@ -183,8 +183,9 @@ class JobRecords:
 
     def receipt(self, receipt: Receipt) -> SubmitRecord:
         """The record of a receipt, with the status in the words of the door."""
-        columns = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
-        return SubmitRecord(**columns | {"status": self._jobs.word(receipt.status)})
+        columns = msgspec.structs.asdict(receipt)
+        columns["status"] = self._jobs.word(receipt.status)
+        return SubmitRecord(**columns)
 
     def own(self, job_id: str, tenants: Sequence[str]) -> Job:
         """The job with exactly this id, of one of the tenants (none: of any)."""
@@ -288,7 +289,8 @@ class JobRecords:
     def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:
         payload = job.payload
         report = report_of(job, queue)
-        running_ms = _milliseconds(job.started_at, None if job.ended else self._jobs.queue.now())
+        runs = job.started_at is not None and not job.ended
+        running_ms = _milliseconds(job.started_at, self._jobs.queue.now()) if runs else None
         rate = _rate(report, running_ms)
         return JobRecord(
             job_id=job.queue_id,

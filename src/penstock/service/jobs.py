@@ -36,7 +36,7 @@ from penstock.job import (
     Scope,
     Status,
 )
-from penstock.queue.protocol import CASCADE_BATCH, Queue
+from penstock.queue.protocol import CASCADE_BATCH, CountedAddition, Queue
 from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
@@ -80,11 +80,11 @@ class Jobs:
         """Add one job; ``counted`` adds the queue position, which costs more than the job itself."""
         joins = connection is not None
         (new,) = self._new([submission], joins=joins)
-        (added,) = self.add_all([new], self._limits(), connection)
-        later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
-        positioned = counted and connection is None and not later and not new.after
-        receipt = self._receipt(added, self.queue.position(added.queue_id) if positioned else None)
-        return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
+        if counted and not joins:
+            ((added, position),) = self.add_counted([new], self._limits())
+        else:
+            (added,), position = self.add_all([new], self._limits(), connection), None
+        return self.receipt_of(new, added, position)
 
     def submit_many(
         self,
@@ -111,6 +111,12 @@ class Jobs:
         with traces.enqueued(new) as rows:
             hooks = [hook for each in rows for hook in hook_jobs(each, clock.new_ids)]
             return self.queue.add([*rows, *hooks], limits=limits, connection=connection)[: len(new)]
+
+    def add_counted(self, new: Sequence[NewJob], limits: QueueLimits) -> list[CountedAddition]:
+        """Add checked rows as ``add_all`` does; return their positions as well."""
+        with traces.enqueued(new) as rows:
+            hooks = [hook for each in rows for hook in hook_jobs(each, clock.new_ids)]
+            return self.queue.add_counted([*rows, *hooks], limits=limits)[: len(new)]
 
     def _new(self, submissions: Sequence[Submission], *, joins: bool, own: bool = False) -> list[NewJob]:
         return new_jobs(submissions, self.settings, door=self.door, joins=joins, own=own, now=self.queue.now)
@@ -164,6 +170,12 @@ class Jobs:
             per_tenant=self.settings.max_queue_per_tenant,
             functions=self.settings.max_function_queue,
         )
+
+    def receipt_of(self, new: NewJob, added: AddResult, position: Position | None) -> Receipt:
+        """The receipt of a submission: with its position, or with its start if that is later."""
+        if not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now():
+            return msgspec.structs.replace(self._receipt(added, None), run_at=new.run_at)
+        return self._receipt(added, None if new.after else position)
 
     def _receipt(self, added: AddResult, position: Position | None) -> Receipt:
         message = "Job queued"

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from penstock.failure_reasons import FailureGroups, group_failures
-from penstock.job import Held, Job, JobQuery, Scope, Status
+from penstock.job import Held, Job, JobQuery, Position, Scope, Status
+from penstock.queue.protocol import POSITION_CAP
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 from penstock.queue.rules.next_jobs import FIRST_PAGE, NextJob
@@ -154,6 +155,12 @@ def pauses(server: Server) -> list[Pause]:
         Pause(Scope(*scope.decode().split("\n")), PauseState(msgspec.msgpack.decode(state)[0]))
         for scope, state in known
     ]
+
+
+def position(server: Server, queue_id: str) -> Position | None:
+    """The position of a pending job, exact up to the bound of the protocol."""
+    ahead, *length = server.run("position", queue_id)
+    return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP)) if ahead >= 0 else None
 
 
 def tally(server: Server) -> dict[Class, int]:

@@ -32,7 +32,8 @@ from penstock.job import (
 from penstock.queue import fork_hooks
 from penstock.queue.engine import pages_of
 from penstock.queue.exchange import Exchange
-from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, POSITION_CAP, refuse_uncountable
+from penstock.queue.positions import CountedAdditions
+from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, refuse_uncountable
 from penstock.queue.redis import codec, queries, server_check
 from penstock.queue.redis.limits import RedisLimits
 from penstock.queue.redis.schedules import RedisSchedules
@@ -48,7 +49,7 @@ COMPLETE, RESUMING = 1, 2
 """Flags of a claim's answer: all candidates were seen; a resume is active."""
 
 
-class RedisQueue(RedisSchedules, RedisLimits):
+class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions):
     """A queue on a Redis server. The contract of the methods is in ``queue/protocol.py``."""
 
     def __init__(self, url: str, *, timeout_s: float = 60, restoring: bool = False) -> None:
@@ -279,12 +280,7 @@ class RedisQueue(RedisSchedules, RedisLimits):
         return queries.count(self._server, query, by, cap) if _is_storable_query(query) else {}
 
     def position(self, queue_id: str) -> Position | None:
-        if not storable([queue_id]):
-            return None
-        ahead, *length = self._server.run("position", queue_id)
-        if ahead < 0:
-            return None
-        return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP))
+        return queries.position(self._server, queue_id) if storable([queue_id]) else None
 
     def tally(self) -> RowCounts:
         return RowCounts(queries.tally(self._server))

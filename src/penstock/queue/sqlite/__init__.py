@@ -4,4 +4,6 @@
 - ``rows``: rows of one transaction
 - ``values``: encoding of jobs
 - ``claim``: one claim
+- ``places``: positions of jobs
+- ``backlog``: bounds of the pending jobs, instead of a count at each addition
 """

@@ -41,6 +41,8 @@ from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.queue.schedule_rows import SqlSchedules
 from penstock.queue.sql import filters
+from penstock.queue.sqlite import places
+from penstock.queue.sqlite.backlog import BacklogBounds
 from penstock.queue.sqlite.claim import SqliteClaim
 from penstock.queue.sqlite.rows import SQL, SqliteRows, try_insert_plain
 from penstock.queue.sqlite.values import SPILL_OVER, column_value
@@ -69,6 +71,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
             self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s
         )
         self._listener = SqliteListener(self._connections)
+        self._backlog_bounds = BacklogBounds()
         try:
             self.migrate()
         except StoreError:
@@ -97,24 +100,60 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         now: datetime | None = None,
     ) -> list[AddResult]:
         if connection is None:
-            if self._try_add(new, limits, now or clock.now()):
+            moment = now or clock.now()
+            if self._try_add(new, limits, moment):
                 return [AddResult(each.queue_id, Status.PENDING) for each in new]
-            return super().add(new, limits=limits, now=now)
+            return self._apply("add", lambda rows: self._add(rows, new, limits, moment), moment)
         self._refuse_foreign(connection)
         refuse_joined(new)
         with translating_errors(self.path):
             return addition.add(SqliteRows(connection), new, limits, now or clock.now())
 
-    def _try_add(self, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> bool:
+    def add_counted(
+        self, new: Sequence[NewJob], *, limits: QueueLimits = NO_LIMITS
+    ) -> list[tuple[AddResult, Position | None]]:
+        # In the transaction: each commit empties the memory of the connections for reading.
+        found: list[tuple[AddResult, Position | None]] = []
+
+        def count(connection: sqlite3.Connection) -> None:
+            (position,) = places.positions(SqliteRows(connection), [new[0].queue_id], POSITION_CAP)
+            found.append((AddResult(new[0].queue_id, Status.PENDING), position))
+
+        if len(new) == 1 and self._try_add(new, limits, clock.now(), then=count):
+            return found
+        return super().add_counted(new, limits=limits)
+
+    def _add(
+        self, rows: SqliteRows, new: Sequence[NewJob], limits: QueueLimits, now: datetime
+    ) -> list[AddResult]:
+        return addition.add(rows, new, self._backlog_bounds.binding(rows, new, limits), now)
+
+    def _try_add(
+        self,
+        new: Sequence[NewJob],
+        limits: QueueLimits,
+        now: datetime,
+        then: Callable[[sqlite3.Connection], object] = lambda _: None,
+    ) -> bool:
         """Try to add plain jobs with the statements of the rules, but without their objects.
 
-        False: nothing was written, and the general path is required.
+        False: nothing was written, and the general path is required. ``then`` runs in the transaction.
         """
-        if not new or not all(_is_plain(each, limits) for each in new) or not _are_apart(new):
+        if not new or not all(map(_is_plain, new)) or not _are_apart(new):
             return False
         refuse_unstorable(new)
+
+        def add(connection: sqlite3.Connection) -> bool:
+            has_room = limits == NO_LIMITS or self._backlog_bounds.have_room(
+                SqliteRows(connection), new, limits
+            )
+            added = has_room and try_insert_plain(connection, new, now)
+            if added:
+                then(connection)
+            return added
+
         try:
-            return self._connections.transact(lambda connection: try_insert_plain(connection, new, now))
+            return self._connections.transact(add)
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 raise
@@ -216,14 +255,11 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         return filters.groups_of(found, by, column_value)
 
     def position(self, queue_id: str) -> Position | None:
+        return self.positions([queue_id])[0]
+
+    def positions(self, ids: Sequence[str]) -> list[Position | None]:
         with self._reading() as rows:
-            job = rows.get(queue_id)
-            if job is None or job.status is not Status.PENDING:
-                return None
-            ahead = rows.scalar("ahead_above", job.priority, POSITION_CAP)
-            place = (job.priority, job.turn, format_time(job.created_at), job.queue_id)
-            ahead += rows.scalar("ahead_within", *place, POSITION_CAP - ahead)
-            return Position(ahead, rows.scalar("pending", POSITION_CAP))
+            return places.positions(rows, ids, POSITION_CAP)
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:
@@ -309,13 +345,9 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         self._connections.close()
 
 
-def _is_plain(new: NewJob, limits: QueueLimits) -> bool:
-    """Check whether a job can be claimed at once and no limit counts for it; its payload is in its row."""
-    if new.run_at or not new.plain or len(new.payload_json) > SPILL_OVER:
-        return False
-    if new.item_type == "function":
-        return limits.functions is None
-    return limits.indexing is None and limits.per_tenant is None
+def _is_plain(new: NewJob) -> bool:
+    """Check whether a job can be claimed at once; its payload is in its row."""
+    return not new.run_at and new.plain and len(new.payload_json) <= SPILL_OVER
 
 
 def _are_apart(new: Sequence[NewJob]) -> bool:

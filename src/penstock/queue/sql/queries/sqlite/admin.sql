@@ -51,6 +51,18 @@ WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'childr
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backoff WHERE held = 'time' AND retry_count > 0 LIMIT 1
 
 -- Two subqueries: each reads one end of the table.
+-- name: last_row
+SELECT max(rowid) FROM unified_queue
+
+-- name: pending_place
+SELECT priority, turn, created_at, queue_id FROM unified_queue WHERE queue_id = :queue_id AND status = 'pending'
+
+-- The place with so many claimable rows before it.
+-- name: claimable_place
+SELECT priority, turn, created_at, queue_id FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1 OFFSET :number
+
 -- name: row_range
 SELECT (SELECT min(rowid) FROM unified_queue), (SELECT max(rowid) FROM unified_queue)
 
