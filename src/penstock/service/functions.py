@@ -258,8 +258,8 @@ class FunctionJobs(Jobs):
         limits, by_key = super()._limits(), self.functions.queue_limits
         return msgspec.structs.replace(limits, by_key=by_key) if by_key else limits
 
-    def _new(self, submissions: Sequence[Submission], *, joins: bool) -> list[NewJob]:
-        new = super()._new(submissions, joins=joins)
+    def _new(self, submissions: Sequence[Submission], *, joins: bool, own: bool = False) -> list[NewJob]:
+        new = super()._new(submissions, joins=joins, own=own)
         if not self.functions.queue_limits:
             return new
         names = [each["payload"].get("function_name") for each in submissions]
