@@ -59,6 +59,11 @@ class Session:
         for count in range(1, self.contender.most_workers + 1):
             self._commands[count] = self.ask("workers", count)
 
+    @property
+    def client_pid(self) -> int:
+        assert self._client is not None
+        return self._client.pid
+
     def ask(self, verb: str, *arguments: object) -> Any:
         self.send(verb, *arguments)
         return self.answer()
