@@ -41,7 +41,7 @@ NOTE = "postgres.json"
 FEW = 2_000
 EMPTIED = [
     *("unified_queue", "queue_count", "queue_pause", "queue_dependency", "queue_worker", "sources"),
-    *("catalog_content", "queue_schedule", "queue_limit"),
+    *("catalog_content", "queue_schedule", "queue_limit", "queue_result"),
     "catalog_keyword",
     *("catalog_vector", "catalog_vector_cache", "catalog_space", "catalog_outbox", "catalog_tombstone"),
     *("catalog_gone", "catalog_ledger", "catalog_fingerprint", "catalog_history", "catalog_walk"),
