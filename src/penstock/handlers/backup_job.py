@@ -13,6 +13,7 @@ from penstock.errors import InvalidRequest
 from penstock.handlers.context import Context, ProgressReport
 from penstock.payloads import normal_path
 from penstock.retry import Backoff
+from penstock.vocabulary import how_many
 
 BACKUP_BACKOFF = Backoff((60, 300, 900), cap=3_600)
 """Seconds between attempts: a full disk, or a store that is away, is not repaired within seconds."""
@@ -68,7 +69,7 @@ def run_backup(write: WriteBackup, context: Context, payload: Mapping[str, Any])
         # Rows are counted from the start of each part.
         written += rows - (last[1] if last[0] == part else 0)
         last = part, rows
-        context.report(ProgressReport(written, None, f"{part}: {rows:,} rows"))
+        context.report(ProgressReport(written, None, f"{part}: {how_many(rows, 'row')}"))
 
     made = write(directory, keep=request.keep, on_progress=report)
     found: dict[str, Any] = {name: getattr(made, name) for name in _RESULT_FIELDS}
