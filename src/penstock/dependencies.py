@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(Dependencies).decode
 
 
 class WaitDecision(NamedTuple):
-    """What becomes of a waiting job: it waits, or it is released, or cancelled because of another job."""
+    """Decision on a waiting job: wait, release, or cancel because of another job."""
 
     waits: bool
     failed: str | None = None

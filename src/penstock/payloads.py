@@ -111,7 +111,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
 
 
 class Reading(Chunked, frozen=True, kw_only=True):
-    """Which files are opened, and whether text in pictures is recognized; None: as the setting says."""
+    """Options of reading: archives to open, and OCR; None means the setting."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = (*Chunked.OPTIONS, "archives", "ocr", "operation")
     archives: bool = False

@@ -82,7 +82,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 def due(schedule: Schedule, now: datetime) -> Due | None:
-    """What a schedule adds now; None if its time has not come."""
+    """Return the jobs that a schedule adds now; None before its time."""
     first = schedule.next_at
     if first is None or first > now:
         return None

@@ -64,7 +64,7 @@ def _is_number(value: object) -> bool:
 
 @contextmanager
 def foreign_rows(header: PartHeader) -> Iterator[None]:
-    """Translate the refusal of a row that is none of this table, such as one without a required value."""
+    """Translate the refusal of a foreign row, such as one without a required value."""
     try:
         yield
     except PenstockError:

@@ -143,7 +143,7 @@ def _limit_of(body: Any) -> Limit:
 
 
 def check_row(header: PartHeader, row: Row) -> None:
-    """Raise ``BackupDamaged`` for a row of the queue that is none."""
+    """Raise ``BackupDamaged`` for a value that is not a row of the queue."""
     name = header.part
     if name == JOBS:
         job_of(header, row)

@@ -171,6 +171,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def unexpected(_request: Request, error: Exception) -> Response:
-    """Answer an error nobody expected. Its text may hold contents of files, so it is only logged."""
+    """Answer an unexpected error. The text may hold contents of files, so it is only logged."""
     log.error("a request failed", exc_info=error)
     return problem_response(PenstockError("the server failed to answer; its log has the cause"))

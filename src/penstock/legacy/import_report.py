@@ -50,7 +50,7 @@ OnRows: TypeAlias = Callable[[Sequence[RowReport], ImportReport], None]
 
 
 class ImportOptions(NamedTuple):
-    """What an import does beside taking rows."""
+    """Options of an import: dry run, comparison, and removal of the source."""
 
     dry_run: bool = False
     verify: bool = False

@@ -101,7 +101,7 @@ class Imports:
 
     @property
     def _has_store(self) -> bool:
-        """Whether there is a store that a dry run may look at: to open one would make it."""
+        """Check for an existing store; opening one in a dry run would create it."""
         store = self._settings.catalog_store
         return store.engine == "sqlite" and os.path.exists(store.path)  # noqa: PTH110 - no error without rights
 

@@ -151,7 +151,7 @@ class Pipeline:
         return graph_fingerprint(name, self.llm)
 
     def recognizes(self, name: str, sizes: ChunkSizes, made: Fingerprints) -> bool | None:
-        """Whether pictures of a document are read; None: it was made in another way than by this pipeline."""
+        """Check whether pictures of a document are read; None for a document of another pipeline."""
         wants_ocr = ocr_in(made.ocr) != OCR_OFF
         wanted = self.fingerprints(name, sizes, reader_in(made.ocr), ocr=wants_ocr)
         return wants_ocr if keep_reading(wanted, made).ocr == made.ocr else None

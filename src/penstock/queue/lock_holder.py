@@ -16,7 +16,7 @@ SQLITE_WRITER = ("POSIX", "120")
 
 
 def lock_holder(store: StoreUrl) -> int | None:
-    """The process with the lock for writing; None if there is none, or the store is on a server.
+    """Find the process with the lock for writing; None without one, or for a store on a server.
 
     The store is not opened: closing it would drop the POSIX locks that this process has on it.
     """

@@ -260,7 +260,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _extensions() -> Iterator[Check]:
-    """What other packages add, and those of them that cannot be loaded."""
+    """Check extensions of other packages, and list those that cannot be loaded."""
     loaded: dict[str, list[str]] = {}
     for extension in extensions.installed():
         try:

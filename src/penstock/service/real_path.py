@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Disk(Protocol):
-    """What has to be asked of a file system."""
+    """Questions to a file system."""
 
     def same(self, first: str, second: str) -> bool:
         """Tell whether both paths exist and lead to the same file or folder."""

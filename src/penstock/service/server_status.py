@@ -115,7 +115,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the stores can be used, and whether a worker serves the queue."""
+    """Readiness of the stores, and of workers for the queue."""
 
     ready: bool
     queue: str

@@ -61,7 +61,7 @@ class NearestVectors(Protocol):
         ...
 
     def notice(self) -> str | None:
-        """What the last search could not do as the settings say, such as reach a store; None: nothing."""
+        """Return the shortfall of the last search, such as an unreachable store; None without one."""
         ...
 
 

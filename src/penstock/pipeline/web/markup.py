@@ -35,7 +35,7 @@ _MARK = re.compile(r"[¶#§\U0001f517]\s*\Z")
 
 
 class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a crawl needs to know of a page."""
+    """Links and directives of a page, for a crawl."""
 
     links: tuple[str, ...] = ()
     """Pages that the page links to, in normal form, each once."""

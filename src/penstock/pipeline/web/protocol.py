@@ -20,7 +20,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validators(NamedTuple):
-    """What a server said about the version of a page, to be asked whether it is still the same."""
+    """Validators of a page (ETag, Last-Modified) for conditional requests."""
 
     etag: str = ""
     last_modified: str = ""
