@@ -44,6 +44,9 @@ def test_only_a_repeated_failure_fails_the_run(
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_sample.py").write_text(SAMPLE.replace("FAILURES", str(failures)))
     monkeypatch.chdir(tmp_path)
+    # The other plugins of the environment take ten times as long to load.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     first = subprocess.run([sys.executable, "-m", "pytest", "-q"], capture_output=True, check=False)
     assert 1 == first.returncode
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.queue.sqlite.rows import SQL
@@ -18,8 +20,10 @@ WRONG_WORDS = {
 }
 
 
+FIRST_SEEDS = {"a settle that keeps an old error": 18, "a settle that keeps the lock": 7}
+"""Seeds that find a mistake within a few examples; the others are found by the first of all."""
 SEEDS = range(6, 46)
-"""The first finds each mistake within a few examples. A change of the rules may leave that to a later one."""
+"""Tried after that: a change of the rules may leave a mistake to another seed."""
 
 
 @pytest.mark.parametrize("mistake", WRONG_WORDS)
@@ -28,9 +32,9 @@ def test_the_oracle_finds(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert 1 == SQL[name].count(right)
     monkeypatch.setitem(SQL, name, SQL[name].replace(right, wrong))
     with pytest.raises(Difference):
-        _explore_all()
+        _explore_all([FIRST_SEEDS.get(mistake, SEEDS[0]), *SEEDS])
 
 
-def _explore_all() -> None:
-    for seed in SEEDS:
+def _explore_all(seeds: Sequence[int]) -> None:
+    for seed in seeds:
         explore(DURABLE["sqlite"], examples=25, shrink=False, seed=seed)
