@@ -30,7 +30,7 @@ from penstock.pipeline.web import addresses, urls
 from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, Validators
 
 T = TypeVar("T")
-USER_AGENT = "penstock (+https://pypi.org/project/penstock)"
+USER_AGENT = "penstock"
 _PIECE = 1 << 16
 _REDIRECTS = frozenset([301, 302, 303, 307, 308])
 _GONE = frozenset([404, 410])
