@@ -1,4 +1,4 @@
-"""Entities found in chunks, and relations between them: what extractors give to the graph.
+"""Entities found in chunks, and relations between them: the results of extractors.
 
 An entity belongs to a tenant and is identified by kind and normalised name.
 """
@@ -62,12 +62,12 @@ def short_key(entity: Entity) -> str:
 
 
 def written(name: str) -> str:
-    """A name with single spaces, and one way to write an accent: people cannot see which one it is."""
+    """A name with single spaces and in one Unicode normal form: people cannot see the difference."""
     return " ".join((name if name.isascii() else unicodedata.normalize("NFC", name)).split())
 
 
 def shortened(name: str) -> str:
-    """A name, or the beginning of a long one with its checksum."""
+    """A name, or the beginning of a long one with a checksum."""
     if len(name) <= MAX_NAME:
         return name
     checksum = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]

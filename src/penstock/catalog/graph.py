@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Mention(NamedTuple):
-    """A chunk of a published document that an entity or a relation was found in."""
+    """A published chunk mentioning an entity or a relation."""
 
     source_id: str
     path: str
@@ -68,7 +68,7 @@ class StoredRelation(NamedTuple):
 
 
 class TextGraph(NamedTuple):
-    """All that was found in a text, as the catalog has it. ``version`` grows with every change."""
+    """All entities and relations of one text in the catalog. ``version`` grows with every change."""
 
     content_id: int
     tenant_id: str
@@ -78,7 +78,7 @@ class TextGraph(NamedTuple):
 
 
 class GraphReads(Protocol):
-    """Reads of a catalog snapshot that use the graph. What they return may be of unpublished texts."""
+    """Reads of the graph in a catalog snapshot. The results may include unpublished texts."""
 
     def has_graph(self, filters: Filters) -> bool:
         """Check whether entities were extracted from a published document that passes the filters."""
@@ -89,17 +89,17 @@ class GraphReads(Protocol):
     def entities_by_id(self, entity_ids: Sequence[int]) -> list[StoredEntity]: ...
 
     def entities_in(self, content_ids: Sequence[int]) -> dict[int, list[int]]:
-        """Entities that these texts define or talk about, the most frequent first."""
+        """Entities defined or mentioned in these texts, the most frequent first."""
 
     def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
         """Relations from and to each of these entities, at most ``most`` in each direction."""
 
     def chunks_of(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[int]]:
-        """Texts that define each entity or talk about it, the first ones."""
+        """The first texts defining or mentioning each entity."""
 
 
 class GraphReader(Protocol):
-    """The graph of a tenant, to read. Reads see what is published; a stray row is never shown."""
+    """Read access to the graph of a tenant: published entities and relations only, never stray rows."""
 
     def find(self, tenant_id: str, name: str, *, kind: str | None = None, limit: int = 50) -> list[Node]:
         """The entities with this name, by ``name_key`` or ``short_key``; most mentioned first."""
@@ -126,17 +126,17 @@ class GraphReader(Protocol):
     def counts(self, tenant_id: str) -> GraphCounts: ...
 
     def close(self) -> None:
-        """Close what was opened to read; the catalog stays open."""
+        """Close resources opened for reading; the catalog stays open."""
 
 
 class GraphStore(GraphReader, Protocol):
     """The graph of the catalog, the truth of every copy."""
 
     def put(self, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
-        """Replace what is stored for texts, by content id. Nothing is stored for a text that is gone."""
+        """Replace the entities and relations of texts, by content id. Deleted texts are left out."""
 
     def remove(self, tenant_id: str, content_ids: Sequence[int]) -> None:
-        """Remove what was found in texts, and the entities no other text mentions."""
+        """Remove the entities and relations of texts, and entities no other text mentions."""
 
     def nodes(self, tenant_id: str) -> Iterator[tuple[Node, list[Mention]]]: ...
 
@@ -147,8 +147,8 @@ class GraphTexts(Protocol):
     """The graphs of texts, for a copy in another store, and which texts a reader may see."""
 
     def store(self, tenant_id: str, extractions: Mapping[int, Extraction]) -> list[TextGraph]:
-        """Store what was found in texts, as ``GraphStore.put``, and return what is stored. A text that is
-        gone is left out."""
+        """Store the entities and relations of texts, as ``GraphStore.put`` does; return them as stored.
+        Deleted texts are left out."""
 
     def copies(self, tenant_id: str, content_ids: Sequence[int]) -> list[TextGraph]:
         """Entities and relations stored for texts, with a version above all former ones."""
@@ -157,7 +157,7 @@ class GraphTexts(Protocol):
         """Texts with entities in the order of their ids, for a comparison. They have no version."""
 
     def there(self, content_ids: Sequence[int]) -> set[int]:
-        """Ids of texts that the catalog still has, out of the given ones."""
+        """Ids of texts still in the catalog, out of the given ones."""
 
     def shown(self, tenant_id: str, content_ids: Sequence[int] | None = None) -> dict[int, int]:
         """The texts in published documents whose phase is done, with the number of chunks that have them.

@@ -1,4 +1,4 @@
-"""Stores outside the catalog that hold a copy of a part of it, and texts still to be removed from them.
+"""Outside stores, which copy a part of the catalog, and texts still to be removed from them.
 
 The catalog is the truth. A task writes to the store first and settles afterwards, so a published document is
 always in the store. A transaction that removes texts records them here, and upkeep removes them from the
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 
 class OutsideStore(enum.StrEnum):
-    """Part of the catalog that an outside store holds."""
+    """Part of the catalog copied by an outside store."""
 
     VECTOR = "vector"
     GRAPH = "graph"
@@ -30,14 +30,14 @@ class AttachedStore(NamedTuple):
 
 
 class StoreFill(NamedTuple):
-    """The right to fill a store, until another worker takes it. ``copied_to``: the last copied text."""
+    """The right to fill a store, until another worker takes over. ``copied_to``: the last copied text."""
 
     number: int
     copied_to: int
 
 
 class FillProgress(NamedTuple):
-    """How much of the catalog a store has. ``copied``: vectors or texts since the fill began."""
+    """Share of the catalog copied to a store. ``copied``: vectors or texts since the fill began."""
 
     address: str
     filled: bool
@@ -82,20 +82,20 @@ class OutsideStores(Protocol):
     def attached(self, store: OutsideStore) -> AttachedStore | None: ...
 
     def set_filled(self, store: OutsideStore, address: str, *, filled: bool) -> None:
-        """Record whether the store has all that is published; nothing if another one is in use. A fill begins
-        with the first text, and one that runs ends."""
+        """Record whether the store has everything published; no effect if another store is in use.
+        A new fill begins with the first text, and a running fill ends."""
 
     def begin_fill(
         self, store: OutsideStore, address: str, lease: timedelta, *, now: datetime | None = None
     ) -> StoreFill | None:
-        """Take the right to fill a store, after the last text that is copied. None: it is filled, not in use,
-        or another worker has the right, for the time of its lease."""
+        """Take the right to fill a store, from the last copied text on. None: the store is filled,
+        not in use, or another worker holds the right until its lease ends."""
 
     def advance_fill(self, store: OutsideStore, fill: StoreFill, last: int, count: int) -> None:
         """Record that texts up to ``last`` are copied, and give the right back. Nothing if it was lost."""
 
     def end_fill(self, store: OutsideStore, fill: StoreFill) -> bool:
-        """Record that the store is filled. False: the right was lost."""
+        """Record the end of a fill. False: the right was lost."""
 
     def leave_fill(self, store: OutsideStore, fill: StoreFill) -> None:
         """Give the right back, with nothing copied."""
@@ -110,7 +110,7 @@ class OutsideStores(Protocol):
         follow some minutes later, as the task may still write. Removing a text twice does no harm."""
 
     def forget_removals(self, store: OutsideStore, removal_ids: Sequence[int]) -> None:
-        """Delete the records of removals that were done."""
+        """Delete the records of completed removals."""
 
     def spaces(self) -> list[str]:
         """Names of the vector spaces of the catalog."""
@@ -119,17 +119,17 @@ class OutsideStores(Protocol):
         """Numbers of the texts with a vector in a space."""
 
     def vectors(self, space: str, content_ids: Sequence[int]) -> list[StoredVector]:
-        """The vectors of texts in a space; those that are gone are left out."""
+        """The vectors of texts in a space; deleted texts are left out."""
 
     def vectors_after(self, content_id: int, limit: int) -> dict[str, list[StoredVector]]:
         """The vectors of the next texts, by space. At least ``limit``, if there are as many."""
 
     def outer_texts(self, store: OutsideStore, count: int) -> dict[str, set[int]]:
-        """The oldest and the newest texts that a filled store has, by space: a cheap sample of it."""
+        """The oldest and the newest texts of a filled store, by space: a cheap sample."""
 
     def wanted(self, space: str, content_ids: Sequence[int]) -> set[int]:
         """The texts that have a vector in a space, or are to get one by a task."""
 
     def withdraw(self, store: OutsideStore, texts: Sequence[StoredText]) -> None:
-        """Record texts that a task wrote to a store and could not settle. Those that a document still has, or
-        is still to get, are left out."""
+        """Record texts written to a store by a task that could not settle. Texts of a document, or
+        of a pending task, are left out."""

@@ -24,7 +24,7 @@ def known_below(
 
 
 def ledger_below(catalog: Catalog, place: Place, folder: str) -> Iterator[LedgerEntry]:
-    """Iterate over the paths at and below a folder that are not indexed, by path."""
+    """Iterate over the unindexed paths at and below a folder, by path."""
     after = ""
     while True:
         with catalog.snapshot() as snapshot:

@@ -30,7 +30,7 @@ class ImportLedger(Protocol):
 
 
 class PortableTable(NamedTuple):
-    """A table of a catalog in a form that every catalog reads."""
+    """A table of a catalog in a form readable by every catalog."""
 
     name: str
     columns: tuple[str, ...]
@@ -43,7 +43,7 @@ class CatalogRows(Protocol):
     """The last number of a row and of a change."""
 
     def tables(self) -> list[PortableTable]:
-        """All tables; one that refers to another comes after it."""
+        """All tables in dependency order: referenced tables first."""
 
     def rows(self, table: PortableTable) -> Iterator[Sequence[Sequence[Any]]]:
         """The rows of a table in batches, in the same order from every catalog."""
@@ -62,10 +62,10 @@ class CatalogTransfer(Protocol):
         """Delete all rows and mark the catalog as unfinished, as ``Queue.begin_restore`` does."""
 
     def refuse_unknown(self, table: PortableTable) -> None:
-        """Raise ``SchemaMismatch`` for a table, or a column of it, that this catalog does not have."""
+        """Raise ``SchemaMismatch`` for a table or column unknown to this catalog."""
 
     def restore(self, table: PortableTable, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows. Tasks that were in progress wait again."""
+        """Insert rows. Tasks in progress become pending."""
 
     def end_restore(self, numbers: Mapping[str, int]) -> None:
         """Go on with the numbers of the other catalog, and remove the mark."""
@@ -115,7 +115,7 @@ class CatalogParts(Protocol):
 
     @property
     def outside(self) -> OutsideStores:
-        """Stores outside the catalog that hold a copy of a part of it."""
+        """Stores outside the catalog with a copy of a part."""
 
     @property
     def imports(self) -> ImportLedger:

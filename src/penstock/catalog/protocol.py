@@ -152,13 +152,13 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
 
     def branches(self, tenant_id: str, collection: str) -> list[str]:
-        """The branches with sources, by name. Costs a few reads for each branch, whatever it holds."""
+        """The branches with sources, by name. Costs a few reads for each branch, independent of size."""
 
     def known_count(self, place: Place, folder: str, *, most: int) -> int:
         """Count the known sources below a folder, up to ``most`` of them."""
 
     def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
-        """Count the sources below a folder that were published at this time or later. Reads all of them."""
+        """Count the sources below a folder published at this time or later. Reads all of them."""
 
     def published_below_dots(self, place: Place, folder: str, since: datetime) -> list[PublishedPath]:
         """Sources below a folder that were published at this time or later, as far as a folder in their
@@ -169,7 +169,7 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
         later. Those with a confidence below ``low`` are counted apart."""
 
     def page_warnings(self, document_id: int, *, limit: int) -> dict[int, tuple[str, ...]]:
-        """Warnings of the first pages of a generation that have some, by the number of the page."""
+        """Warnings of the first pages with warnings in a generation, by page number."""
 
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
@@ -209,7 +209,7 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
         every chunk of a family has to pass, see ``visible``."""
 
     def visible(self, filters: Filters, content_ids: Sequence[int]) -> set[int]:
-        """Ids of chunks that are published and pass the filters, out of the given ones."""
+        """Ids of published chunks within the filters, out of the given ones."""
 
     def spaces(self, tenant_id: str | None) -> list[Space]:
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""

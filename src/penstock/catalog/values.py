@@ -52,7 +52,7 @@ class GenerationState(enum.StrEnum):
 
 
 class FailureKind(enum.StrEnum):
-    """The cause of a permanent failure: unreadable content, or an outage elsewhere."""
+    """The cause of a permanent failure: unreadable content, or an outage of a service."""
 
     CONTENT = "content"
     OUTAGE = "outage"
@@ -272,15 +272,15 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutboxEntryKind(enum.StrEnum):
-    """Kind of an outbox entry: a job that may have ended, or parts of a generation no search sees."""
+    """Kind of an outbox entry: a job that may have ended, or parts of an unpublished generation."""
 
     JOB = "job"
     LEFTOVER = "leftover"
 
 
 class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the outbox. Doing it twice does no harm. A job's entry outlives its source, whose fields
-    are empty then."""
+    """One entry of the outbox. Processing an entry twice does no harm. A job's entry outlives its source;
+    the fields of the source are empty then."""
 
     entry_id: int
     kind: OutboxEntryKind
@@ -292,7 +292,7 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """A delete: everything of a tenant, narrowed by what is given. ``path`` means itself and, unless
+    """A delete: everything of a tenant, narrowed by the given fields. ``path`` means the path and, unless
     ``below`` is false, all below it.
 
     Only what was asked for before or at ``asked_at`` goes; later generations stay. So does, until it was
@@ -348,8 +348,8 @@ class RenameResult(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A known source whose file turned up at another path. ``published_id``: what was published when it was
-    looked at; ``size`` and ``mtime_ns``: of the file where it is now."""
+    """A known source found at another path. ``published_id``: the generation published at that time; ``size``
+    and ``mtime_ns``: of the file at the new path."""
 
     source_id: str
     published_id: int

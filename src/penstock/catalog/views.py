@@ -113,7 +113,7 @@ class ChunkPhaseState(PhaseState, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation. ``current``: it is the published one of its source. ``note``: why it was dropped or is
+    """One generation. ``current``: the generation in search. ``note``: why the generation was dropped or is
     kept back. ``failed_count``: pages and chunks that failed for good, ``outage``: not all by their content.
     """
 
@@ -149,8 +149,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentEvent(msgspec.Struct, frozen=True):
-    """``updated``: ``note`` says to how much; ``renamed``: where to; ``removed``: when it was first indexed.
-    ``path``: where it was."""
+    """An event of a document. ``note``: the new size (``updated``), the new path (``renamed``) or the time
+    of the first index (``removed``). ``path``: the path before."""
 
     at: datetime
     what: Literal["updated", "renamed", "removed"]
@@ -169,8 +169,8 @@ class MissingPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageState(msgspec.Struct, frozen=True, kw_only=True):
-    """A page in a document's tree. ``engine`` and ``confidence`` (0 to 100): of text that was recognized;
-    ``file_path``: where its Markdown lies outside the catalog."""
+    """A page in a document's tree. ``engine`` and ``confidence`` (0 to 100): of recognized text;
+    ``file_path``: the Markdown file of the page outside the catalog."""
 
     page_id: int
     number: int
@@ -220,8 +220,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkOrigins(msgspec.Struct, frozen=True):
-    """Origins of a document's chunks: chunks that came by tasks of its own, which embedded them or found them
-    embedded, and the characters of all its chunks."""
+    """Origins of a document's chunks: chunks handled by the document's own tasks, which embedded them or
+    found them embedded, and the characters of all its chunks."""
 
     embedded: int
     characters: int
@@ -256,8 +256,8 @@ class PublishedPath(msgspec.Struct, frozen=True):
 
 
 class RecognizedPages(msgspec.Struct, frozen=True):
-    """Pages in search whose text was recognized, their mean confidence (0 to 100; None: unknown), and how
-    many of them have a low one."""
+    """Pages in search with recognized text, their mean confidence (0 to 100; None: unknown), and the
+    number of pages with a low one."""
 
     pages: int
     confidence: float | None = None

@@ -9,7 +9,7 @@ from penstock.catalog.views import Filters, Holding, KeywordHit
 
 
 class WordReads(Protocol):
-    """Reads of a catalog snapshot that use the keyword index."""
+    """Reads of the keyword index in a catalog snapshot."""
 
     def keyword(
         self,

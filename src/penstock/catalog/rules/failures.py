@@ -1,4 +1,4 @@
-"""Failures that are remembered: which failures belong to the content, and when a file is read again. Pure.
+"""Remembered failures: which failures belong to the content, and when a file is read again. Pure.
 
 A file that failed by its content fails again until the file, the parser or its limits change. Any other
 failure (permissions, a lost worker, a full disk) may be gone at the next try, and is not remembered.
@@ -31,7 +31,7 @@ CONTENT_CODES = frozenset(_REMEDIES)
 
 
 def remedy_for(code: str) -> str:
-    """The usual remedy for a failure of the content, by its code."""
+    """The usual remedy for a failure of the content, by code."""
     return _REMEDIES.get(code, "")
 
 
@@ -50,7 +50,7 @@ def fails_again(failure: SourceFailure, size: int, mtime_ns: int, read_with: str
 
 
 def same_content_fails_again(failure: SourceFailure, content_hash: str, read_with: str) -> bool:
-    """Check whether this content failed before with the same parser, whatever the time of the file."""
+    """Check whether this content failed before with the same parser. The file's time does not count."""
     return failure.read_with == read_with and bool(content_hash) and failure.content_hash == content_hash
 
 
@@ -68,7 +68,7 @@ def becomes_document(code: str, *, known: bool) -> bool:
 
 
 class FailedReading(NamedTuple):
-    """A reading that failed for good. ``fault``: by default the one of the code."""
+    """A permanent failure to read a file. ``fault``: by default the one of the code."""
 
     place: Place
     path: str
@@ -84,7 +84,7 @@ class FailedReading(NamedTuple):
 
 
 def failed_generation(reading: FailedReading) -> NewGeneration:
-    """The generation of a file that could not be read: without pages, and never published."""
+    """The generation of an unreadable file: without pages, and never published."""
     file = reading.file
     return NewGeneration(
         place=reading.place,

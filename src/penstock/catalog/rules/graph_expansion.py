@@ -1,4 +1,4 @@
-"""Graph expansion of a search: from entities to the chunks that a relation leads to. Pure.
+"""Graph expansion of a search: from entities to chunks along relations. Pure.
 
 It starts at the entities that a query names, or at those of its best hits. A query may ask for a relation,
 as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in the direction
@@ -66,7 +66,7 @@ _TOKEN = re.compile(r"\w+(?:[./:]+\w+)*")
 
 
 class QueryName(NamedTuple):
-    """A part of a query that may be the name of an entity. ``at``: the number of its first word."""
+    """A part of a query, possibly the name of an entity. ``at``: the number of the first word."""
 
     name: str
     at: int
@@ -79,7 +79,7 @@ class QueryName(NamedTuple):
 
 
 class AskedRelation(NamedTuple):
-    """Kinds of relations that a query asks for. ``incoming``: those that lead to the entity, not from it."""
+    """Kinds of relations asked for by a query. ``incoming``: relations to the entity, not from the entity."""
 
     kinds: tuple[str, ...]
     incoming: bool
@@ -95,7 +95,7 @@ class GraphRelation(NamedTuple):
 
 
 class GraphMatch(NamedTuple):
-    """How the graph led to a chunk: its score, up to 1, and the relation that was followed."""
+    """Score of a chunk found by the graph, up to 1, and the relation that was followed."""
 
     score: float
     source: int
@@ -134,7 +134,7 @@ _RELATION_WORDS = _VERBS.keys() | _TURNED.keys() | _NOUNS.keys()
 
 
 def asked_relation(query: str, named_at: int | None) -> AskedRelation | None:
-    """The relation that a query asks for; None: it asks for something else.
+    """The relation asked for by a query; None for other queries.
 
     ``named_at``: the number of the word that names an entity for sure. The rule is strict: most sentences
     with "calls" or "used" in them ask for no relation.
@@ -182,7 +182,7 @@ def is_named(asked: QueryName, name: str, short: str) -> bool:
 
 
 def is_alias(name: str, other: str) -> bool:
-    """Check whether two dotted names end alike, and one is that of a package around the other."""
+    """Check whether two dotted names end alike, with one package containing the other."""
     owner, _, last = name.rpartition(".")
     other_owner, _, other_last = other.rpartition(".")
     if last != other_last or owner == other_owner or not owner or not other_owner:
@@ -193,7 +193,7 @@ def is_alias(name: str, other: str) -> bool:
 def followed(
     start: int, relations: Iterable[GraphRelation], asked: AskedRelation | None
 ) -> list[GraphRelation]:
-    """The relations at a start that are followed."""
+    """The relations of a start to be followed."""
     if asked is None:
         return [one for one in relations if one.kind not in _FILE_KINDS]
     return [
@@ -213,7 +213,7 @@ def expand(
     own_chunks: Mapping[int, Sequence[int]],
     asked: AskedRelation | None,
 ) -> dict[int, GraphMatch]:
-    """Score the chunks that relations lead to, by the best of them.
+    """Score chunks at the end of relations, by the best relation.
 
     ``relations``: those followed at each start. ``own_chunks``: the chunks of entities that were reached, in
     which they are defined or talked about. A start with many relations tells less of each, unless they are

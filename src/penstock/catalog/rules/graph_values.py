@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Node(NamedTuple):
-    """An entity of the graph with the number of its occurrences in published documents."""
+    """An entity of the graph with the number of occurrences in published documents."""
 
     id: int
     name: str

@@ -109,7 +109,7 @@ def document(pages: list[InitialPage], new: Iterable[NewPage], chunks: int) -> I
 
 
 def failed_document(failure: Failure) -> InitialDocument:
-    """The state of a document that could not be read as a whole: no pages, and one failure in ocr."""
+    """The state of a document that failed as a whole: no pages, and one failure in ocr."""
     outages = int(failure.fault is FailureKind.OUTAGE)
     ocr = counted([FAILED])
     return InitialDocument(

@@ -1,4 +1,4 @@
-"""Names like one that is not there, among the short names of entities."""
+"""Suggestions for an unknown name: similar short names of entities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AFTER_ALL = "\U0010ffff"
 
 
 def asked_names(name: str) -> list[str]:
-    """The name as it is compared, and the last part of a dotted name or a path."""
+    """The name in comparable form, and the last part of a dotted name or a path."""
     whole = " ".join(name.split()).casefold()
     last = re.split(r"[./#]", whole)[-1]
     return [part[:_LONGEST] for part in dict.fromkeys((whole, last)) if part]
@@ -28,7 +28,7 @@ def beginnings(asked: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[str]:
-    """Names that go on where an asked one ends, the shortest first, and then those with other letters."""
+    """Names starting with a wanted one, the shortest first; then names with similar letters."""
     found: dict[str, tuple[float, int, str]] = {}
     for wanted in asked:
         matcher = SequenceMatcher(b=wanted, autojunk=False)

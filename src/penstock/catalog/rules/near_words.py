@@ -1,4 +1,4 @@
-"""Words that may be meant by a misspelt one. Pure.
+"""Corrections of misspelt words, by edit distance. Pure.
 
 The index itself is asked which of them it has. So the cost does not grow with the collection, and no list of
 its words is needed.
@@ -37,7 +37,7 @@ def is_correctable(word: str) -> bool:
 
 
 def is_likelier(instead: str, word: str, count_pieces: Callable[[str], int]) -> bool:
-    """Decide whether a word is a misspelling of another one, and not a word that the documents lack.
+    """Decide whether a word is a misspelling of another one, and not merely missing from the documents.
 
     ``count_pieces``: pieces of a word in the vocabulary of a language model. Words that people use are of one
     or two, and a wrong letter breaks them into more: see decision 0049.
@@ -47,7 +47,7 @@ def is_likelier(instead: str, word: str, count_pieces: Callable[[str], int]) -> 
 
 
 def may_be_misspelt(word: str, count_pieces: Callable[[str], int]) -> bool:
-    """Decide whether any word could be likelier than this one. None is if it is of one piece."""
+    """Decide whether a word can be a misspelling. A word of one piece is never one."""
     return count_pieces(word.lower()) > 1
 
 
@@ -72,7 +72,7 @@ def _edits(word: str, alphabet: str) -> Iterator[str]:
 
 
 def closest_word(word: str, texts: Iterable[str], otherwise: str) -> str:
-    """Find the word of some texts that differs least from a misspelt one.
+    """Find the word of some texts with the smallest difference from a misspelt one.
 
     An index of stems says that a text has a word in some form; this is the form. ``otherwise`` is returned if
     no word is within two edits. Of equally close words the most frequent is taken, then the first by letters.

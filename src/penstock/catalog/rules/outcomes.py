@@ -35,7 +35,7 @@ def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
 
 
 def needs_ocr(task: TaskClaim) -> TaskOutcome:
-    """Give a page back that was looked at and is a picture: its text must be recognized."""
+    """Release a page found to be a picture, to be recognized by OCR."""
     return msgspec.structs.replace(released(task), needs_ocr=True)
 
 
@@ -45,7 +45,7 @@ def completed_vector(task: TaskClaim, vector: bytes | None, stored: str | None =
 
 
 def completed_graph(task: TaskClaim, graph: Extraction) -> TaskOutcome:
-    """Complete the extraction of a chunk. The entities and relations become those of its text."""
+    """Complete the extraction of a chunk. The entities and relations become those of the chunk's text."""
     return _ended(task, TaskStatus.COMPLETED, graph=graph)
 
 
@@ -67,7 +67,7 @@ def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter
 
 
 def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
-    """For good, whatever retries are left."""
+    """Fail for good, without using the retries left."""
     return _ended(
         task,
         TaskStatus.FAILED,
@@ -104,7 +104,7 @@ def released(task: TaskClaim) -> TaskOutcome:
 
 
 def postponed(task: TaskClaim, failure: Failure, wait: timedelta) -> TaskOutcome:
-    """Try again after a while, without spending a retry: a service that the task needs is down."""
+    """Try again later, without spending a retry: a service needed by the task is down."""
     if task.max_retries == 0:
         return failed(task, failure)
     return _ended(

@@ -47,7 +47,7 @@ def _in_its_path(removal: Removal, path: str) -> bool:
 
 
 def contests(walk: Walk, removal: Removal, path: str | None) -> bool:
-    """Check whether a walk may want paths of a delete that was requested earlier.
+    """Check whether a walk may want paths of an earlier delete.
 
     ``path``: of the delete, or of the source it names.
     """

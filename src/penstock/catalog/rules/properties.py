@@ -1,4 +1,4 @@
-"""Properties of a document: what its source states about it, and what was noticed while it was read.
+"""Properties of a document: facts stated by the source, and warnings of the extractor.
 
 They are stored as JSON, with the filtered ones a second time in the form in which filters compare them. No
 store has to fold letters or to convert times by itself, so that a filter means the same in all of them.
@@ -51,7 +51,7 @@ class StoredProperties(Properties, frozen=True, kw_only=True, omit_defaults=True
 
 
 class _Row(StoredProperties, frozen=True, kw_only=True, omit_defaults=True):
-    """The column: the properties, and what filters compare."""
+    """The column: the properties, and the keys for filters."""
 
     author_folded: str = ""
     title_folded: str = ""
@@ -115,7 +115,7 @@ def time_key(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Text on one line, without characters that a store refuses."""
+    """Text on one line, without characters refused by a store."""
     kept = "".join(char if unicodedata.category(char)[0] != "C" else " " for char in text[: 4 * MAX_CHARS])
     return " ".join(kept.split())[:MAX_CHARS]
 

@@ -38,8 +38,8 @@ class GenerationFacts(NamedTuple):
 
 @lru_cache(1024)
 def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
-    """Publish once ocr and vector are settled: without what failed by its own fault, but not while an outage
-    is what is missing, and never in place of something when nothing came through. The text: why not."""
+    """Publish once ocr and vector are settled, without the parts that failed by their content. Keep back
+    after an outage, and when no part succeeded. The text: why not."""
     if facts.unwritten or facts.ocr not in SETTLED or facts.vector not in SETTLED:
         return Verdict.WAIT, None
     if facts.outages:

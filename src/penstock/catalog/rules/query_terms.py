@@ -43,7 +43,7 @@ STOP_WORDS = frozenset(
 
 
 def keyword_text(text: str) -> str:
-    """Text for a keyword index: the text, then the parts of its compound words.
+    """Text for a keyword index: the text, then the parts of compound words.
 
     The indexes know words between spaces and signs. So ``maxHeaderSize`` adds its three words, and a run of a
     script without spaces adds its overlapping pairs of characters. Nothing else is added.
@@ -55,7 +55,7 @@ def keyword_text(text: str) -> str:
 
 
 def is_indexed_as_it_is(text: str) -> bool:
-    """Check whether ``keyword_text`` adds nothing to a text, without making it."""
+    """Check whether ``keyword_text`` would add nothing to a text, without calling the function."""
     return not _AFTER_HUMP.search(text) and (text.isascii() or not _UNSPACED.search(text))
 
 
@@ -89,7 +89,7 @@ def phrases(query: str) -> list[str]:
 
 
 def quoted_phrases(query: str) -> list[str]:
-    """The quoted phrases of a query that a hit must have.
+    """The quoted phrases required in every hit of a query.
 
     None in a query of many other words: in a pasted sentence quotation marks are not meant for the search.
     """
@@ -98,7 +98,7 @@ def quoted_phrases(query: str) -> list[str]:
 
 
 def query_words(query: str) -> dict[str, list[str]]:
-    """Distinct words and quoted phrases of a query, in lower case, each with its terms in a keyword index.
+    """Distinct words and quoted phrases of a query, in lower case, each with the terms in a keyword index.
 
     A text has the word or the phrase if it has all of the terms.
     """
@@ -110,13 +110,13 @@ def query_words(query: str) -> dict[str, list[str]]:
 
 
 def words_outside_quotes(query: str) -> list[str]:
-    """Distinct words of a query that are not quoted, as they are written; without stop words."""
+    """Distinct unquoted words of a query, as written; without stop words."""
     written = (word for _, word, _ in _PART.findall(query) if word)
     return list(dict.fromkeys(filter(_tells, written)))
 
 
 def with_words(query: str, instead: Mapping[str, str]) -> str:
-    """Replace words of a query that are not quoted."""
+    """Replace unquoted words of a query."""
     return _PART.sub(lambda part: instead.get(part[2], part[0]), query)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a restored catalog: tasks that ran are released, copies elsewhere are filled again. Pure."""
+"""Rows of a restored catalog: running tasks are released, outside stores are filled again. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _of_tasks(unit: Unit) -> Callable[[dict[str, int]], list[Change]]:
 
 
 def _released(place: dict[str, int], rule: PhaseRule) -> Change:
-    """A task that a worker held waits again; its retries stay as they are."""
+    """A task held by a worker becomes pending; the number of retries stays."""
     status, number = place[f"{rule.phase}_status"], place[f"{rule.phase}_claim_number"]
     emptied = [
         place[f"{rule.phase}_{name}"] for name in ("worker_id", "started_at", "last_heartbeat", "retry_at")
@@ -60,7 +60,7 @@ def _released(place: dict[str, int], rule: PhaseRule) -> Change:
 
 
 def _counted(place: dict[str, int], rule: PhaseRule, status_name: str) -> Change:
-    """The counters of a page or document, whose parts in progress wait again."""
+    """The counters of a page or document; parts in progress count as pending."""
     if f"{rule.phase}_processing" not in place:
         return lambda _: None
     status = place[status_name]

@@ -42,7 +42,7 @@ from penstock.clock import format_time
 
 
 class LazyModule:
-    """A module of this package, imported at its first use. Threads may share one."""
+    """A module of this package, imported at the first use. Threads may share one."""
 
     def __init__(self, name: str) -> None:
         self._name = f"{__package__}.{name}"
@@ -98,8 +98,8 @@ class SqlCatalog(ABC):
     def _write(
         self, work: Callable[[Statements, datetime], T], now: datetime | None = None, *, synced: bool = True
     ) -> T:
-        """One transaction of what is given the rows and the time; all of it, or nothing. ``synced=False``:
-        a power cut may undo it, with nothing lost by that."""
+        """Run ``work`` with the rows and the time in one transaction. ``synced=False``: a power cut
+        may undo the transaction, with nothing lost by that."""
 
     @abstractmethod
     def _now(self) -> datetime: ...
@@ -166,8 +166,8 @@ class SqlCatalog(ABC):
         return stored
 
     def _let_others_write(self, began: float) -> None:
-        """Pause after a transaction that others follow: half as long as it took, since on a busy machine
-        those who wait need longer to notice that they can write."""
+        """Pause after a transaction to let waiting writers in: half as long as the transaction took,
+        since on a busy machine they need longer to notice that they can write."""
         if self.pause_s:
             time.sleep(max(self.pause_s, (clock.elapsed_s() - began) / 2))
 

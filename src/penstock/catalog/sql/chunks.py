@@ -1,4 +1,4 @@
-"""Chunks of a generation: texts and vectors its family of sources has are kept, the rest is written."""
+"""Chunks of a generation: texts and vectors of the source's family are reused, the rest is written."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ChunkRows:
         known: KnownChunk | None,
         turn: int,
     ) -> tuple[int, ...]:
-        """Add a chunk and return its counter in each chunk phase."""
+        """Add a chunk; return the chunk's counter in each chunk phase."""
         key = text_key(chunk.text_hash)
         if known is None:
             content_id = self._numbers.next()

@@ -26,8 +26,8 @@ class Families:
     def look_up(
         self, generations: Iterable[NewGeneration], found: Mapping[tuple[Place, str], SourceRow]
     ) -> None:
-        """Find the families, and lock those that have texts of other sources until the end of the
-        transaction: a sweep of these texts then sees the generations that share them."""
+        """Find the families, and lock families with texts of other sources until the end of the transaction:
+        a sweep of these texts then sees the generations that share them."""
         new = [each for each in generations if (each.place, each.path) not in found]
         self._join([each for each in new if each.related_id is not None])
         own = {source.family_key: source.source_id for source in found.values()}
@@ -41,7 +41,7 @@ class Families:
             self._members.setdefault(member.family_key, []).append(member)
 
     def of_new(self, new: NewGeneration, source_key: int) -> int:
-        """The family of a new source: that of a related one, or one of its own."""
+        """The family of a new source: the family of a related source, or a new one."""
         return self._of_new.get((new.place, new.path), source_key)
 
     def others(self, family_key: int, source_id: str) -> dict[int, str]:

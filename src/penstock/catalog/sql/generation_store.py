@@ -189,7 +189,7 @@ class GenerationStore:
         return self._ids.pop()
 
     def _earlier(self, new: NewGeneration, source: SourceRow) -> StoreResult | None:
-        """The answer when something the source has already stands in the way of a new generation."""
+        """The result for a new generation blocked by the published or unfinished one of the source."""
         other_id = new.source_id not in (None, source.source_id)
         published_read_at = source.read_at if source.published_id is not None else None
         if other_id or superseded(format_time(new.read_at), published_read_at):

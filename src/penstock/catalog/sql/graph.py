@@ -97,7 +97,7 @@ class CatalogGraph:
         return GraphCounts(entities, relations, chunks[0])
 
     def close(self) -> None:
-        """Nothing to close: the catalog is its own."""
+        """Do nothing: the catalog stays open."""
 
 
 def _all(rows: Statements, name: str, *values: object) -> list[Row]:
@@ -124,7 +124,7 @@ def _edges(rows: Statements, tenant_id: str, entity_ids: Iterable[int]) -> list[
 
 
 def _weighted(rows: Iterable[Row]) -> tuple[list[Any], list[Mention]]:
-    """Weights and mentions of the rows of one entity or relation, which begin with three columns of it."""
+    """Weights and mentions of the rows of one entity or relation, without the three leading key columns."""
     weights, mentions = [], []
     for _, _, _, weight, *mention in rows:
         weights.append(weight)

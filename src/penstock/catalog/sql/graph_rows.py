@@ -15,7 +15,7 @@ Key = tuple[str, str]
 
 
 def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction]) -> None:
-    """Replace what is stored for texts, by content id."""
+    """Replace the entities and relations of texts, by content id."""
     if not extractions:
         return
     rows.hold("graph", tenant_id)
@@ -42,7 +42,7 @@ def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction])
 
 
 def remove(rows: Statements, tenant_id: str, content_ids: Iterable[int]) -> None:
-    """Remove what was found in texts, and the entities that no other text mentions."""
+    """Remove the entities and relations of texts, and entities no other text mentions."""
     content_ids = list(content_ids)
     if content_ids and rows.value("mentioned_in", listed(content_ids)) is not None:
         rows.hold("graph", tenant_id)
@@ -50,7 +50,7 @@ def remove(rows: Statements, tenant_id: str, content_ids: Iterable[int]) -> None
 
 
 def _take_out(rows: Statements, content_ids: Iterable[int]) -> list[int]:
-    """Delete mentions and relations of texts; return the entities that may be left without any."""
+    """Delete mentions and relations of texts; return the entities possibly left without any."""
     texts = listed(content_ids)
     before = [number for (number,) in rows.all("mentioned_in", texts)]
     if before:
@@ -114,7 +114,7 @@ def _twin(key: Key, known: Mapping[Key, int]) -> Key | None:
 
 
 def _only_used(rows: Statements, defined: Iterable[Key], known: Mapping[Key, int]) -> set[int]:
-    """The entities that get a definition in another kind, if no text has defined them.
+    """Entities without a definition in any text, out of those now defined in another kind.
 
     Only these are looked up: a name that is used everywhere has very many mentions.
     """

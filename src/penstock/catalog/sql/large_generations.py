@@ -69,7 +69,7 @@ class Written(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part, with all that can be found out before its transaction."""
+    """A part, prepared as far as possible before the transaction."""
 
     slices: Sequence[Slice]
     earlier: Mapping[str, int] | None
@@ -80,7 +80,7 @@ class Part(NamedTuple):
 
 
 def parts(new: NewGeneration, portions: Portions) -> Iterator[Part]:
-    """The parts of a large generation, in their order. Each is made when it is asked for."""
+    """The parts of a large generation in order, each prepared when requested."""
     unshared = all(page.chunks is not None for page in new.pages)
     seen: Counter[str] = Counter()
     for slices in portions.parts(new.pages):
@@ -93,8 +93,8 @@ def parts(new: NewGeneration, portions: Portions) -> Iterator[Part]:
 def write_part(
     rows: Statements, new: NewGeneration, part: Part, so_far: Written | None, now: datetime
 ) -> Written:
-    """Write the next part; the first one begins the generation. What it returns is true once the transaction
-    is committed: nothing is kept here, so that a transaction can be tried again."""
+    """Write the next part; the first one begins the generation. The result is valid once the transaction is
+    committed: no state is kept here, so that a transaction can be tried again."""
     at = format_time(now)
     unwritten = None
     if so_far is None:

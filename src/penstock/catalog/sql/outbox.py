@@ -53,8 +53,8 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime)
 
 
 class _Parts:
-    """The parts of generations of one tenant, removed with all that belongs to them. ``gone``: gets the texts
-    removed."""
+    """The parts of generations of one tenant, removed with all their rows. ``gone`` collects the removed
+    texts."""
 
     def __init__(
         self, rows: Statements, tenant_id: str, at: str, removals: RemovalRows, gone: list[int]

@@ -1,4 +1,4 @@
-"""Rows of outside stores: which are attached, and what is to be removed from them."""
+"""Rows of outside stores: attached stores, and texts to be removed from them."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class RemovalRows:
             self._found += [(store, tenant_id, number, space, due_at) for number in content_ids]
 
     def add_texts(self, tenant_id: str, content_ids: Sequence[int], *, late: bool = False) -> None:
-        """Record texts that are gone, for all attached stores and all vector spaces."""
+        """Record deleted texts, for all attached stores and all vector spaces."""
         if not self._stores or not content_ids:
             return
         if self._spaces is None:
@@ -204,7 +204,7 @@ class RemovalRows:
             self.add(OutsideStore.VECTOR, tenant_id, content_ids, space, late=late)
 
     def add_vectors(self, tenant_id: str, space_id: int, content_ids: Sequence[int]) -> None:
-        """Record texts that are no longer in one vector space."""
+        """Record texts removed from one vector space."""
         if OutsideStore.VECTOR in self._stores and content_ids:
             space = self._rows.value("space_name", space_id)
             self.add(OutsideStore.VECTOR, tenant_id, content_ids, space)

@@ -26,7 +26,7 @@ def turns_of_pages(
 
 
 def kept_texts(page_id: int, page: NewPage) -> list[PageText]:
-    """The row of a page's text, if it is kept."""
+    """The row of a page's text, if kept."""
     if page.text is None:
         return []
     warnings = listed([readable(warning) for warning in page.warnings])

@@ -109,7 +109,7 @@ class PostgresCatalog(SqlCatalog):
         timeout_s: float = 60,
         restoring: bool = False,
     ) -> None:
-        """``restoring``: open the schema also if a restore of it was not finished."""
+        """``restoring``: open a schema even if the last restore was not finished."""
         self._schema = SCHEMA._replace(restoring=restoring)
         # Apart, so that whoever writes while reading cannot wait for itself.
         self._writers = CatalogConnections(

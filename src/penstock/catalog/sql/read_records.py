@@ -109,7 +109,7 @@ class SourceRow(NamedTuple):
 
 
 class FamilyMember(NamedTuple):
-    """A published source of a family, whose texts another source of the family can share."""
+    """A published source of a family. Other sources of the family can share the texts."""
 
     family_key: int
     source_id: str

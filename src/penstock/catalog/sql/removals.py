@@ -58,7 +58,7 @@ def _statement(removal: Removal) -> str:
 
 
 def hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
-    """Make a source invisible with one update, whatever the number of chunks."""
+    """Make a source invisible with one update, independent of the number of chunks."""
     if published_id is not None:
         record_event(rows, key, "removed", at)
     rows.send("hide", rows.numbers("change", 1)[0], at, key)

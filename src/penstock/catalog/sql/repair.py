@@ -52,7 +52,7 @@ def repair(rows: Statements, limit: int, now: datetime) -> int:
 
 
 def _forget_strays(rows: Statements, limit: int) -> int:
-    """Delete parts of the graph that belong to no text."""
+    """Delete parts of the graph without a text."""
     texts = {
         number for name in ("stray_mentions", "stray_relations") for (number,) in _found(rows, name, limit)
     }

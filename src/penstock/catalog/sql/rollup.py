@@ -43,7 +43,7 @@ class Rollup:
         self._pages[phase].move(document_id, before, after)
 
     def explain(self, phase: Phase, page_id: int, error: str) -> None:
-        """Record the error of a chunk, kept if its page fails or is skipped in this phase."""
+        """Record the error of a chunk, kept if the page fails or is skipped in this phase."""
         self._errors[phase, page_id] = error
 
     def apply(self) -> None:

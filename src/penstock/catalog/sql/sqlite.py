@@ -62,7 +62,7 @@ class SqliteCatalog(SqlCatalog):
         busy_timeout_s: float = 60,
         restoring: bool = False,
     ) -> None:
-        """``restoring``: open the file also if a restore of it was not finished."""
+        """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
         self._schema = SCHEMA._replace(restoring=restoring)
         self._busy_timeout_s = busy_timeout_s

@@ -82,7 +82,7 @@ def load(dialect: str) -> Mapping[str, str]:
 
 
 class _Block(NamedTuple):
-    """A statement as it stands in its file, with the phase it is meant for."""
+    """A statement as written in the file, with the phase if the statement is for one phase only."""
 
     text: str
     parameters: str | None
@@ -90,7 +90,7 @@ class _Block(NamedTuple):
 
 
 class Expanded(Mapping[str, str]):
-    """Statements in the store's SQL, each expanded at its first use: a command uses few of them."""
+    """Statements in the store's SQL, each expanded at the first use: a command uses few of them."""
 
     def __init__(self, blocks: Mapping[str, _Block], dialect: str) -> None:
         self._blocks = blocks
@@ -168,7 +168,7 @@ def _row_types(module: str) -> dict[str, RowType[Any]]:
 
 
 def _row_type(name: str) -> RowType[Any]:
-    """The record class of this name. Statements that only read do not load those that are written."""
+    """The record class of this name. Statements that only read do not load the records for writing."""
     return _row_types("read_records").get(name) or _row_types("written_records")[name]
 
 
@@ -279,7 +279,7 @@ class Statements(Protocol):
         """Run a statement and return the number of changed rows."""
 
     def send(self, name: str, *values: object) -> None:
-        """Run a statement whose number of changed rows is not needed."""
+        """Run a statement without counting changed rows."""
 
     def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None: ...
 

@@ -48,7 +48,7 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
 
 
 def _writable(rows: Statements, tasks: list[TaskRow]) -> list[TaskRow]:
-    """The tasks whose texts are not still to be removed from an outside store."""
+    """The tasks, except those with a text awaiting removal from an outside store."""
     texts = listed(task.content_id for task in tasks)
     awaited = set(column(rows.all("awaiting_removal", OutsideStore.VECTOR, texts)))
     return [task for task in tasks if task.content_id not in awaited]

@@ -253,7 +253,7 @@ class TaskSettlement:
         self._uncopied[owner] = min(content_id, self._uncopied.get(owner, content_id))
 
     def _withdraw(self, failed: dict[tuple[str, int | None], list[int]]) -> None:
-        """Remove from an outside store what attempts wrote that failed in the end."""
+        """Record the vectors of finally failed tasks for removal from an outside store."""
         removals = RemovalRows(self._rows, self._now) if failed else None
         for (tenant_id, space_id), ids in failed.items():
             if removals is not None and space_id is not None:
@@ -261,7 +261,7 @@ class TaskSettlement:
                 removals.flush()
 
     def _skip_followers(self, outcome: TaskOutcome, claim: FencedClaim, later: dict[Phase, str]) -> None:
-        """Skip the waiting later phases of a chunk that failed or was skipped in one."""
+        """Skip the pending later phases of a chunk that failed or was skipped."""
         lane, error = outcome.lane, _error(outcome) or ""
         self._rollup.explain(lane, claim.page_id, error)
         reason = gate_failed(lane) if outcome.status is TaskStatus.FAILED else error

@@ -1,4 +1,4 @@
-"""All rows of a catalog in a form that both dialects read and write, table by table.
+"""All rows of a catalog in a form common to both dialects, table by table.
 
 The form is that of SQLite: documents, pages and chunks are known by numbers, times are text, and truth values
 are 0 or 1. Tables and columns come from the store itself, so that a new one is transferred without a change
@@ -183,5 +183,5 @@ class _SqliteRows:
 
 
 def new_uuid(namespace: uuid.UUID, key: int) -> uuid.UUID:
-    """The UUID of a row that is known by a number: the same wherever this restore refers to it."""
+    """The UUID of a row with a numeric id: the same throughout this restore."""
     return uuid.uuid5(namespace, str(key))

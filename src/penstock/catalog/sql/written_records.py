@@ -60,7 +60,7 @@ class OwnDocument(NamedTuple):
 
 
 class UnfinishedDocument(NamedTuple):
-    """The columns of a new document that is not whole: the source to be, and the file behind it."""
+    """The columns of a new, incomplete document: the future source, and the file behind it."""
 
     source_json: str | None
     size: int
@@ -218,7 +218,7 @@ class RestartedPhase(NamedTuple):
 
 
 class RestartedPage(NamedTuple):
-    """The columns of a page set by a retry of its ocr."""
+    """The columns of a page set by an ocr retry."""
 
     phases: PerChunkPhase[RestartedPhase]
     at: str
