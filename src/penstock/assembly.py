@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class _MadeOnce(Generic[T]):
-    """A property made at its first use, and only once when several threads read it."""
+    """A property computed at the first access, and only once when several threads read the property."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make

@@ -15,7 +15,7 @@ _id_lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Replace the lock: a thread of the parent may have held it, and no thread here would release it."""
+    """Replace the lock after a fork: a thread of the parent may hold the old one for ever."""
     global _id_lock
     _id_lock = threading.Lock()
 
@@ -38,7 +38,7 @@ def format_time(moment: datetime) -> str:
 
 
 def format_new_time(moment: datetime) -> str:
-    """The same for a time that is formatted once: to look for it first would cost as much."""
+    """Format a time without the cache, for a time used once."""
     moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return moment.isoformat(timespec="microseconds")[:26] + "Z"
 

@@ -377,7 +377,7 @@ def file_places() -> settings_file.FilePlaces:
 
 
 def read_project_file(path: Path) -> settings_file.SettingsFile:
-    """Read a project's file without applying it."""
+    """Read a project's settings file without applying the values."""
     return settings_file.read(path, "project", SETTINGS, os.environ)
 
 

@@ -62,7 +62,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Cron(msgspec.Struct, frozen=True):
-    """The values that each field allows. ``either_day``: one matching day field is enough."""
+    """The values allowed in each field. ``either_day``: one matching day field is enough."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -174,7 +174,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datetime) -> datetime | None:
-    """The first time after a moment, in UTC; ``start`` is what intervals are counted from.
+    """The first run after a moment, in UTC; intervals are counted from ``start``.
 
     None if there is none in nine years.
     """
@@ -214,7 +214,7 @@ def _first_of_day(
 
 
 def _instants(named: datetime, zone: ZoneInfo, *, fixed: bool) -> Iterator[datetime]:
-    """The instants, in UTC, that a time of day stands for."""
+    """The instants, in UTC, of a local time of day."""
     first, second = (named.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
     instant = first.astimezone(UTC)
     if first.utcoffset() == second.utcoffset():

@@ -1,4 +1,4 @@
-"""Dependencies: jobs that wait until other jobs have ended, and what becomes of them then."""
+"""Dependencies: jobs waiting for the end of other jobs, and their state afterwards."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def cancelled_with(job: Job, failed: str, status: Status) -> Settlement:
 
 
 def held_back(turn: int) -> Changes:
-    """The changes of a job that has to wait. Its turn does not count for other jobs of the tenant."""
+    """The changes of a job with open dependencies. The job takes no turn of the tenant."""
     return {"held": Held.AFTER, "turn": min(turn, 0)}

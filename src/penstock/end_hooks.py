@@ -1,4 +1,4 @@
-"""Hooks of a job: calls of functions and webhooks that follow its end.
+"""Hooks of a job: function calls and webhooks after the end.
 
 A hook is a job that waits for another one (``dependencies``), so the end of that job releases it in the same
 transaction, on every engine. Jobs without hooks have nothing of this.
@@ -45,7 +45,7 @@ class HookCall(msgspec.Struct, frozen=True):
 
 
 class EndHooks(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The hooks of one job, as stored in its metadata."""
+    """The hooks of one job, as stored in the metadata."""
 
     webhook: str | None = None
     on_success: HookCall | None = None
@@ -62,7 +62,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def hook_jobs(job: NewJob | Job, new_ids: Callable[[int], list[str]]) -> list[NewJob]:
-    """The hooks of a job as new jobs that wait for it; none for most jobs."""
+    """The hooks of a job as new, waiting jobs; none for most jobs."""
     if HOOKS not in job.metadata:
         return []
     found = _read(job.metadata.encode())
@@ -114,12 +114,12 @@ def _hook_job(
 
 
 def concerns(end: str, status: Status) -> bool:
-    """Tell whether a hook for this end follows a job that ended with this status."""
+    """Tell whether a hook for ``end`` applies to a final status."""
     return end == "any" or (end == "success") == (status is Status.DONE)
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job at its end, as functions and webhooks get it: a type for the payload of such a function."""
+    """An ended job as passed to hook functions and webhooks; use as the payload type of such a function."""
 
     job_id: str
     status: str

@@ -58,7 +58,7 @@ class Extension(NamedTuple):
             raise self.failure(f"cannot be loaded: {error}") from error
 
     def call(self, *arguments: Any) -> Any:
-        """Import a factory and call it. Errors of Penstock pass; others are ``ExtensionFailed``."""
+        """Import a factory and call it. Errors of Penstock pass; others become ``ExtensionFailed``."""
         from penstock.errors import PenstockError
 
         factory = self.load()
@@ -75,7 +75,7 @@ class Extension(NamedTuple):
         return f"{self.kind.name.lower().replace('_', ' ')} {self.name}"
 
     def failure(self, reason: str) -> ExtensionFailed:
-        """The error that names this extension and its package."""
+        """The error naming this extension and the package."""
         return ExtensionFailed(
             f"the {self.title} of the package {self.package} {reason}",
             remedy=f"Upgrade the package {self.package}, or remove it with `pip uninstall {self.package}`.",
@@ -123,7 +123,7 @@ def _declared() -> Iterator[Extension]:
 
 
 def _distributions() -> Iterator[PathDistribution]:
-    """Installed packages that declare extensions, the first of each name on the import path.
+    """Installed packages with extensions, the first of each name on the import path.
 
     ``importlib.metadata.entry_points`` parses the metadata of every package, which takes ten times as long.
     """

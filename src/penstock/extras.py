@@ -10,7 +10,7 @@ _REQUIREMENT = re.compile(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\
 
 
 class Extra(NamedTuple):
-    """An optional part. ``module``: what is importable once it is installed."""
+    """An optional part. ``module``: importable once the part is installed."""
 
     name: str
     module: str
@@ -46,7 +46,7 @@ EXTRAS = (
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what an extra needs.
+    """Return the command to install the packages of an extra.
 
     It names the packages: ``pip install 'penstock[extra]'`` works only where an index has Penstock, and
     ``pip install '.[extra]'`` only in a clone.
@@ -71,7 +71,7 @@ def is_installed(extra: str) -> bool:
 
 
 def refuse_missing(extra: str, what: str) -> None:
-    """Raise ``DriverMissing`` with the command that installs an extra, if it is not installed."""
+    """Raise ``DriverMissing`` with the install command, unless the extra is installed."""
     if not is_installed(extra):
         from penstock.errors import DriverMissing
 
@@ -79,5 +79,5 @@ def refuse_missing(extra: str, what: str) -> None:
 
 
 def install_remedy(extra: str) -> str:
-    """Return a remedy that names the command and the Python environment it is meant for."""
+    """Return a remedy with the install command and the Python environment to use."""
     return f"Install it with `{install_command(extra)}`, in the environment {sys.prefix}."

@@ -1,4 +1,4 @@
-"""Reasons of failures: equal failures of many jobs are one reason, whatever paths and numbers they name."""
+"""Reasons of failures: errors of many jobs that differ only in paths and numbers are one reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def failure_reason(code: str | None, message: str | None) -> str | None:
-    """The id of a reason: the code, and a hash of the message without what differs from job to job."""
+    """The id of a reason: the code, and a hash of the message without the details of one job."""
     if code == CHILDREN_FAILED:
         return None
     text = _PATH_FIRST.sub("*", (message or "")[:_COMPARED])
@@ -56,13 +56,13 @@ class FailureGroups(NamedTuple):
 
 
 def bucket_step(first_at: datetime | None, now: datetime) -> timedelta:
-    """The length of a bucket, so that all of them reach back to the oldest failure if they can."""
+    """The shortest bucket length with which all buckets reach back to the oldest failure."""
     age = timedelta(0) if first_at is None else now - first_at
     return next((step for step in STEPS if step * BUCKETS >= age), STEPS[-1])
 
 
 def bucket_of(at: datetime, now: datetime, step: timedelta) -> int:
-    """Place of a failure among the buckets; -1 for one that is too old."""
+    """Index of a failure's bucket; -1 for a failure older than all buckets."""
     return max(BUCKETS - 1 - int(max((now - at) / step, 0)), -1)
 
 

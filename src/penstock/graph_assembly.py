@@ -27,7 +27,7 @@ def open_store(settings: Settings) -> GraphCopy | None:
 
 
 def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
-    """The copy of a catalog's graph in a store outside of it; None: the settings name none."""
+    """The copy of a catalog's graph in an outside store; None without one in the settings."""
     from penstock.handlers.graph_copies import GraphCopies
     from penstock.worker.breaker import Breakers
 
@@ -36,7 +36,7 @@ def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | Non
 
 
 def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
-    """The graph as it is shown: from the store of the settings if it has everything, else the catalog's."""
+    """A reader of the graph: on the store of the settings once completely filled, else on the catalog."""
     store = open_store(settings)
     if store is None:
         return catalog.graph

@@ -16,7 +16,7 @@ BATCH = 200
 
 
 class TextPassage(NamedTuple):
-    """A text, its id, and facts about it in values that JSON has."""
+    """A text with an id and metadata as JSON values."""
 
     text: str
     passage_id: str
@@ -24,7 +24,7 @@ class TextPassage(NamedTuple):
 
 
 def passage_of(hit: Hit) -> TextPassage:
-    """Return the chunk that was found, and its place."""
+    """Return the matching chunk and the place of the match."""
     metadata = {
         "source": hit.path,
         "title": hit.title,

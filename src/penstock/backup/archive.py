@@ -46,7 +46,7 @@ class PartSummary(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first frame: what the backup is of."""
+    """The first frame: version, time and stores of the backup."""
 
     format: int = FORMAT
     version: str
@@ -68,7 +68,7 @@ class Footer(msgspec.Struct, frozen=True):
 
 
 class RowChecksum:
-    """SHA-256 over rows, whatever batches they come in."""
+    """SHA-256 over rows, independent of the size of the batches."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode

@@ -58,7 +58,7 @@ OnProgress: TypeAlias = Callable[[str, int, float], None]
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that was written, checked or restored."""
+    """Report on a backup written, checked or restored."""
 
     path: str
     id: str
@@ -75,7 +75,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreOptions(NamedTuple):
-    """``replace``: delete what the stores hold. ``check``: read the backup, and write nothing."""
+    """``replace``: delete the contents of the stores first. ``check``: read the backup, and write nothing."""
 
     replace: bool = False
     check: bool = False
@@ -221,7 +221,7 @@ def refuse_workers(queue: Queue, settings: Settings) -> None:
 
 
 def record_restore(catalog: Catalog, origin: str) -> None:
-    """Record in a catalog that it was filled from a backup or another store."""
+    """Record in a catalog the backup or store that the rows came from."""
     catalog.imports.record_imports(_RESTORED, origin, [ImportedRow("", "", "restored", None)])
 
 
@@ -288,7 +288,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[BinaryIO]:
-    """A file for this user only, which gets its name when it is complete. After an error nothing is left."""
+    """A private file, renamed to the final path once complete. After an error nothing is left."""
     partial = path.with_name(f".{path.name}{PARTIAL}")
     with _file_errors(path):
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -322,7 +322,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _refuse_other_file(path: Path) -> None:
-    """Refuse to replace a file that is not a backup."""
+    """Refuse to replace a file other than a backup."""
     with _file_errors(path):
         if not path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(path.parent))
@@ -349,7 +349,7 @@ def _rotate(made: BackupReport, directory: Path, keep: int) -> Iterator[str]:
 
 
 def _stores_of(path: Path) -> tuple[str, str] | None:
-    """The stores that a backup is of; None for a file that cannot be read, which stays."""
+    """The stores in a backup's header; None for an unreadable file, which is kept."""
     try:
         with path.open("rb") as file:
             header = ArchiveReader(file, str(path)).header
@@ -359,7 +359,7 @@ def _stores_of(path: Path) -> tuple[str, str] | None:
 
 
 def abandoned_files(directory: Path) -> Iterator[Path]:
-    """Partial files of a directory that no process writes any more."""
+    """Partial files of a directory without a writing process."""
     for path in directory.glob(f".*{SUFFIX}{PARTIAL}"):
         try:
             with path.open("rb") as file:

@@ -20,7 +20,7 @@ _SCALARS = (str, bytes, float, type(None))
 
 
 class ContentsCheck:
-    """Checks a backup from its header to its last part. Raises ``BackupDamaged``."""
+    """Checks a backup from the header to the last part. Raises ``BackupDamaged``."""
 
     def __init__(self, name: str, header: Header) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class ContentsCheck:
         self.headers.append(header)
 
     def end(self) -> None:
-        """Refuse a backup without the parts that every one has."""
+        """Refuse a backup without the required parts."""
         there = {header.part for header in self.headers}
         for part in REQUIRED:
             if part not in there:

@@ -42,7 +42,7 @@ class OpenStores(NamedTuple):
 
 
 def source_settings(address: str, catalog: str | None, target: Settings) -> Settings:
-    """The settings of a source: an address of a queue, and of its catalog if that is elsewhere."""
+    """The settings of a source: the address of a queue, and of a catalog in another store."""
     url = StoreUrl(address)
     if not url.scheme:
         path = Path(address).expanduser().absolute()

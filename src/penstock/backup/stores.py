@@ -97,7 +97,7 @@ def _portable(value: Any) -> Any:
 
 
 def job_of(header: PartHeader, row: Row) -> Job:
-    """The job of a row; columns that this version does not know are refused before."""
+    """The job of a row; unknown columns were refused before."""
     try:
         return msgspec.convert(dict(zip(header.columns, row, strict=True)), Job)
     except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ def job_of(header: PartHeader, row: Row) -> Job:
 
 
 def comparable(part: PartRows) -> list[Row]:
-    """Rows as they are in every store that holds them: without what a restore changes."""
+    """Rows in a form equal in every store: without the values changed by a restore."""
     header = part.header
     if header.part == JOBS:
         jobs = [restored(job_of(header, row), _EPOCH) for row in part.rows]
@@ -143,7 +143,7 @@ def _limit_of(body: Any) -> Limit:
 
 
 def check_row(header: PartHeader, row: Row) -> None:
-    """Raise ``BackupDamaged`` for a value that is not a row of the queue."""
+    """Raise ``BackupDamaged`` for a malformed row of the queue."""
     name = header.part
     if name == JOBS:
         job_of(header, row)
@@ -164,7 +164,7 @@ def is_compared(header: PartHeader) -> bool:
 
 
 class StoreTarget:
-    """Puts parts into a queue and a catalog that are being restored."""
+    """Puts parts into a queue and a catalog under restore."""
 
     def __init__(self, queue: Queue | None, catalog: Catalog | None, now: datetime) -> None:
         """None: this store is complete already."""
@@ -224,7 +224,7 @@ def table_of(header: PartHeader) -> PortableTable:
 
 
 def refuse_unknown(catalog: Catalog, header: PartHeader) -> None:
-    """Raise an error for a part, or a column, that this version does not have."""
+    """Raise an error for a part or a column unknown to this version."""
     known = _QUEUE_PARTS.get(header.part)
     if known is None and header.part.startswith(CATALOG):
         catalog.transfer.refuse_unknown(table_of(header))

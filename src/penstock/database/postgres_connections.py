@@ -159,7 +159,7 @@ class PostgresConnections:
 
     @contextmanager
     def own_snapshot(self) -> Iterator[Connection]:
-        """Read one snapshot on a connection of its own, for a read that takes long. No time limits apply."""
+        """Read one snapshot on a separate connection, for a long read. No time limits apply."""
         with closing(self.connect()) as connection:
             try:
                 connection.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

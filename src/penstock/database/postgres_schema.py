@@ -117,7 +117,7 @@ def begin_restore(connection: Connection, tables: Iterable[str], schema: Schema 
 
 
 def end_restore(connection: Connection, schema: Schema = QUEUE) -> None:
-    """Remove the mark of a schema that was restored."""
+    """Remove the restore mark of a schema."""
     connection.execute(f"DELETE FROM {schema.ledger} WHERE number = %s".encode(), (RESTORING,))
 
 

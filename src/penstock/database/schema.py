@@ -51,7 +51,7 @@ class Schema(NamedTuple):
         return list(names)
 
     def tables(self) -> list[str]:
-        """List the tables in order of creation: a table that refers to another comes after it."""
+        """List the tables in order of creation: referenced tables come first."""
         found: dict[str, None] = {}
         for _, script in self.scripts:
             for name in _DROP.findall(script):
@@ -61,7 +61,7 @@ class Schema(NamedTuple):
 
     @property
     def applied_statement(self) -> str:
-        """Statement that reads the number of the last applied script."""
+        """Statement to read the number of the last applied script."""
         finished = f" WHERE number < {RESTORING}" if self.restoring else ""
         return f"SELECT coalesce(max(number), 0) FROM {self.ledger}{finished}"
 

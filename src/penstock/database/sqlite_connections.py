@@ -60,7 +60,7 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
 
 
 class SqlFunction(NamedTuple):
-    """A function for SQL: the number of its arguments, and what it calls."""
+    """A function for SQL: the number of arguments, and the callable."""
 
     arguments: int
     call: Callable[..., Any]
@@ -185,7 +185,7 @@ class SqliteConnections:
                 raise
 
     def transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function in one write transaction; less costs than ``writing`` around it."""
+        """Run a function in one write transaction; cheaper than ``writing`` around the same calls."""
         with self._write_lock:
             connection: sqlite3.Connection | None = None
             try:
@@ -250,7 +250,7 @@ class SqliteConnections:
 
     @contextmanager
     def own_snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Read one snapshot on a connection of its own, for a read that takes long."""
+        """Read one snapshot on a separate connection, for a long read."""
         with translating_errors(self.path), closing(self._connect("own")) as connection:
             connection.execute("BEGIN")
             yield connection

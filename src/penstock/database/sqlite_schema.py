@@ -50,7 +50,7 @@ def begin_restore(connection: sqlite3.Connection, tables: Iterable[str], schema:
 
 
 def end_restore(connection: sqlite3.Connection, schema: Schema = QUEUE) -> None:
-    """Remove the mark of a file that was restored."""
+    """Remove the restore mark of a file."""
     connection.execute(f"DELETE FROM {schema.ledger} WHERE number = ?", (RESTORING,))
 
 

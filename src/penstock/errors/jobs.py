@@ -33,7 +33,7 @@ class NothingToIndex(PermanentFailure):
 
 
 class TokenLimitReached(PermanentFailure):
-    """A tenant has used the tokens that a service may charge for in a month."""
+    """A tenant has used up the monthly limit of tokens for a paid service."""
 
     code = "ERR_TOKEN_LIMIT"
     default_remedy = (
