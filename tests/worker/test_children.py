@@ -6,14 +6,32 @@ import os
 import shutil
 import signal
 import time
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from penstock.handlers.registry import Registry
 from penstock.job import Status
+from penstock.queue.memory.queue import MemoryQueue
+from penstock.worker import child
+from penstock.worker.child import ChildOptions
 from tests.servers.stores import ON_FILES
 from tests.worker.worker_processes import Worker, WorkerHost, alive, until
 
 ENGINES = ON_FILES
+
+
+def test_a_child_that_starts_after_the_death_of_its_worker_ends_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    gone = tmp_path / "w-1.state"
+    late = ChildOptions("w-1", str(gone), os.getpid(), timedelta(seconds=60), {}, 1.0)
+
+    with pytest.raises(SystemExit, match="1"):
+        child.main(late, MemoryQueue, Registry)
+
+    assert [f"a worker process ends at its start: {gone} is gone, its worker died"] == caplog.messages
 
 
 def test_children_are_replaced_after_a_number_of_jobs(host: WorkerHost):

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -34,7 +33,7 @@ from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.log_text import error_text
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outbox import OUTAGE, Outbox
-from penstock.worker.process_guard import ProcessGuard, Stopped, end_process
+from penstock.worker.process_guard import ProcessGuard, Stopped, end_process, open_state
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 SETTLE_AT = 100
@@ -380,7 +379,7 @@ def main(
     open_documents: Callable[[Registry], DocumentTools] | None = None,
 ) -> None:
     """Run a child process from start to exit. Queue, handlers and catalog are opened here."""
-    state = SharedState(Path(options.state_path))
+    state = open_state(options.state_path)
     code = 1
     try:
         guard = ProcessGuard(state, options.parent_pid)

@@ -25,10 +25,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from penstock import traces
 from penstock.worker.shared_state import SharedState
+
+log = logging.getLogger("penstock.worker")
 
 _SIGNALS = tuple(number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP))
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -318,6 +321,18 @@ def _identity(file: os.stat_result) -> tuple[int, int]:
 def _reset_signals() -> None:
     # A SIGTERM to a process that a handler forked is meant to end it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def open_state(path: str) -> SharedState:
+    """Open the state that the supervisor made for this process; end the process if it is gone.
+
+    Another worker removes it after a supervisor that died meanwhile. This process has no claims yet.
+    """
+    try:
+        return SharedState(Path(path))
+    except FileNotFoundError:
+        log.warning("a worker process ends at its start: %s is gone, its worker died", path)
+        raise SystemExit(1) from None
 
 
 def end_process(state: SharedState, code: int) -> None:
