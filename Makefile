@@ -19,7 +19,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour browser test test-long check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
+.PHONY: help setup demo tour browser test test-long test-chaos check lint type format bench bench-search peers chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,12 +78,13 @@ test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, m
 
 RERUN = { [ -n "$$CI" ] && $(PY) -m scripts.rerun; }
 
-check: ## Everything CI runs: lint, type, verify, test, test-long; in CI, failed tests once more, alone
+check: ## Everything CI runs: lint, type, verify, test, test-long, 3 minutes of chaos; in CI, failed tests once more, alone
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory type
 	@$(MAKE) --no-print-directory verify
 	@$(MAKE) --no-print-directory test || $(RERUN)
 	@$(MAKE) --no-print-directory test-long || $(RERUN)
+	@$(MAKE) --no-print-directory chaos ARGS="--minutes 3"
 
 lint: $(STAMP) ## Check style and formatting
 	@$(PY) -m ruff check $(CODE)
@@ -107,7 +108,10 @@ peers: $(STAMP) ## Measure beside the queues people use today
 	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench.peers $(ARGS)
 
-chaos: $(STAMP) ## Run the long crash tests
+chaos: $(STAMP) ## Attack a deployment of each engine for 30 minutes, and check (ARGS="--minutes 3 --engines redis")
+	@$(PY) -m tests.chaos $(ARGS)
+
+test-chaos: $(STAMP) ## Run the tests that take minutes
 	@$(PY) -m pytest -q -m chaos $(ARGS)
 
 kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")

@@ -29,17 +29,35 @@ _guards: list[subprocess.Popen[bytes]] = []
 
 def begin(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        os.environ[PLACE] = tempfile.mkdtemp(prefix="penstock-tests-")
-        _guards.append(start_guard(place()))
+        _begin()
 
 
 def end(config: pytest.Config) -> None:
     """End what the run started. The workers of pytest-xdist have ended before."""
     if not hasattr(config, "workerinput") and PLACE in os.environ:
-        del os.environ[PLACE]
-        guard = _guards.pop()
-        # Its input ends, as when this process dies.
-        guard.communicate()
+        _end()
+
+
+@contextmanager
+def whole_run() -> Iterator[Path]:
+    """A run without pytest, with a directory: all that is started within ends with it."""
+    _begin()
+    try:
+        yield place()
+    finally:
+        _end()
+
+
+def _begin() -> None:
+    os.environ[PLACE] = tempfile.mkdtemp(prefix="penstock-tests-")
+    _guards.append(start_guard(place()))
+
+
+def _end() -> None:
+    del os.environ[PLACE]
+    guard = _guards.pop()
+    # Its input ends, as when this process dies.
+    guard.communicate()
 
 
 def place() -> Path:
