@@ -68,7 +68,7 @@ async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any
 
 
 async def _end_others(task: asyncio.Task[Any]) -> None:
-    """Cancel tasks that the function started and did not await: they must not run into the next job."""
+    """Cancel the tasks left running by the function: they must not run into the next job."""
     others = asyncio.all_tasks() - {asyncio.current_task(), task}
     if not task.done():
         task.cancel()

@@ -1,4 +1,4 @@
-"""Backups as jobs, which schedules add: a job writes one backup into a directory of its worker's host."""
+"""Backups as jobs of schedules: a job writes one backup into a directory of the worker's host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RESULT_FIELDS = ("path", "id", "created_at", "size", "jobs", "documents")
 
 
 class WriteBackup(Protocol):
-    """Writes a backup of the stores to a file, or into a directory, and reports on it."""
+    """Writes a backup of the stores to a file, or into a directory, and returns a report."""
 
     def __call__(
         self, destination: Path, *, keep: int | None, on_progress: Callable[[str, int, float], None]
@@ -33,7 +33,7 @@ class WriteBackup(Protocol):
 class BackupRequest(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Payload of a backup. ``keep``: backups that stay in the directory, the new one included; None: all."""
+    """Payload of a backup. ``keep``: backups to keep in the directory, the new one included; None: all."""
 
     directory: str
     keep: Annotated[int, Meta(ge=1, le=MOST_KEPT)] | None = None
@@ -54,7 +54,7 @@ def _request(payload: Mapping[str, Any]) -> BackupRequest:
 
 
 def run_backup(write: WriteBackup, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the backup of a job. The result names the file, its size and what is in it."""
+    """Write the backup of a job. The result has the path, size and contents of the file."""
     request = _request(payload)
     directory = Path(request.directory)
     if not directory.is_dir():

@@ -77,7 +77,7 @@ def _chunk(page_number: int, chunk: NewChunk) -> GraphChunk:
 
 
 def _positions(tasks: Sequence[Task], hashes: Sequence[str]) -> list[int]:
-    """The place of each task's chunk in its document. Of equal texts each is given once."""
+    """The position of each task's chunk in the document; equal texts get different positions."""
     places: dict[str, list[int]] = {}
     for at, text_hash in enumerate(hashes):
         places.setdefault(text_hash, []).append(at)

@@ -1,4 +1,4 @@
-"""Documents below a container, brought to the state of its members: one child job per difference.
+"""Documents of a container's members, updated from the container: one child job per difference.
 
 This runs before the container itself is stored. If the process dies in between, the container is read again.
 Every member has a source from then on, with the time of the container: a walk sees by it which members are
@@ -48,7 +48,7 @@ class _Member(NamedTuple):
 
 
 class ContainerMembers:
-    """The members of one container that was read by a job."""
+    """The members of one container, as read by a job."""
 
     def __init__(
         self, catalog: Catalog, pipeline: Pipeline, context: Context, request: FileRequest, read: FileContent
@@ -125,7 +125,7 @@ class ContainerMembers:
         )
 
     def _remove(self, wanted: Mapping[str, _Member], sources: Mapping[str, KnownSource]) -> None:
-        """Remove members that the container no longer has. Those of a kept inner container are its own."""
+        """Remove members missing from the container, except those inside a kept inner container."""
         for path in sources:
             if wanted.keys().isdisjoint(at_and_above(path)):
                 self._context.checkpoint()
@@ -174,7 +174,7 @@ class ContainerMembers:
             )
 
     def _unread(self, member: _Member) -> Any:
-        """A source for a new member, not read yet: should its job be lost, the next walk sends another."""
+        """A source for a new, unread member: if the job is lost, the next walk sends another."""
         return failed_generation(
             FailedReading(
                 place=self._request.place,
@@ -190,7 +190,7 @@ class ContainerMembers:
         )
 
     def _note(self, wanted: Mapping[str, _Member], known: Source | None) -> None:
-        """Record what was left out, and delete the records of members that are gone."""
+        """Record the paths left out, and delete the records of members no longer in the container."""
         for start in range(0, len(self._ledger), BATCH):
             self._catalog.note(self._ledger[start : start + BATCH])
         if known is None:
@@ -218,7 +218,7 @@ def _had_members(known: Source | None, name: str) -> bool:
 
 
 def touch_members(catalog: Catalog, known: Source, mtime_ns: int, asked_at: datetime) -> None:
-    """Give the members of an unchanged container its new time."""
+    """Give the members of an unchanged container the new time of the container."""
     if known.mtime_ns != mtime_ns and may_hold_members(known.path):
         inside = known_below(catalog, known.place, known.path, after=known.path)
         same = [source for source in inside if _time_of(source) == known.mtime_ns]
@@ -230,7 +230,7 @@ def _failed(member: KnownSource) -> bool:
 
 
 def _time_of(member: KnownSource) -> int | None:
-    """Time of the container when the member was last read, whether or not that succeeded."""
+    """Time of the container when the member was last read, successfully or not."""
     return member.failed_mtime_ns if _failed(member) else member.mtime_ns
 
 

@@ -25,7 +25,7 @@ FAILURE_CODES = {NOT_READ: "Wait for the job; if it was cancelled, run `penstock
 
 
 class ContainerFile(NamedTuple):
-    """The file on the disk that a path lies below."""
+    """The file on the disk above a path."""
 
     path: str
     size: int
@@ -82,7 +82,7 @@ def _first_above(path: str) -> ContainerFile | None:
 def published_members(
     snapshot: CatalogSnapshot, place: Place, path: str, since: datetime
 ) -> list[PublishedPath]:
-    """Members at or below a path that were published at this time or later."""
+    """Members at or below a path published at this time or later."""
     found = snapshot.published_below_dots(place, path, since)
     return [one for one in found if container_of(one.path) is not None]
 

@@ -1,4 +1,4 @@
-"""Crawls: pages of a site, from a start page along its links, within limits.
+"""Crawls: pages of a site, from a start page along links, within limits.
 
 A crawl that was interrupted asks for no page twice: a page that was checked after the request was made
 counts as visited. A page is removed only if its server says that it is gone, and after a complete crawl.
@@ -46,7 +46,7 @@ _INDEXES = ("index.html", "index.htm")
 
 
 class CrawlScope:
-    """The pages that belong to a crawl, and the paths of their documents."""
+    """The pages of a crawl, and the paths of their documents."""
 
     def __init__(self, payload: Crawled, start: str, root: str | None = None) -> None:
         """``root``: path of the documents of a library, whose pages lie in the folder of the start page.
@@ -83,7 +83,7 @@ class CrawlScope:
         return f"{self.root}/{address}{mark}{query}"
 
     def rule_against(self, url: str) -> Rule | None:
-        """The rule that leaves out a page, by its address alone."""
+        """The rule against a page, decided by the address alone."""
         if urls.host_of(url) not in self.hosts:
             return Rule.OTHER_HOST
         own_host = urls.host_of(url) == urls.host_of(self.start)
@@ -110,14 +110,14 @@ class CrawlScope:
         return Rule.QUERY if urls.has_long_query(url) or self._variants[page] > MAX_VARIANTS else None
 
     def places(self) -> list[str]:
-        """Paths that the documents of the crawl are below."""
+        """Paths above the documents of the crawl."""
         if self.root is not None:
             return [self.root]
         return [f"{scheme}://{host}" for host in sorted(self.hosts) for scheme in ("http", "https")]
 
 
 class _LeftOut(Exception):
-    """A redirect leads to a page that a rule leaves out."""
+    """A redirect to a page left out by a rule."""
 
     def __init__(self, url: str, rule: Rule) -> None:
         super().__init__(url)
@@ -230,7 +230,7 @@ class Crawl:
         return self._fetched.fetch(self._context.place, self._scope.path_of, url, self._before)
 
     def _before(self, url: str) -> None:
-        """Refuse or delay a request, also one that a redirect leads to."""
+        """Refuse or delay a request, including the target of a redirect."""
         self._context.checkpoint()
         if url != self._scope.start and self._seen:
             rule = self._scope.rule_against(url) if url not in self._seen else None
@@ -244,7 +244,7 @@ class Crawl:
         self._fetched.wait_turn(urls.host_of(url), rules.delay_s, self._context.checkpoint)
 
     def _take(self, found: FetchedFile, visit: _Visit) -> None:
-        """Index a page that was found, and follow its links."""
+        """Index a fetched page, and follow the links."""
         page, path = found.page, self._scope.path_of(found.url)
         self._pages += 1
         copy_of = page.canonical if page.canonical not in (None, found.url) else None
@@ -273,7 +273,7 @@ class Crawl:
         )
 
     def _consider(self, url: str, depth: int) -> None:
-        """Visit a page later, unless it was seen or a rule leaves it out."""
+        """Visit a page later, unless already seen or left out by a rule."""
         if url in self._seen or len(self._seen) >= SEEN_PER_PAGE * self._scope.max_pages:
             return
         self._seen.add(url)
@@ -296,7 +296,7 @@ class Crawl:
     # Pages that no link leads to.
 
     def _listed_pages(self) -> Iterator[str]:
-        """Pages that the site lists: in its sitemaps and, for a documentation, in its inventory."""
+        """Pages listed by the site: in sitemaps and, for a documentation, in the inventory."""
         if not self._scope.depth:
             return
         folder = self._scope.folder
@@ -336,7 +336,7 @@ class Crawl:
         self._fetched.wait_turn(urls.host_of(url), self._site.robots(url).delay_s, self._context.checkpoint)
 
     def _check_unlinked(self) -> None:
-        """Ask for the known pages that no link leads to any more. Those still there are kept."""
+        """Request known pages no longer linked. Pages still present are kept."""
         left = self._scope.max_pages - self._pages
         for place in self._scope.places():
             after = ""

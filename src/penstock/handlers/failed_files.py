@@ -1,4 +1,4 @@
-"""Failed files of a batch: recorded in the catalog as failed documents, and explained in its ledger."""
+"""Failed files of a batch: recorded as failed documents, and explained in the ledger."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FailedFiles:
         read: ReadFile | None,
         stored: bool,
     ) -> None:
-        """Add a failure, if it is final. ``stored``: the catalog has its generation already."""
+        """Add a final failure; others are ignored. ``stored``: the catalog already has the generation."""
         classified = retry.classify(error)
         if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
             return
@@ -97,7 +97,7 @@ def _failed_generation(
 
 
 def _file_at(request: FileRequest) -> ReadFile | None:
-    """State of a file that was refused before it was read; None: there is no file."""
+    """State of a file refused before reading; None: there is no file."""
     container = container_of(request.read_from, any_name=True)
     if container is not None:
         return ReadFile(0, container.mtime_ns, request.read_with)
@@ -111,7 +111,7 @@ def _file_at(request: FileRequest) -> ReadFile | None:
 
 
 def failed_before(context: Context, known: Source) -> Any:
-    """The answer of a job for an unchanged file that failed before; nothing is read.
+    """The result of a job for an unchanged file with an earlier failure; nothing is read.
 
     A job for this file alone fails as it did before. The child of a folder is done: its failure is counted
     and shown with the folder, and is not a new one.

@@ -50,7 +50,7 @@ LONGEST_TURN_S = 300.0
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetched page or archive, and where its content is."""
+    """A fetched page or archive, and the path of the content."""
 
     url: str
     checked_at: datetime
@@ -64,7 +64,7 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def intact(self) -> bool:
-        """The content is still the one that was stored."""
+        """True while the stored content is unchanged, by size and time."""
         try:
             found = Path(self.body).stat()
         except OSError:
@@ -97,7 +97,7 @@ class FetchedFiles:
         return Fetcher(self._limits)
 
     def find(self, place: Place, path: str) -> FetchedFile | None:
-        """The stored content of a document; None if there is none, or it is damaged."""
+        """The stored content of a document; None if missing or damaged."""
         try:
             found = _decode(self._record(place, path).read_bytes())
         except (OSError, msgspec.MsgspecError):
@@ -111,7 +111,7 @@ class FetchedFiles:
         url: str,
         before: Callable[[str], None] = lambda _: None,
     ) -> FetchedFile:
-        """Fetch a page, unless its server says that the stored one is the same.
+        """Fetch a page, unless the server reports the stored one as current.
 
         ``path_of``: path of the document for an address; a redirect leads to another one. Raises
         UnsupportedType for content that is not read, and the errors of ``Fetcher.get``.
@@ -167,7 +167,7 @@ class FetchedFiles:
         return self._record(place, path).with_suffix(f".{suffix}")
 
     def take(self, place: Place, path: str, archive: str) -> None:
-        """Record that an uploaded archive is the one of a library. From now on it goes with its documents."""
+        """Record an uploaded archive as the archive of a library; removed with the library's documents."""
         status = Path(archive).stat()
         found = FetchedFile(
             url="", checked_at=clock.now(), body=archive, size=status.st_size, mtime_ns=status.st_mtime_ns
@@ -190,7 +190,7 @@ class FetchedFiles:
             record.parent.rmdir()
 
     def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
-        """Remove the content of removed documents, and archives whose documents are all removed."""
+        """Remove the content of removed documents, and archives without documents."""
         if not self._directory.is_dir():
             return
         for source_id in filter(None, source_ids):
@@ -243,14 +243,14 @@ class FetchedFiles:
 
 
 def _is_waiting(file: Path, asked_at: datetime | None) -> bool:
-    """Tell whether a file is an uploaded archive that came after the request to remove its library."""
+    """Tell whether a file is an archive uploaded after the request to remove the library."""
     if not file_types.is_archive_name(file.name):
         return False
     return asked_at is None or file.stat().st_mtime > asked_at.timestamp()
 
 
 def _version_of(path: str) -> str | None:
-    """Path of the version that a file of a library belongs to."""
+    """Path of the library version above a file."""
     if not path.startswith(LIBRARIES):
         return None
     name, _, rest = path[len(LIBRARIES) :].partition("/")
@@ -267,7 +267,7 @@ def _has_documents(snapshot: CatalogSnapshot, place: Place, root: str) -> bool:
 
 
 def _suffix(answer: FetchedPage) -> str:
-    """The suffix of a file with this content, by its media type and the name in its address."""
+    """The suffix for this content, by media type and by the name in the address."""
     name = (answer.suggested_name or answer.url.partition("?")[0]).rpartition("/")[2].lower()
     by_type = _BY_MEDIA_TYPE.get(answer.media_type)
     known = file_types.by_name(name)
@@ -286,7 +286,7 @@ def _suffix(answer: FetchedPage) -> str:
 
 
 def _as_unicode(answer: FetchedPage) -> bytes:
-    """The content; text in another encoding that the server names becomes UTF-8."""
+    """The content; text in another declared encoding is converted to UTF-8."""
     data = answer.body or b""
     is_text = answer.media_type.startswith("text/") or "html" in answer.media_type
     if not is_text or answer.charset.lower() in _UNICODE or data.startswith((b"\xef\xbb\xbf", b"\xff\xfe")):
@@ -305,7 +305,7 @@ def _same(file: Path, data: bytes) -> bool:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write a file so that it is whole or not there, whatever ends this process."""
+    """Write a file atomically: complete or absent after a crash."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}.")
     try:
         with os.fdopen(descriptor, "wb") as made:

@@ -19,7 +19,7 @@ from penstock.pipeline.walk.protocol import FoundFile
 
 
 class FileComparison:
-    """The comparison of one walk. ``metadata``: of the job, with its requests for a closer look."""
+    """The comparison of one walk. ``metadata``: of the job, with requests to read all files."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class FileComparison:
 
     @property
     def reads_all(self) -> bool:
-        """Every file is read, whatever its size and time."""
+        """True if every file is read, also with unchanged size and time."""
         return self._rebuild or self._checksum
 
     def unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
@@ -73,7 +73,7 @@ class FileComparison:
         return self._remembered(found, known)
 
     def member_outdated(self, known: KnownSource, mtime_ns: int) -> bool:
-        """Check whether a file inside another is to be read although its container is unchanged.
+        """Check whether a member must be read although the container is unchanged.
 
         ``mtime_ns``: the time of the container.
         """

@@ -1,4 +1,4 @@
-"""Draft of a file: as many of its pages as its job reads, and when the others have to wait."""
+"""Draft of a file: the pages to read in the job, and the limit of open tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> D
 
 
 def lanes_of(draft: Draft) -> list[Phase]:
-    """The lanes that get tasks from a draft: for unread pages, and for more chunks than a job embeds."""
+    """The lanes with tasks from a draft: for unread pages, and for more chunks than a job embeds."""
     wanted = {Phase.OCR: draft.unread, Phase.VECTOR: len(draft.chunks) > MAX_TEXTS}
     return [lane for lane, adds in wanted.items() if adds]
 

@@ -83,7 +83,7 @@ def _bytes(fd: int, size: int) -> bytes:
 
 
 def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
-    """Number of bytes to read of an open file. The content decides over the name, as when it is parsed."""
+    """Number of bytes to read of an open file. The content decides over the name, as in the parser."""
     if size <= min(limits.file_bytes, limits.text_bytes):
         return size
     try:
@@ -100,7 +100,7 @@ def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
 
 
 def hash_of(path: str, limits: ExtractLimits) -> str:
-    """Content hash of a file of any size, as stored with documents: of the bytes that are read."""
+    """Content hash of a file of any size, over the bytes that are read; as stored with documents."""
     with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb", buffering=0) as file:
         left = os.fstat(file.fileno()).st_size
         with suppress(DocumentTooLarge):
@@ -113,7 +113,7 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
 
 
 class _BehindLink(Exception):
-    """A file is a link, or a folder on the way to it is one."""
+    """The file, or a folder above, is a symbolic link."""
 
 
 def _open(path: str) -> int:

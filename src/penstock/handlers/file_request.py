@@ -35,7 +35,7 @@ FAILURE_CODES = {NOT_OPENED: "Index the archive with `penstock index --archives`
 
 
 class FailedBefore(Exception):
-    """The file failed before, and nothing has changed since: it is not read."""
+    """The file failed before and is unchanged, so the job does not read the file."""
 
 
 class FileRequest(NamedTuple):
@@ -98,7 +98,7 @@ class FileRequest(NamedTuple):
         )
 
     def as_known(self, known: Source, pipeline: Pipeline) -> FileRequest:
-        """The request compared by the extractors that read the known source, whatever its name says."""
+        """The request with the fingerprints of the extractors of the known source, not of the file name."""
         made, failed = known.fingerprints, known.failure.read_with
         if reader_in(made.ocr) is None and reader_in(failed) is None:
             return self.of_size(known.size, pipeline).as_good_as(known, pipeline)
@@ -125,7 +125,7 @@ class FileRequest(NamedTuple):
         return self._replace(fingerprints=kept, read_with=read_with or self.read_with)
 
     def checked_before(self, known: Source | None, pipeline: Pipeline) -> FileRequest:
-        """The request, which keeps the entities of a known source unless it says something about them.
+        """The request with entity extraction as for the known source, unless the request states a choice.
 
         Refuses an archive as ``refuse_archive`` does.
         """
@@ -136,7 +136,7 @@ class FileRequest(NamedTuple):
         return request._replace(fingerprints=request._fingerprints_of(None, pipeline))
 
     def checked(self, read: FileContent, pipeline: Pipeline) -> FileRequest:
-        """The request with the fingerprints of the extractor that reads this content.
+        """The request with the fingerprints of the extractor for this content.
 
         Raises ``UnsupportedType`` if another type was announced.
         """
@@ -156,7 +156,7 @@ class FileRequest(NamedTuple):
         return place.read_from if place is not None else self.path
 
     def mismatches(self, context: Context, known: Source, *, whole: bool) -> list[str]:
-        """Declared facts that an unchanged file contradicts. Not ``whole``: its hash is that of a part."""
+        """Declared facts contradicted by an unchanged file. Not ``whole``: the hash covers only a part."""
         return file_mismatches(context, known.size, known.content_hash if whole else None)
 
     def of_size(self, size: int, pipeline: Pipeline) -> FileRequest:
@@ -203,7 +203,7 @@ class FileRequest(NamedTuple):
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
 
     def refuse_archive(self, known: Source | None) -> None:
-        """Refuse an archive unless the request opens archives. Not remembered: it is no fault of the file."""
+        """Refuse an archive unless the request opens archives. The refusal is not stored as a failure."""
         if self.archives or not file_types.is_archive_name(self.name):
             return
         if known is None or known.published_id is None:
@@ -222,7 +222,7 @@ class FileRequest(NamedTuple):
         return known.failed and not asked_again and known.failure.job_id != self.job_id
 
     def failed_before(self, known: Source, content_hash: str) -> bool:
-        """Check whether this content failed before, whatever the time of the file."""
+        """Check whether this content failed before. The file's time does not count."""
         return self._trusts(known) and same_content_fails_again(known.failure, content_hash, self.read_with)
 
     def is_up_to_date(self, known: Source, content_hash: str) -> bool:

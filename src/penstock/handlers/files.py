@@ -67,7 +67,7 @@ class Files:
         return answers
 
     def delete(self, context: Context) -> dict[str, Any]:
-        """Remove a file from the index, whatever the state of the disk."""
+        """Remove a file from the index, whether or not the file still exists."""
         place, path = context.place, normal_path(context.payload["file_path"])
         removed = remove_all(self._catalog, removal_of_one(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
@@ -184,7 +184,7 @@ class _IngestCall:
         return moved
 
     def _ingest_here(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
-        """Index a file, if its branch is checked out: as stored for another branch, or from the disk."""
+        """Index a file if the branch is checked out: from a copy in another branch, or from the disk."""
         elsewhere = other_branch(context)
         if elsewhere is not None and known is not None and context.metadata.get(OUTDATED):
             return self._missing(index, context, request, known)
@@ -302,7 +302,7 @@ class _IngestCall:
     def _keep(
         self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
     ) -> Any:
-        """Keep the stored text of an unchanged file; read files inside it that are not up to date."""
+        """Keep the stored text of an unchanged file; read outdated files inside."""
         answer = self._reuse_text(index, context, request, known, state)
         if not isinstance(answer, Later):
             self._send_members(index, context, request, known, state[1])

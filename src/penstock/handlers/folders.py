@@ -164,7 +164,7 @@ class _FolderWalk:
         return {"outcome": outcome, "include_code": self._payload.include_code} | counts
 
     def _count_earlier_run(self) -> None:
-        """Count what the former run of this job indexed after the request for this run was made."""
+        """Count the files indexed by the former run of this job after this run was requested."""
         if self._context.claim.run > 1:
             with self._catalog.snapshot() as snapshot:
                 where = (self._place, self._root, self._context.asked_at)
@@ -313,7 +313,7 @@ class _FolderWalk:
         self._send(_ChildFile(known.path, op))
 
     def _send_archives(self) -> None:
-        """Send children for archives inside mail that an earlier walk did not open."""
+        """Send children for archives inside mail skipped by an earlier walk."""
         if not self._payload.archives:
             return
         for entry in ledger_below(self._catalog, self._place, self._root):
@@ -321,7 +321,7 @@ class _FolderWalk:
                 self._send(_ChildFile(entry.path, "ingest", inside=True))
 
     def _check_member(self, known: KnownSource, container: ContainerFile) -> None:
-        """Send a child for a file inside another, if it is not up to date although its container is."""
+        """Send a child for an outdated member of an up-to-date container."""
         if self._comparison.reads_all or not self._comparison.member_outdated(known, container.mtime_ns):
             return
         with self._catalog.snapshot() as snapshot:

@@ -1,4 +1,4 @@
-"""One function over many payloads: a parent job that holds them, and one child job for each."""
+"""One function over many payloads: a parent job with all payloads, and one child job for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Payload of a parent job: the function, its payloads, and the options of each call."""
+    """Payload of a parent job: the function, the payloads, and the options of each call."""
 
     function: str
     payloads: list[dict[str, Any]]
@@ -32,7 +32,7 @@ class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
-    """Add the child jobs that are missing, a batch at a time, and wait for all of them."""
+    """Add the missing child jobs, a batch at a time, and wait for all of them."""
     request = msgspec.convert(payload, MapRequest)
     if find(request.function) is None:
         raise NotHandledHere(f"no function {request.function!r} here")

@@ -75,11 +75,11 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
         return [field for field in self.requires if field not in payload]
 
     def stored(self, payload: object) -> Any:
-        """The payload as it is stored and checked; an instance of the function's model as a mapping."""
+        """The payload in stored form: an instance of the function's model becomes a mapping."""
         return payload if self.model is None or payload is None else self.model.as_mapping(payload)
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Refuse a payload without a required field, or one that is not of the function's model."""
+        """Refuse a payload without a required field, or with a value not accepted by the model."""
         if not isinstance(payload, dict | Mapping):
             raise InvalidPayload(f"payload of {self.name}: expected an object, got {type(payload).__name__}")
         if missing := self.missing(payload):

@@ -157,7 +157,7 @@ def _result(drafted: DraftedGeneration, stored: StoreResult, embedded: set[str])
 
 
 def stored_since(context: Context, known: Source) -> dict[str, Any]:
-    """Chunks of a child's file that an interrupted attempt at the same request has stored."""
+    """Chunks of a child's file already stored by an interrupted attempt at the same request."""
     at = known.published_at
     if context.claim.parent_id is None or at is None or at < context.asked_at:
         return {}

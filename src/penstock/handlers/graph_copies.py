@@ -45,7 +45,7 @@ class GraphCopies:
         )
 
     def attach(self) -> str:
-        """Prepare the store once, and tell the catalog that it is used; return the id of the catalog."""
+        """Prepare the store once, and attach the store to the catalog; return the id of the catalog."""
         if self._catalog_id is None:
             with self._called():
                 self._store.prepare()
@@ -66,7 +66,7 @@ class GraphCopies:
     # Tasks.
 
     def written(self, tasks: Sequence[Task], ended: Sequence[TaskOutcome]) -> list[TaskOutcome]:
-        """Write what tasks found to the store. Those for which it is down wait, and spend no retry."""
+        """Write the results of tasks to the store. While the store is down, tasks wait and spend no retry."""
         by_id = {task.task_id: task for task in tasks}
         found: dict[str, dict[int, Extraction]] = {}
         for outcome in ended:
@@ -89,7 +89,7 @@ class GraphCopies:
 
     @contextmanager
     def _called(self) -> Iterator[None]:
-        """Call the store inside: refused while its breaker is open, and counted by it."""
+        """Guard a call to the store by the circuit breaker: refused while open, counted otherwise."""
         guard = self._guard
         try:
             with guard.calling(SERVICE) if guard is not None else nullcontext():
@@ -101,14 +101,14 @@ class GraphCopies:
     # Upkeep.
 
     def keep(self) -> bool:
-        """Copy a batch to a store that lacks texts, and remove a batch of texts that are gone; return whether
+        """Copy a batch of missing texts to the store, and remove a batch of deleted texts; return whether
         there may be more to do."""
         self.attach()
         more = self._filler.run()
         return self.clear_removals() or more
 
     def clear_removals(self, limit: int = TEXTS_AT_ONCE, *, now: datetime | None = None) -> bool:
-        """Remove texts that left the catalog; return whether there may be more."""
+        """Remove texts deleted from the catalog; return whether there may be more."""
         outside = self._catalog.outside
         pending = outside.pending_removals(OutsideStore.GRAPH, limit, now=now)
         if pending:
@@ -121,7 +121,7 @@ class GraphCopies:
 
     @property
     def filled(self) -> bool:
-        """True if the store has all that the catalog has."""
+        """True if the store has every text of the catalog."""
         catalog_id = self.attach()
         attached = self._catalog.outside.attached(OutsideStore.GRAPH)
         return attached is not None and attached.filled and attached.catalog_id == catalog_id
@@ -135,7 +135,7 @@ class GraphCopies:
         return CopiedBatch(texts[-1].content_id, len(texts)) if texts else None
 
     def _remove_surplus(self) -> None:
-        """Remove texts that the catalog has not: they were removed while another store was in use."""
+        """Remove texts missing from the catalog: deleted while another store was in use."""
         catalog_id, after = self.attach(), -1
         while True:
             with self._called():
@@ -170,7 +170,7 @@ class GraphCopies:
     # Comparison.
 
     def differences(self) -> list[str]:
-        """One line for each way in which the store differs from the catalog, or why it cannot be used."""
+        """Differences between store and catalog, one line each, or the reason why the store is unusable."""
         try:
             other, stray = self._compared()
             idle = self._store.idle_entities(self.attach())
@@ -200,7 +200,7 @@ class GraphCopies:
         return len(other) + len(stray) + idle
 
     def _compared(self) -> tuple[list[tuple[str, int]], list[int]]:
-        """Texts of the catalog that the store has not or otherwise, and texts that only the store has."""
+        """Texts missing or different in the store, and texts only in the store."""
         catalog_id = self.attach()
         there = self._store.texts(catalog_id)
         copied: CopiedText | None = next(there, None)
@@ -224,7 +224,7 @@ class GraphCopies:
         return [text for text in texts if text[1] in kept]
 
     def _gone(self, content_ids: list[int]) -> list[int]:
-        """Those that are not on their way out, and not texts without entities."""
+        """Texts to remove from the store: deleted from the catalog, and not already pending removal."""
         kept = self._catalog.graph_texts.there(content_ids)
         pending = self._catalog.outside.pending_removals(OutsideStore.GRAPH, 1_000_000)
         kept |= {one.text.content_id for one in pending}

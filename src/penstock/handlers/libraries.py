@@ -1,4 +1,4 @@
-"""Jobs of item type ``library``, and of folders that are web pages.
+"""Jobs of item type ``library``, and of folders given as web pages.
 
 The documents of a library are below ``library://NAME/VERSION``. Versions stay beside each other; an update
 removes the others once the new one is indexed.
@@ -58,7 +58,7 @@ class LibraryJobs:
         self._model = ModelCheck(catalog, pipeline.embedder)
 
     def crawl(self, context: Context) -> Any:
-        """Index a web page, and the pages that it links to."""
+        """Index a web page, and the linked pages."""
         self._model.check()
         payload = msgspec.convert(context.payload, FolderPayload)
         start = urls.canonical(payload.folder_path)
@@ -103,7 +103,7 @@ class LibraryJobs:
             raise
 
     def _drop_archive(self, context: Context, payload: LibraryPayload) -> None:
-        """Remove an uploaded archive that cannot be read: no document would take it along later."""
+        """Remove an unreadable archive of a library without documents: nothing else would remove the file."""
         if not any(True for _ in known_below(self._catalog, context.place, payload.root)):
             self._fetched.remove(context.place, payload.root, asked_at=context.asked_at)
 

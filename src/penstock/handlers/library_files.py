@@ -35,7 +35,7 @@ _RECORDS = frozenset(
 
 
 class LibraryFiles:
-    """Finds the files of one version. ``root``: path of its documents."""
+    """Finds the files of one version. ``root``: path of the version's documents."""
 
     def __init__(
         self, pipeline: Pipeline, rules: WalkRules, root: str, source: str, *, pictures: bool = False
@@ -78,7 +78,7 @@ class LibraryFiles:
                 yield report
 
     def _in_archive(self, archive: str) -> Iterator[FoundOrSkipped]:
-        """Members of an archive, without the folder that all of them may lie in."""
+        """Members of an archive, without a common top folder."""
         archive = os.path.realpath(archive)
         limits = self._pipeline.limits
         read = read_file(archive, limits, lambda _: False)
@@ -101,7 +101,7 @@ class LibraryFiles:
             yield skipped or self._file(inside, f"{archive}/{name}", size, read.mtime_ns)
 
     def installed(self, name: str, version: str) -> Iterator[FoundOrSkipped]:
-        """Files of an installed distribution. Raises ``PermanentFailure`` if it is another version."""
+        """Files of an installed distribution. Raises ``PermanentFailure`` for another version."""
         distribution = find_distribution(name)
         if distribution is None or distribution.version != version:
             there = f"version {distribution.version}" if distribution is not None else "no version"
@@ -134,7 +134,7 @@ def find_distribution(name: str) -> metadata.Distribution | None:
 
 
 class _MemberRules:
-    """Rules of a walk for paths that are not on a disk: by names, patterns and sizes."""
+    """Rules of a walk for members of an archive: by names, patterns and sizes."""
 
     def __init__(self, rules: WalkRules) -> None:
         self._rules = PathRules("/nonexistent", rules)
@@ -162,6 +162,6 @@ class _MemberRules:
 
 
 def _common_folder(names: list[str]) -> str:
-    """The folder that all members lie in, with its slash; empty if there is none."""
+    """The common top folder of all members, with a slash; empty without one."""
     top, slash, _ = names[0].partition("/")
     return top + "/" if slash and all(name.startswith(top + "/") for name in names) else ""

@@ -29,7 +29,7 @@ from penstock.pipeline.pipeline import Pipeline
 def member_job(
     context: Context, request: FileRequest, path: str, size: int, *, archives: bool | None = None
 ) -> NewJob:
-    """A child job of a container for one file inside it. ``archives``: by default as the container says."""
+    """A child job for one file inside a container. ``archives``: by default as for the container."""
     payload = FilePayload(
         file_path=path,
         size_bytes=size,
@@ -55,7 +55,7 @@ def member_job(
 def send_outdated(
     catalog: Catalog, pipeline: Pipeline, context: Context, request: FileRequest, known: Source, mtime_ns: int
 ) -> bool:
-    """Send jobs for the members of an unchanged container that are not up to date; False: there are none.
+    """Send jobs for outdated members of an unchanged container; False: none is outdated.
 
     ``mtime_ns``: the time of the container, which its members have too.
     """
@@ -82,7 +82,7 @@ def send_outdated(
 def _outdated(
     catalog: Catalog, comparison: FileComparison, known: Source, mtime_ns: int
 ) -> list[KnownSource]:
-    """Members that need a job. Those inside another one that needs a job are left to it."""
+    """Outdated members. A member inside another outdated one is left to the job of that one."""
     found: dict[str, KnownSource] = {}
     for member in known_below(catalog, known.place, known.path, after=known.path):
         live = member.published_id is not None or member.building_id is not None

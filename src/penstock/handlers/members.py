@@ -25,14 +25,14 @@ ALL = 1 << 30
 
 
 class MemberState(NamedTuple):
-    """Size of a member and time of its container, named as in a file's status."""
+    """Size of a member and time of the container, named as in a file's status."""
 
     st_size: int
     st_mtime_ns: int
 
 
 class MemberReader:
-    """Reads files and members. The last container stays open: its members mostly follow each other."""
+    """Reads files and members. The last container stays open: requests for members mostly come in a row."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -49,7 +49,7 @@ class MemberReader:
         delivered: bool = False,
         name: str | None = None,
     ) -> FileContent | None:
-        """Read a file or a member; None if ``skip`` returns True for its size and time.
+        """Read a file or a member; None if ``skip`` returns True for size and time.
 
         ``known_as``: the path whose names count, where a delivered file is read at another. Raises
         FileNotFoundError or NotADirectoryError if there is neither.
@@ -88,7 +88,7 @@ class MemberReader:
         self._used = False
 
     def _find(self, container: Container, rest: str) -> tuple[Attachment, int]:
-        """The member at a path below a container, and the number of containers around it."""
+        """The member at a path below a container, and the number of enclosing containers."""
         for depth in range(1, MAX_DEPTH + 1):
             member = container.find(rest)
             if member is None:
@@ -124,7 +124,7 @@ class Container:
             yield from batch
 
     def find(self, path: str) -> Attachment | None:
-        """The member with this path, or the one that contains the path."""
+        """The member with this path, or the member above the path."""
         parts = path.split("/")
         names = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         for name in names:
@@ -139,7 +139,7 @@ class Container:
         return None
 
     def _read(self, first: int) -> tuple[Attachment, ...]:
-        """Read the batch that begins with this number; empty after the last."""
+        """Read the batch from this number on; empty after the last."""
         if not self._archive and first > 1:
             return ()
         pages = range(first, ALL) if self._archive else range(1, 2)

@@ -79,7 +79,7 @@ def gone_for_sure(path: str) -> bool:
 
 
 def awaits_move(catalog: Catalog, known: Source) -> bool:
-    """Check whether a delivered file was read at another path and is still there, to be moved to its own."""
+    """Check whether a delivered file is still at the path of delivery, waiting to be moved."""
     with catalog.snapshot() as snapshot:
         read_from = snapshot.expected(known.place, known.path)
     return read_from is not None and unchanged_at(read_from, known.size, known.mtime_ns)

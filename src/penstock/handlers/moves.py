@@ -246,7 +246,7 @@ def _source_removal(source: Source, context: Context) -> Removal:
 
 
 def _member_removal(source: Source, context: Context) -> Removal:
-    """Removal of the documents below a document: they come from inside its file."""
+    """Removal of the documents below a container file."""
     place = source.place
     return Removal(
         tenant_id=place.tenant_id,

@@ -29,7 +29,7 @@ MOST_NOTED = 1_000
 
 
 class OriginFile(NamedTuple):
-    """A file or page with the path of its document. Size and time are those of its content."""
+    """A file or page with the document's path, and the size and time of the content."""
 
     path: str
     origin: ContentOrigin
@@ -38,7 +38,7 @@ class OriginFile(NamedTuple):
 
 
 class OriginFiles:
-    """The files of one job. ``root``: path that all of their documents are below."""
+    """The files of one job. ``root``: path above all of their documents."""
 
     def __init__(
         self, catalog: Catalog, pipeline: Pipeline, context: Context, payload: Crawled, root: str
@@ -64,20 +64,20 @@ class OriginFiles:
             return snapshot.known(self._context.place, path, after=after, limit=limit)
 
     def add(self, file: OriginFile) -> None:
-        """Compare a file with its document, soon, and send a child job if they differ."""
+        """Queue a file for comparison with the document; a difference sends a child job."""
         self.counts.seen += 1
         self._waiting.append(file)
         if len(self._waiting) >= AT_ONCE:
             self.send(file.path)
 
     def add_missing(self, path: str, origin: ContentOrigin) -> None:
-        """Send a child job for a page that could not be fetched: it tries again, by itself."""
+        """Send a child job for a page that failed to download: the job tries again."""
         self.counts.seen += 1
         self.counts.changed += 1
         self._send_file(OriginFile(path, origin, 0, 0))
 
     def remove(self, path: str) -> None:
-        """Send a child job that removes a document."""
+        """Send a child job to remove a document."""
         self.counts.vanished += 1
         payload = FilePayload(file_path=path)
         self._children.append(
@@ -85,7 +85,7 @@ class OriginFiles:
         )
 
     def skip(self, path: str, rule: Rule, detail: str = "", *, recorded: bool = True) -> None:
-        """Count a path that a rule leaves out, and record it unless there are too many."""
+        """Count a path left out by a rule, and record the path up to a limit per rule."""
         self.counts.skip(rule)
         if not recorded or self.counts.skipped_by[rule] > MOST_NOTED:
             return
@@ -102,7 +102,7 @@ class OriginFiles:
         )
 
     def send(self, current: str | None = None) -> None:
-        """Compare the files collected so far, and send child jobs for those that differ."""
+        """Compare the files collected so far, and send child jobs for changed ones."""
         waiting, self._waiting = self._waiting, []
         touched: list[Touch] = []
         for file in waiting:
@@ -170,7 +170,7 @@ class OriginFiles:
         return ProgressReport(self.counts.without_job, total, stage, current, counts)
 
     def finish(self) -> dict[str, Any]:
-        """Send what is left; returns the result of the job. Raises ``NothingToIndex`` without any file."""
+        """Send the rest; returns the result of the job. Raises ``NothingToIndex`` without any file."""
         self.send()
         if not self.counts.seen and not self._had_any and not self._context.metadata.get("allow_empty"):
             skipped = f" ({self.counts.skipped:,} skipped)" if self.counts.skipped else ""

@@ -1,4 +1,4 @@
-"""Origins: where the content of a document is that is not the file of its path.
+"""Origins of documents with content from elsewhere than their path: web pages, files of libraries.
 
 Web pages are in the files fetched by a crawl, and fetched again where these are missing. Files of a library
 are in its folder or archive.
@@ -74,14 +74,14 @@ def _exists(path: str) -> bool:
 
 
 class ReadArticle(NamedTuple):
-    """The content of a document to be drafted, and what is known of the page it comes from."""
+    """The content of a document, with the URL and heading anchors of the web page, if any."""
 
     content: FileContent
     url: str = ""
     anchors: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     def described(self, properties: StoredProperties) -> StoredProperties:
-        """The properties with the address of the page and the anchors of its headings."""
+        """The properties with the address of the page and the anchors of the headings."""
         return msgspec.structs.replace(properties, url=self.url, anchors=self.anchors)
 
 
@@ -105,7 +105,7 @@ def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
 
 
 def missing_origin(request: FileRequest) -> PermanentFailure:
-    """The error for a document whose content is not on this machine."""
+    """The error for a document without content on this machine."""
     where = request.origin.read_from if request.origin is not None else request.path
     return PermanentFailure(
         f"{where} does not exist on this machine",

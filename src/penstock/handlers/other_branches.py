@@ -20,7 +20,7 @@ from penstock.pipeline.walk.repository import WORK_TREE
 
 
 class OtherBranches:
-    """Documents at the same paths in other branches, for files that have none in their own.
+    """Documents at the same paths in other branches, for files without one in their own branch.
 
     In another work tree of the project, the same path is the one from its top folder.
     """
@@ -58,13 +58,13 @@ class OtherBranches:
                             self._found.setdefault((place, same[path]), []).append(source)
 
     def source_id(self, request: FileRequest) -> str | None:
-        """A document in another branch, whose texts and vectors are shared."""
+        """A document in another branch, to share texts and vectors with."""
         found = self._found.get((request.place, request.path), ())
         in_place = [source for source in found if source.path == request.path]
         return (in_place or found)[-1].source_id if found else None
 
     def copy(self, context: Context, request: FileRequest) -> DraftedGeneration | None:
-        """The document of another branch, if the file is the one that it was made of, by size and time."""
+        """The document of another branch made of the same file, by size and time."""
         for source in self._found.get((request.place, request.path), ()):
             asked = request.as_known(source, self._pipeline)
             if (

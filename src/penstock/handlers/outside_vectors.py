@@ -1,4 +1,4 @@
-"""The vector store outside the catalog, as tasks and upkeep use it: points written, withdrawn and removed.
+"""The vector store outside the catalog, for tasks and upkeep: points written, withdrawn and removed.
 
 Points are written before their tasks are settled. What no document wants any more is recorded by the catalog,
 and removed here.
@@ -28,7 +28,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class OutsideVectors:
-    """A vector store beside a catalog. ``guard`` refuses calls to a store that is known to be down."""
+    """A vector store beside a catalog. ``guard`` refuses calls while the store is known to be down."""
 
     def __init__(self, catalog: Catalog, store: VectorStore, guard: ServiceGuard) -> None:
         self._catalog = catalog
@@ -51,7 +51,7 @@ class OutsideVectors:
         return self._store.address
 
     def known(self, tasks: Sequence[Task]) -> dict[str, bytes]:
-        """Vectors of the tasks' texts that need not be embedded again, by text hash."""
+        """Vectors already known for the tasks' texts, by text hash."""
         found: dict[str, bytes] = {}
         with self._catalog.snapshot() as snapshot:
             for (tenant_id, space), some in _by_owner(tasks).items():
@@ -84,13 +84,13 @@ class OutsideVectors:
             self._unsettled[task.task_id] = text
 
     def _remember(self, tasks: Sequence[Task], vectors: dict[int, bytes]) -> None:
-        """Keep vectors that cost time or money until the store takes them."""
+        """Keep embedded vectors in the catalog until the store accepts them."""
         for (tenant_id, space), some in _by_owner(tasks).items():
             by_hash = {task.text_hash: vectors[task.task_id] for task in some if task.task_id in vectors}
             self._catalog.remember(tenant_id, space, by_hash)
 
     def settled(self, task_ids: Iterable[int], late: Collection[int] = ()) -> None:
-        """Forget tasks that were settled. ``late``: those whose claim was lost; their points are withdrawn,
+        """Forget settled tasks. ``late``: tasks with a lost claim; their points are withdrawn,
         unless another claim of the task wants them."""
         written = {task_id: self._unsettled.pop(task_id, None) for task_id in task_ids}
         texts = [text for task_id, text in written.items() if text is not None and task_id in late]
@@ -114,7 +114,7 @@ class OutsideVectors:
         return len(found) == AT_ONCE
 
     def keep(self) -> bool:
-        """Copy a batch to a store that lacks vectors; return whether there may be more to do."""
+        """Copy a batch of missing vectors to the store; return whether there may be more to do."""
         return self._filler.run()
 
     def _copy_after(self, content_id: int) -> CopiedBatch | None:

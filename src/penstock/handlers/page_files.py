@@ -32,7 +32,7 @@ class PageFiles:
         self._directory = Path(directory) if directory else None
 
     def keep(self, source_id: str, content_hash: str, page: NewPage) -> NewPage:
-        """Write the text of a recognized page; returns the page with the place of its file.
+        """Write the text of a recognized page; returns the page with the path of the file.
 
         A file that cannot be written costs a warning, not the page.
         """
@@ -49,7 +49,7 @@ class PageFiles:
         return msgspec.structs.replace(page, file_path=str(path))
 
     def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
-        """Remove the files of versions that are neither in search nor being read."""
+        """Remove the files of versions neither in search nor being read."""
         if self._directory is None:
             return
         for source_id in filter(None, source_ids):
@@ -73,7 +73,7 @@ class PageFiles:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, also after a crash, sees all of it or the one before."""
+    """Write a file atomically: a reader, also after a crash, sees the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Typed payloads: the class that a function names as the type of its payload, checked and converted.
+"""Typed payloads: the annotated class of a function's payload, for checks and conversion.
 
 Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
 pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
@@ -47,7 +47,7 @@ class PayloadModel:
                 ) from None
 
     def as_mapping(self, payload: object) -> Mapping[str, Any]:
-        """The payload as it is stored: an instance of the model becomes a mapping."""
+        """The payload in stored form: an instance of the model becomes a mapping."""
         if isinstance(payload, Mapping) or not isinstance(payload, self.type):
             return typing.cast("Mapping[str, Any]", payload)
         if self._pydantic:
@@ -128,7 +128,7 @@ def _resolved(name: str, call: Callable[..., Any], parameter: str, text: str) ->
 
 
 class _Annotated:
-    """A holder of one annotation, so that only that one is resolved."""
+    """A holder of one annotation, to resolve only this one."""
 
     def __init__(self, name: str, text: str) -> None:
         self.__annotations__ = {name: text}

@@ -116,7 +116,7 @@ class Phases:
         return self._pipeline.space if lane is Phase.VECTOR else None
 
     def one_call(self, lane: Phase) -> int:
-        """Tasks of a lane that one call to a service takes; 0 without a service."""
+        """Number of tasks of a lane for one call to a service; 0 without a service."""
         embedder = self._pipeline.embedder
         if lane is not Phase.VECTOR:
             return 0
@@ -144,7 +144,7 @@ class Phases:
                 self.page_files.remove_unused(snapshot, source_ids)
 
     def keep_stores(self) -> None:
-        """Do a piece of the upkeep of stores outside the catalog that answer."""
+        """Do a piece of the upkeep of outside stores; a store without an answer is skipped."""
         now, stores = clock.elapsed_s(), (self._outside, self._copies)
         for store in stores if now >= self._keep_at else ():
             self._keep_at = now + KEEP_S
@@ -157,7 +157,7 @@ class Phases:
         self._pipeline.pause()
 
     def settled(self, task_ids: Sequence[int], late: Collection[int]) -> None:
-        """Take note of settled tasks. ``late``: those whose claims were lost."""
+        """Record settled tasks. ``late``: tasks with a lost claim."""
         if self._outside is not None:
             self._outside.settled(task_ids, late)
 
@@ -226,7 +226,7 @@ class Phases:
             raise PermanentFailure(why, code=code)
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
-        """Read pages together. One that cannot be read is a failure in the draft; see ``Sandbox``."""
+        """Read pages together. An unreadable page is a failure in the draft; see ``Sandbox``."""
         if tasks[0].needs_ocr:
             return [self._recognized(file, task) for task in tasks]
         numbers = [task.page_number for task in tasks]
@@ -360,7 +360,7 @@ class Phases:
         return ended + (self._asked.extract(asked) if self._asked is not None else [])
 
     def _made_here(self, document_id: int) -> bool:
-        """Tell whether the generation wants an extractor of this process. It may not: settings change."""
+        """Tell whether the generation's extractor is one of this process; settings may have changed."""
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
         return document is None or getattr(document.fingerprints, EXTRACTING) in self._extractors

@@ -25,7 +25,7 @@ UNANSWERED = (ServiceUnavailable, CallLimitReached, TokenLimitReached, EndpointS
 
 
 class ServiceGraphs:
-    """Asks a model about chunks. While the service is down, one call finds it out for all of them."""
+    """Asks a model about chunks. While the service is down, one call detects the outage for all of them."""
 
     def __init__(self, catalog: Catalog, llm: LlmExtractor, graphs: ChunkGraphs) -> None:
         self._catalog = catalog
@@ -97,7 +97,7 @@ class ServiceGraphs:
         ]
 
     def _call(self, task: Task) -> tuple[Result, int]:
-        """Ask about one chunk, in a thread of its own; return the tokens as well."""
+        """Ask about one chunk, in a thread of the pool; return the used tokens as well."""
         result: Result
         try:
             (result,) = self._graphs.extract([task])

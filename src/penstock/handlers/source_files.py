@@ -29,10 +29,10 @@ LOCK = ".lock"
 
 
 class UnusedFiles(Protocol):
-    """Files of documents that are removed with them."""
+    """Files belonging to documents, and removed with them."""
 
     def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
-        """Remove files of versions that are neither in search nor being read."""
+        """Remove files of versions neither in search nor being read."""
 
 
 class SourceFiles(NamedTuple):
@@ -54,7 +54,7 @@ class SourceFiles(NamedTuple):
         )
 
     def remove_unused(self, snapshot: CatalogSnapshot, source_ids: Collection[str]) -> None:
-        """Remove files of versions that are neither in search nor being read."""
+        """Remove files of versions neither in search nor being read."""
         PageFiles(self.pages).remove_unused(snapshot, source_ids)
         PageFiles(self.images).remove_unused(snapshot, source_ids)
         if self.fetched is not None:
@@ -95,7 +95,7 @@ def uploads_lock(directory: Path) -> Iterator[None]:
 
 
 def _remove_upload(directory: Path, source: Source) -> None:
-    """Remove the file of a removed document, unless another one was uploaded there since it was read."""
+    """Remove the file of a removed document, unless replaced by a later upload."""
     path = Path(source.path)
     with uploads_lock(directory), suppress(OSError):
         status = path.stat(follow_symlinks=False)

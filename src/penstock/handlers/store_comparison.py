@@ -1,4 +1,4 @@
-"""Stores outside the catalog beside it: how far they are filled, their comparison and their repair."""
+"""Outside stores compared with the catalog: fill progress, differences and repair."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATER = timedelta(days=1)
 
 
 class StoreProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the catalog a store outside of it has. ``copied``: vectors or texts of the last fill."""
+    """Share of the catalog in an outside store. ``copied``: vectors or texts of the last fill."""
 
     kind: str
     address: str
@@ -32,14 +32,14 @@ class StoreProgress(msgspec.Struct, frozen=True, kw_only=True):
     percent: int
 
     def unfilled(self) -> str:
-        """Describe a store that is not filled in one line."""
+        """Describe an unfilled store in one line."""
         what = how_many(self.copied, "vector" if self.kind == OutsideStore.VECTOR else "text")
         done = f"{what} copied by workers so far, about {self.percent} %"
         return f"the {self.kind} store {self.address} is not filled, and the catalog read meanwhile: {done}"
 
 
 def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProgress]:
-    """The stores in use, and how far each is filled; one that is new in the settings has nothing."""
+    """The stores in use with their fill progress; a store new in the settings has nothing yet."""
     named = {OutsideStore.VECTOR: settings.vector_store, OutsideStore.GRAPH: settings.graph_store}
     found = {kind: outside.fill_progress(kind) for kind in OutsideStore}
     for kind, url in named.items():
@@ -49,12 +49,12 @@ def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProg
 
 
 def unfilled_stores(outside: OutsideStores, settings: Settings) -> list[str]:
-    """One line for each store that has not everything yet."""
+    """One line for each unfilled store."""
     return [one.unfilled() for one in store_progress(outside, settings) if not one.filled]
 
 
 class _SpaceDifference(NamedTuple):
-    """Texts whose points are missing in a collection, and points that belong to no text."""
+    """Texts without a point in a collection, and points without a text."""
 
     space: str
     collection: str
@@ -90,7 +90,7 @@ class StoreComparison:
             yield error.message
 
     def remove_surplus(self, catalog_id: str, copied: int) -> None:
-        """Delete points of texts that the catalog has not: they were removed while another store was in use.
+        """Delete points of texts missing from the catalog: deleted while another store was in use.
 
         ``copied``: points just copied. A store with as many has no others.
         """
@@ -133,12 +133,12 @@ class StoreComparison:
             yield _SpaceDifference(space, collection, known - there, surplus)
 
     def _leaving(self, space: str) -> set[int]:
-        """Texts that a worker is to remove from the store."""
+        """Texts with a pending removal from the store."""
         found = self._outside.pending_removals(OutsideStore.VECTOR, MOST_PENDING, now=clock.now() + LATER)
         return {one.text.content_id for one in found if one.text.space == space}
 
     def _unused(self, catalog_id: str) -> list[str]:
-        """Collections of spaces that the catalog no longer has."""
+        """Collections of spaces no longer in the catalog."""
         there = self._store.collections(prefix_of(catalog_id))
         used = {collection_name(catalog_id, space) for space in self._outside.spaces()}
         return [collection for collection in there if collection not in used]

@@ -1,4 +1,4 @@
-"""Fill of a store outside the catalog: copies of what it lacks, and a watch for what it loses.
+"""Fill of an outside store: copies of missing texts, and a regular check for lost ones.
 
 One worker fills a store at a time. The catalog knows the last copied text, so the next worker goes on there
 after a crash. New texts are written by their tasks meanwhile, and searches read the catalog until the end.
@@ -96,7 +96,7 @@ class StoreFiller:
         return False
 
     def _has_lost_some(self) -> bool:
-        """Look for a sample, from time to time. A store that lacks one is filled from the beginning."""
+        """Check a sample from time to time. A store with a missing sample is filled from the beginning."""
         if clock.elapsed_s() < self._check_at:
             return False
         if self._lacks(self._outside.outer_texts(self._store, SAMPLE)):

@@ -32,7 +32,7 @@ def postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskO
 
 
 def failed_at_service(task: Task, error: Exception) -> TaskOutcome:
-    """Fail or postpone a task that a service was asked for."""
+    """Fail or postpone a task after an error of a service."""
     if isinstance(error, ServiceUnavailable | CallLimitReached):
         return postponed(task, error)
     if isinstance(error, TokenLimitReached):

@@ -77,7 +77,7 @@ def _month() -> str:
 
 
 def _shares(texts: Sequence[OwnedText], service: str, month: str, tokens: int) -> list[TokenUse]:
-    """Divide the tokens of a call by the lengths of its texts. The shares add up to the whole."""
+    """Divide the tokens of a call by the lengths of the texts. The shares add up to the total."""
     chars = Counter[tuple[str, str]]()
     for tenant_id, job_id, text in texts:
         chars[tenant_id, job_id or ""] += len(text)

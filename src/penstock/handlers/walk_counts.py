@@ -49,7 +49,7 @@ class WalkCounts(msgspec.Struct):
         self.skipped_by[rule] = self.skipped_by.get(rule, 0) + 1
 
     def resume(self, published: PublishedCount, members: Sequence[PublishedPath]) -> None:
-        """Count what was published before; ``members`` is the part that is inside other files."""
+        """Count files published by an earlier run; ``members``: the files inside other files among them."""
         self.resumed = published.sources - len(members)
         self.resumed_chunks = published.chunks - sum(member.chunks for member in members)
 

@@ -100,7 +100,7 @@ def signature(key: bytes, event_id: str, timestamp: int, body: bytes) -> str:
 
 
 def ended_job(context: Context) -> Job | Later:
-    """The job that a hook waited for; ``Later`` if it was retried meanwhile."""
+    """The job with this hook; ``Later`` if the job was retried meanwhile."""
     own = context.read_job(context.job_id)
     after = dependencies_of(own).after if own is not None else ()
     job = context.read_job(after[0]) if after else None
@@ -113,7 +113,7 @@ def ended_job(context: Context) -> Job | Later:
 
 
 def hook_event(context: Context) -> dict[str, Any] | Later | None:
-    """The event for a function that follows the end of a job; None: not for this end."""
+    """The event for a function after the end of a job; None: not for this end."""
     job = ended_job(context)
     if isinstance(job, Later):
         return job

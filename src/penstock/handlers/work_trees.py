@@ -13,7 +13,7 @@ SWITCH_DELAY = timedelta(seconds=1)
 
 
 def other_branch(context: Context) -> dict[str, Any] | Later | None:
-    """The answer of a job whose branch is not checked out, or is being checked out; None: it can go on."""
+    """The result of a job for a branch not, or not yet, checked out; None: the job can go on."""
     root = context.metadata.get(WORK_TREE)
     reason = other_state(root, context.claim.branch) if isinstance(root, str) else None
     if reason is None:
