@@ -110,7 +110,7 @@ class FileLimiter:
     def run_pages(
         self, seconds: float, document: int, work: Work[_Result], free: Callable[[], None]
     ) -> _Result:
-        """Read some pages of a document, whose hash is given. Raises errors as ``run`` does.
+        """Read some pages of the document with this hash. Raises errors as ``run`` does.
 
         Where they need the large share, this process keeps the share and the open document for the pages
         after them, until other work needs the memory. ``free``: ends the sandbox.
@@ -212,7 +212,7 @@ class FileLimiter:
 
 
 class OwnMemory:
-    """Memory of this process. The files of the kernel that tell it are kept open, for a confined process."""
+    """Memory of this process. The kernel's files are kept open, since a confined process cannot open them."""
 
     def __init__(self) -> None:
         self._statm, self._status, self._clear = (
@@ -256,7 +256,7 @@ def _opened(name: str, flags: int) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed for later.
+    """Let the C library keep freed memory for later.
 
     Otherwise it returns the memory after every page of a document, and page faults cost a third of the time.
     """

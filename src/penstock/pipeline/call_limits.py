@@ -37,7 +37,7 @@ class CallLimits(NamedTuple):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call inside. Raises ``CallLimitReached`` if its turn does not come within a moment."""
+        """Make a call inside. Raises ``CallLimitReached`` after too long a wait for a turn."""
         self.directory.mkdir(parents=True, exist_ok=True)
         descriptor = self._slot()
         try:

@@ -134,7 +134,7 @@ def with_all_pages(draft: Draft, file_path: str | None) -> Draft:
 
 
 def awaiting_ocr(draft: Draft) -> Draft:
-    """The draft with pages that need OCR left to be read by tasks."""
+    """The draft with the pages for OCR left to tasks."""
     if not any(page.needs_ocr for page in draft.pages):
         return draft
     pages = [NewPage(number=page.number, needs_ocr=True) if page.needs_ocr else page for page in draft.pages]
@@ -215,7 +215,7 @@ def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
 
 
 def refuse_textless(pages: Sequence[NewPage]) -> None:
-    """Raise ``NoText`` if no page of a document could be read. Blank pages, and those that need OCR, can."""
+    """Raise ``NoText`` if every page of a document failed. Blank pages, and pages for OCR, did not fail."""
     failures = [page.failure.message for page in pages if page.failure is not None]
     if failures and not any(page.chunks or page.needs_ocr for page in pages):
         raise NoText(f"{none_read(len(pages))}: {failures[0]}")

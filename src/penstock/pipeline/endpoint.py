@@ -1,4 +1,4 @@
-"""Endpoints with the interface of OpenAI: their options, what they are used for, and how they fail.
+"""Endpoints with the interface of OpenAI: options, uses and errors.
 
 Each use (OCR, embedding, graph) reads the answer itself. Nothing is retried here: the job or task is.
 The client is in ``endpoint_client``: its modules of the standard library cost a tenth of a worker's start.
@@ -18,7 +18,7 @@ from penstock.errors import JobError, ServiceUnavailable, TransientFailure
 
 
 class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Address of an endpoint, and its model."""
+    """Address and model of an endpoint."""
 
     url: str
     """Base URL, such as ``http://127.0.0.1:8000/v1``, or the full URL of the resource."""
@@ -33,7 +33,7 @@ class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndpointUse(NamedTuple):
-    """What an endpoint is used for."""
+    """Use of an endpoint: OCR, embedding or graph."""
 
     service: str
     """Its name in messages, such as ``OCR endpoint``."""
@@ -46,12 +46,12 @@ class EndpointUse(NamedTuple):
     """Makes the error for a request that will never succeed, from its message."""
 
     def variable(self, name: str) -> str:
-        """Variable of one of its settings, such as ``url``."""
+        """Variable of a setting of this use, such as ``url``."""
         return f"PENSTOCK_{self.settings}_{name}".upper()
 
 
 class BadAnswer(TransientFailure):
-    """The endpoint failed at this request. It may take it the next time, and others meanwhile."""
+    """A failed request. The same request may succeed later, and others meanwhile."""
 
 
 class EndpointSilent(TransientFailure):
@@ -59,17 +59,17 @@ class EndpointSilent(TransientFailure):
 
 
 class ServiceGuard(Protocol):
-    """Circuit breakers by service. They refuse calls to a service that is down."""
+    """Circuit breakers by service. Calls to a failing service are refused."""
 
     def calling(self, service: str) -> AbstractContextManager[None]:
-        """Guard calls to a service; raises ServiceUnavailable while it is known to be down."""
+        """Guard calls to a service; raises ServiceUnavailable while the breaker is open."""
 
     def delay(self, error: ServiceUnavailable) -> timedelta:
         """Count a failure; return the time until another call makes sense."""
 
 
 class TokenMeter(Protocol):
-    """A service whose texts are paid for by the token."""
+    """A service billed by the token."""
 
     @property
     def service(self) -> str:
@@ -83,7 +83,7 @@ class TokenMeter(Protocol):
 
     @property
     def token_variable(self) -> str:
-        """Variable that sets the limit."""
+        """Variable for the limit of tokens."""
         ...
 
     def take_tokens(self) -> int:

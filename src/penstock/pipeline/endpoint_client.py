@@ -152,7 +152,7 @@ class Endpoint:
         return b"".join(pieces)
 
     def _refusal(self, answer: _Answer) -> JobError:
-        """Make the error for an answer that is not 200: who must act, and whether a retry may help."""
+        """Make the error for a status other than 200: who must act, and whether a retry may help."""
         status, wait = answer.status, answer.retry_after
         service, variable = self._use.service, self._use.variable
         reason = http.client.responses.get(status, "")
@@ -170,7 +170,7 @@ class Endpoint:
 
 
 def _cut_off(connection: socket.socket) -> None:
-    """End a connection at the deadline: one that sends a byte now and then never times out."""
+    """End a connection at the deadline: a server sending a byte now and then never causes a timeout."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

@@ -11,7 +11,7 @@ from penstock.pipeline.chunk.protocol import Chunk, Chunker, ChunkSizes
 
 
 class CheckedChunker:
-    """A chunker of an extension whose chunks are compared with the text before they are stored."""
+    """A chunker of an extension, with a check of every chunk against the text."""
 
     def __init__(self, chunker: Chunker, extension: Extension) -> None:
         self.name = chunker.name
@@ -20,7 +20,7 @@ class CheckedChunker:
         self._extension = extension
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
-        """Cut a page. Raises ``ExtensionFailed`` for chunks that are not stretches of the text, in order."""
+        """Cut a page. Raises ``ExtensionFailed`` unless the chunks are stretches of the text, in order."""
         chunks = self._chunker.chunk(text, sizes)
         lines, before = text.count("\n") + 1, 0
         for number, chunk in enumerate(chunks, 1):
@@ -34,7 +34,7 @@ class CheckedChunker:
 
 @functools.cache
 def added_chunker(extractor_name: str) -> CheckedChunker | None:
-    """The chunker that an extension declares for the documents of an extractor."""
+    """The chunker of an extension for the documents of an extractor."""
     found = extensions.find(ExtensionKind.CHUNKER, extractor_name)
     return None if found is None else CheckedChunker(found.call(), found)
 

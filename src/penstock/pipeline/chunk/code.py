@@ -185,7 +185,7 @@ def _definitions(node: Node, grammar: Grammar, deeper: int = 2) -> list[Node]:
 
 
 def _body(node: Node, grammar: Grammar, deeper: int = 1) -> Node | None:
-    """The node that holds the members of a definition."""
+    """The node with the members of a definition."""
     found = node.child_by_field_name("body")
     if found is not None or not grammar.bodies:
         return found
@@ -240,7 +240,7 @@ def _name(node: Node, grammar: Grammar) -> str:
 
 
 def _first_name(nodes: list[Node], grammar: Grammar, deeper: int = 4) -> Node | None:
-    """The first node, in the order of the text, that is a name."""
+    """The first name node, in the order of the text."""
     for node in nodes[:_MAX_NAME_NODES]:
         found = node if node.type in grammar.names else None
         if found is None and deeper:

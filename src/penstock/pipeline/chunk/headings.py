@@ -64,7 +64,7 @@ _TOP_KEY = re.compile(r"""(["']?[A-Za-z_][\w./ -]*["']?):[ \t]*(?:#.*)?$""")
 
 
 def sections(line: str, following: str | None) -> tuple[int, str, int] | None:
-    """A ``[section]``, or a top-level key whose value stands below it."""
+    """A ``[section]``, or a top-level key with the value on the lines below."""
     if line[0] == "[":
         found = _SECTION.match(line)
         return (1, found[1], 1) if found else None

@@ -1,4 +1,4 @@
-"""The embedder behind an HTTP endpoint that is compatible with OpenAI's embeddings."""
+"""The embedder behind an HTTP endpoint compatible with OpenAI's embeddings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EmbedEndpointOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """An embedding endpoint, and the limits of its use."""
+    """An embedding endpoint with limits on batches, calls and tokens."""
 
     address: EndpointOptions
     dimension: int
@@ -65,7 +65,7 @@ class _Answer(msgspec.Struct):
 
 
 class EndpointEmbedder:
-    """Texts are sent in batches. Vectors get length 1, whatever the endpoint gives."""
+    """Embedder that sends texts in batches. Vectors are normalized to length 1."""
 
     name = NAME
     token_variable = "PENSTOCK_EMBED_ENDPOINT_TOKENS"

@@ -1,4 +1,4 @@
-"""The embedder fastembed: ONNX models of the library of that name, downloaded by name or from a directory."""
+"""The embedder fastembed: ONNX models of the fastembed library, downloaded by name or from a directory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class FastembedOptions(NamedTuple):
-    """A model: its name in fastembed, or the path of its directory, with its pooling."""
+    """A model: the name in fastembed, or the path of a directory, with the pooling."""
 
     model: str = "BAAI/bge-small-en-v1.5"
     pooling: str = "auto"
@@ -59,7 +59,7 @@ class _Loaded(NamedTuple):
 
 
 class FastembedEmbedder:
-    """One text at a time, on one thread: so that a text has the same vector alone and in a batch."""
+    """Embeds one text at a time, on one thread, so a text has the same vector alone and in a batch."""
 
     name = NAME
 
@@ -138,7 +138,7 @@ class FastembedEmbedder:
         return _Loaded(model, len(probe), fingerprint(made))
 
     def _pooling(self) -> str:
-        """Pooling of a model in a directory: as set, or as its files say. Empty for a named model."""
+        """Pooling of a model in a directory: from settings or files. Empty for a named model."""
         if self._options.directory is None:
             return ""
         path = self._files.directory / "1_Pooling" / "config.json"
@@ -162,14 +162,14 @@ class FastembedEmbedder:
 
 
 class ModelFolder(NamedTuple):
-    """A directory with a model: its graph, and the names of files beside it that belong to it."""
+    """A directory with a model: the graph, and the names of other files of the model."""
 
     directory: Path
     graph: str
     parts: tuple[str, ...] = ()
 
     def all(self) -> dict[str, Path]:
-        """The files that decide over the vectors, by name."""
+        """The files with an effect on the vectors, by name."""
         names = (self.graph, *self.parts, *_TOKEN_FILES)
         return {name: path for name in names if (path := self.directory / name).is_file()}
 
@@ -194,7 +194,7 @@ def find_files(options: FastembedOptions, models_dir: Path) -> ModelFolder:
 
 
 def download(options: FastembedOptions, models_dir: Path) -> Path:
-    """Download a named model, unless it is there, and return its directory.
+    """Download a named model, unless already present, and return the directory.
 
     Raises ModelUnavailable with the cause if it cannot be downloaded.
     """
@@ -238,7 +238,7 @@ class _NamedModel(NamedTuple):
 
 
 def _named(name: str) -> _NamedModel:
-    """Look a model up in fastembed's list. Raises InvalidSetting for a name that is not in it."""
+    """Look a model up in fastembed's list. Raises InvalidSetting for an unknown name."""
     from fastembed import TextEmbedding
 
     for each in TextEmbedding.list_supported_models():
@@ -268,7 +268,7 @@ def _fetch(named: _NamedModel, models_dir: Path, *, local: bool) -> Path:
 
 
 def _open(options: FastembedOptions, files: ModelFolder, pooling: str) -> Any:
-    """Open the model in fastembed. A directory is registered under a name that its files decide."""
+    """Open the model in fastembed. A directory is registered under a name derived from path and pooling."""
     import onnxruntime
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType

@@ -57,7 +57,7 @@ class HashingEmbedder:
 
 
 def _features(word: str) -> tuple[tuple[int, float], ...]:
-    """Hash a word and its trigrams; the weight has the sign of the hash."""
+    """Hash a word and the trigrams in it; the weight has the sign of the hash."""
     padded = f"<{word}>"
     trigrams = [(padded[start : start + 3], 0.3) for start in range(len(padded) - 2)]
     hashed = [

@@ -40,7 +40,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class MeteredEmbedder(TokenMeter, Protocol):
-    """An embedder whose texts are paid for by the token."""
+    """An embedder billed by the token."""
 
     batch: int
     """Texts of one call."""

@@ -32,5 +32,5 @@ def _vocabulary() -> WordPieces:
 
 
 def _signs(part: str) -> int:
-    """A sign outside ASCII may be none of the pieces, and is its bytes then."""
+    """Tokens of a sign, at most: one in ASCII, else one for each UTF-8 byte."""
     return 1 if part.isascii() else len(part.encode("utf-8", "replace"))

@@ -33,7 +33,7 @@ class WordPieces:
         self._none = len(self._numbers)
 
     def split(self, word: str) -> list[int]:
-        """Numbers of the pieces of a word. A character that is no piece becomes its bytes in UTF-8."""
+        """Numbers of the pieces of a word. An unknown character is split into UTF-8 bytes."""
         numbers = self._numbers
         pieces = [_WORD_START]
         for character in word:

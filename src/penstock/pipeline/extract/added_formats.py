@@ -1,4 +1,4 @@
-"""Formats of extensions: types of files that other packages read."""
+"""Formats of extensions: file types read by other packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pipeline.extract.protocol import Extractor, FileType
 
 
 class AddedFormat(msgspec.Struct, frozen=True):
-    """A format of an extension: its type, the suffixes of its files, and the extractor.
+    """A format of an extension: file type, suffixes and extractor.
 
     The extractor always runs in the sandbox. Its name is the one of the entry point, and the suffixes must
     be none that Penstock reads itself.

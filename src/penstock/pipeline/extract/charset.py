@@ -116,7 +116,7 @@ def looks_binary(head: bytes) -> bool:
 
 
 def whole_lines(data: bytes, *, quoted: bool = False) -> bytes:
-    """The beginning of a file without its last line, which may be incomplete. A very long line is kept.
+    """The beginning of a file without the possibly incomplete last line. A very long line is kept.
 
     ``quoted``: line feeds between quotes end no row of a table.
     """
@@ -191,7 +191,7 @@ def _decoded(data: bytes, encoding: str, *, guessed: bool = False) -> Decoded:
 
 
 def _legacy(data: bytes, declared: str | None) -> Decoded:
-    """Decode bytes that are not UTF-8 throughout."""
+    """Decode bytes with invalid UTF-8."""
     for codec in filter(None, (declared, _WIDER.get(declared or ""))):
         with suppress(UnicodeDecodeError, LookupError):
             return Decoded(data.decode(codec), codec, False, 0)
@@ -229,7 +229,7 @@ def _likely(data: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """Lines from the start, or from the first character outside ASCII if it comes late."""
+    """Lines from the start, or from a first non-ASCII character further on."""
     found = _FIRST_HIGH.search(data)
     start = data.rfind(b"\n", 0, found.start()) + 1 if found is not None else 0
     if start < SAMPLED // 2:

@@ -107,7 +107,7 @@ def markup_label(data: bytes) -> str | None:
 
 
 def text_label(data: bytes) -> str | None:
-    """Label that a plain text gives itself: for Emacs, Vim or Python, or as the header of its format."""
+    """Encoding declared by a plain text: for Emacs, Vim or Python, or in the header of the format."""
     head, tail = data[:_HEADER_BYTES], data[-_HEADER_BYTES:]
     lines = head.splitlines()[:_CODING_LINES] + tail.splitlines()[-_CODING_LINES:]
     found = _CODING.search(b"\n".join(lines)) or _HEADER.search(head)

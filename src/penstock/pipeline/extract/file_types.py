@@ -181,7 +181,7 @@ def _added_suffixes() -> Mapping[str, FileType]:
 
 
 def stored_type(suffix: str, media_type: str = "") -> FileType:
-    """Type of a stored document: of its content where the name lied, else of the suffix."""
+    """Type of a stored document: by the content of a misnamed file, else by the suffix."""
     return _BY_MEDIA_TYPE.get(media_type) or _by_suffix(suffix) or TEXT
 
 
@@ -244,7 +244,7 @@ _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
 
 
 def named_as(name: str, suffix: str) -> str:
-    """The name, with ``suffix`` added unless the name already stands for the type of the suffix."""
+    """The name, with ``suffix`` added unless the name already has a suffix of the same type."""
     expected = _DELIVERED_TYPES.get(suffix) or BY_SUFFIX.get(suffix)
     return name if expected is None or by_name(name) == expected else f"{name}.{suffix}"
 
@@ -265,7 +265,7 @@ def is_binary_name(name: str) -> bool:
 
 
 def is_picture_name(name: str) -> bool:
-    """Check whether the file is a picture, whose text has to be recognized."""
+    """Check by the name whether a file is a picture, to be read by OCR."""
     file_type = by_name(name)
     return file_type is not None and file_type.extractor == "image"
 
@@ -277,7 +277,7 @@ def is_unreadable_name(name: str) -> bool:
 
 
 def may_be_read_in_part(name: str) -> bool:
-    """Check whether the beginning of a file may be enough, by its name: text, or a type unknown by name."""
+    """Check whether the beginning of a file may be enough, by name: text, or an unknown type."""
     file_type = by_name(name)
     return not is_binary_name(name) and (file_type or TEXT).extractor in READ_IN_PART
 
@@ -311,7 +311,7 @@ def detect(name: str, data: bytes) -> FileType:
 
 
 def misnaming(name: str, found: FileType) -> str | None:
-    """Warning about a name that stands for another type than the one found."""
+    """Warning about a name of another type than the content."""
     expected, suffix = by_name(name), suffix_of(name)
     known = expected is not None or suffix in _OFFICE_SUFFIXES
     alike = expected is not None and expected.extractor == found.extractor != "image"
@@ -341,7 +341,7 @@ def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
 
 
 def _misnamed(name: str, suffix: str, data: bytes) -> FileType:
-    """Type of a file without the signature that its suffix promises: it may be text."""
+    """Type of a file without the signature of the suffix: possibly text."""
     # UTF-16 without a mark is a guess, which a wrong name makes no likelier.
     wide = b"\x00" in data[:SNIFFED] and not data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if data and signature(data) is None and not wide and not looks_binary(data):

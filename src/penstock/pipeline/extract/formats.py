@@ -1,4 +1,4 @@
-"""Formats: what is read of each file type, and what it needs. For the documentation and ``doctor``."""
+"""Formats: coverage and dependencies of each file type. For the documentation and ``doctor``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.pipeline.extract.protocol import FileType
 
 
 class Reader(NamedTuple):
-    """Facts about an extractor. ``positions``: its chunks have lines, or what ``position_unit`` names."""
+    """Facts about an extractor. ``positions``: chunks have line numbers, or numbers of ``position_unit``."""
 
     read: str
     positions: bool = True
@@ -158,7 +158,7 @@ def _types() -> list[tuple[FileType, tuple[str, ...]]]:
 
 
 def has_pages(file_type: FileType) -> bool:
-    """Check whether files of a type have pages, or something else that is counted as such."""
+    """Check whether files of a type have pages, or other numbered parts such as slides."""
     return READERS[file_type.extractor].paged or file_type.page_unit != "page"
 
 

@@ -89,7 +89,7 @@ class HtmlExtractor:
 
 
 def check_cost(markup: str) -> None:
-    """Raise ``DocumentDamaged`` for a page that would take too long to parse."""
+    """Raise ``DocumentDamaged`` for a page too expensive to parse."""
     most = _FREE_STEPS + _STEPS_PER_CHARACTER * len(markup)
     if html_cost.steps_of(markup, most) > most:
         raise DocumentDamaged(
@@ -123,7 +123,7 @@ def _stated(tree: LexborHTMLParser) -> dict[str, str]:
 
 
 def _text(tree: LexborHTMLParser) -> tuple[str, tuple[int, ...]]:
-    """The text, and for each line the number of its paragraph: of the block of the page it comes from."""
+    """The text, and the paragraph number of each line: one paragraph for each block of the page."""
     body = tree.body or tree.root
     if body is None:
         return "", ()
@@ -344,7 +344,7 @@ class _Writer:
         self._tight = tight
 
     def _emit_paragraphs(self, lines: list[str]) -> None:
-        """Append the lines of a text with blank lines between its paragraphs."""
+        """Append the lines of a text with blank lines between the paragraphs."""
         self._emit([])
         number = self._paragraphs[-1] if self._paragraphs else 0
         after_blank = not number

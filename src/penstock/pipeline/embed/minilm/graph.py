@@ -94,7 +94,7 @@ class _Encoder:
         return self._added(f"{name}output", narrow, hidden)
 
     def pooled(self, hidden: str, width: int) -> bytes:
-        """The file of the graph that ends in the mean over all places, with length 1."""
+        """The file of the graph, with mean pooling over all tokens and normalization at the end."""
         graph = self._graph
         mean = graph.node("ReduceMean", [hidden], axes=[1], keepdims=0)
         graph.node("LpNormalization", [mean], axis=-1, p=2)
@@ -133,7 +133,7 @@ class _Encoder:
 
 
 def _scales(values: npt.NDArray[np.float32], axis: int, most: int) -> npt.NDArray[np.float32]:
-    """Size of one step for each row or column, so that its largest number becomes ``most``."""
+    """Quantization step of each row or column: the largest number becomes ``most``."""
     import numpy as np
 
     largest = np.abs(values).max(axis=axis, keepdims=True)

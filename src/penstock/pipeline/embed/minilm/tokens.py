@@ -48,7 +48,7 @@ class MiniLmTokens:
         return pieces
 
     def _longest(self, word: str) -> list[int]:
-        """Take the longest piece again and again; a word that does not come out is one unknown piece."""
+        """Split by the longest match first; a word without a complete split is one unknown piece."""
         if len(word) > _MAX_WORD:
             return [self._unknown]
         pieces: list[int] = []

@@ -1,4 +1,4 @@
-"""Files that contain other files: messages, archives and compressed files.
+"""Container files: messages, archives and compressed files.
 
 - ``mail``, ``outlook``: messages and mailboxes; messages of Outlook
 - ``archive``, ``compressed``: zip and tar; single files behind gzip, bzip2 or xz

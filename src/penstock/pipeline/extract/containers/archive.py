@@ -203,7 +203,7 @@ def _listing(name: str, names: list[str]) -> str:
 
 
 def _zip_name(info: zipfile.ZipInfo) -> str:
-    """Name of a member. Without the mark for UTF-8 zipfile takes it for the code page of DOS."""
+    """Name of a member. Names without the UTF-8 flag are decoded by zipfile as code page 437."""
     if info.flag_bits & 0x800:
         return info.filename
     try:
@@ -263,7 +263,7 @@ def decompressor(data: bytes) -> IO[bytes] | None:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with an error after so many bytes."""
+    """A stream with a limit: reading more bytes is an error."""
 
     def __init__(self, source: IO[bytes], limit: int) -> None:
         self._source = source

@@ -57,7 +57,7 @@ class _Policy(email.policy.EmailPolicy):
 
 
 class ReadMessage(NamedTuple):
-    """One message: its text with the main headers, and what it brings along."""
+    """One message: the text with the main headers, and the attachments."""
 
     title: str
     text: str
@@ -148,7 +148,7 @@ def _as_bytes(data: bytes) -> bytes:
 
 
 def read_message(data: bytes, limits: ExtractLimits, folder: str = "") -> ReadMessage:
-    """Read one message. ``folder``: for the names of its attachments."""
+    """Read one message. ``folder``: for the names of the attachments."""
     try:
         message = email.message_from_bytes(data, policy=_Policy())
         assert isinstance(message, EmailMessage)
@@ -283,7 +283,7 @@ def iso_date(text: str) -> str:
 
 
 def _leaves(message: Message) -> Iterator[tuple[Message, bool]]:
-    """Parts that are no groups, in order; True: inside a group of alternatives. No recursion."""
+    """Leaf parts in order; True: inside a group of alternatives. No recursion."""
     stack: list[tuple[Message, bool]] = [(message, False)]
     for _ in range(MAX_PARTS):
         if not stack:

@@ -15,7 +15,7 @@ _DRIVE = re.compile(r"^[A-Za-z]:(?=[\\/])")
 
 
 class MemberNames:
-    """Gives each file inside one container a name of its own: relative, without ``..``, and printable.
+    """Gives each file inside one container a unique name: relative, without ``..``, and printable.
 
     Inner folders are kept. No name is the folder of another one.
     """
@@ -37,7 +37,7 @@ class MemberNames:
         return path
 
     def _free(self, above: str, name: str, *, folder: bool) -> str:
-        """The name below a folder, numbered if another file (or, for a file, a folder) has it."""
+        """A free name below a folder, numbered if already used by a file (or, for a file, by a folder)."""
         wanted = path = f"{above}/{name}" if above else name
         stem, dot, suffix = wanted.rpartition(".")
         numbered = bool(dot and stem and not stem.endswith("/") and "/" not in suffix)
@@ -48,7 +48,7 @@ class MemberNames:
 
 
 def _parts(name: str) -> list[str]:
-    """Parts of a name without ``.``, ``..``, drives and characters that a person cannot see."""
+    """Parts of a name without ``.``, ``..``, drives and invisible characters."""
     text = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode())
     text = _DRIVE.sub("", text[-10_000:])
     visible = "".join("_" if unicodedata.category(char) in _HIDDEN_KINDS else char for char in text)

@@ -1,4 +1,4 @@
-"""Parts of a document that is a ZIP archive, read in memory and within limits."""
+"""Parts of a document in a ZIP archive, read in memory and within limits."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Archive:
         return b"".join(self.pieces(name))
 
     def check(self, name: str) -> None:
-        """Unpack a part without keeping it: another library is going to read it, without limits."""
+        """Unpack a part and discard the data: a check of the limits before another library reads the part."""
         for _ in self.pieces(name):
             pass
 
@@ -81,7 +81,7 @@ class Archive:
         parse_xml(self.pieces(name), handler, name, outer_doctype=outer_doctype)
 
     def parse_if_present(self, name: str, handler: XmlHandler) -> None:
-        """Parse a part that documents may lack."""
+        """Parse an optional part."""
         if name in self:
             self.parse(name, handler)
 
@@ -94,12 +94,12 @@ class Archive:
 
 
 def _key(name: str) -> str:
-    """Name of a part as references to it are compared: without regard to case, with forward slashes."""
+    """Name of a part in the form of comparisons: without regard to case, with forward slashes."""
     return name.replace("\\", "/").lstrip("/").lower()
 
 
 def resolve(part: str, target: str) -> str:
-    """Name of the part that ``part`` refers to as ``target``."""
+    """Name of the part behind the reference ``target`` in ``part``."""
     target = target.partition("#")[0]
     if target.startswith("/"):
         return target.lstrip("/")

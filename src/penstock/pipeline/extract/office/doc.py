@@ -100,7 +100,7 @@ def _document(main: bytes, table: bytes, limits: ExtractLimits) -> _Document:
 
 
 def _old_document(main: bytes, flags: int, limits: ExtractLimits) -> _Document:
-    """A document of Word 6 or 95, whose text has one byte for each character."""
+    """A document of Word 6 or 95, with one byte for each character."""
     if flags & _COMPLEX:
         place, size = struct.unpack_from("<II", main, 0x160)
         text, _ = _read_pieces(main, main[place : place + size], limits, narrow=True)
@@ -207,7 +207,7 @@ class _Writer:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
-    """Each paragraph with the mark that ends it."""
+    """Each paragraph with the end mark."""
     start = 0
     for mark in _MARKS.finditer(text):
         yield text[start : mark.start()], mark[0]
@@ -217,7 +217,7 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(text: str) -> str:
-    """Text as a person sees it: without the commands of fields, and signs for what is no text."""
+    """Visible text: without field commands and control characters."""
     if "\x13" in text or "\x14" in text or "\x15" in text:
         text = _without_fields(text)
     return text.translate(_SIGNS)

@@ -1,4 +1,4 @@
-"""Formats of the paragraphs of a Word 97 document, by their places in its stream."""
+"""Formats of the paragraphs of a Word 97 document, by position in the stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNKNOWN = ParagraphFormat()
 
 
 class ParagraphFormats:
-    """Formats of all paragraphs. A table that is damaged counts as empty: the text is read all the same."""
+    """Formats of all paragraphs. A damaged table counts as empty: the text is read all the same."""
 
     def __init__(self, main: bytes, table: bytes) -> None:
         self._starts: list[int] = []

@@ -50,7 +50,7 @@ class WordNotes:
         return f"[^{self._labels.setdefault(key, len(self._labels) + 1)}]"
 
     def take(self, kind: str, note_id: str, position: int) -> Iterator[Block]:
-        """The text of a note, unless it was given out before."""
+        """The text of a note, unless given out before."""
         texts = self._texts.pop((kind, note_id), [])
         text = " ".join(texts)
         if kind == "comments":

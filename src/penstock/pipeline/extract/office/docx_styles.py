@@ -26,7 +26,7 @@ _BODY = 9
 
 
 class Style(NamedTuple):
-    """Format that a style gives to a paragraph. None: the style it is based on decides."""
+    """Format of a paragraph style. None: the base style decides."""
 
     level: int | None = None
     """Level of a heading from 1; 0 for other text."""
@@ -92,7 +92,7 @@ class Styles:
         self._own[self._id] = self._own[self._id]._replace(**facts)  # type: ignore[arg-type]
 
     def get(self, style_id: str) -> Style:
-        """Format by a style and those it is based on. Each is looked up once, however long the chain."""
+        """Format by a style and the base styles. Each is looked up once, however long the chain."""
         if style_id not in self._own:
             return Style(**_by_name(style_id))  # type: ignore[arg-type]
         chain: list[str] = []
@@ -108,7 +108,7 @@ class Styles:
 
 
 def heading_by_name(name: str) -> int:
-    """Level of the heading that a style of this name makes; 0 for other names."""
+    """Heading level of a style, by name; 0 for other names."""
     heading = _HEADING.fullmatch(name.strip())
     return int(heading[1]) if heading else 0
 
@@ -177,7 +177,7 @@ class Numbering:
         levels[self._level] = known._replace(**facts)  # type: ignore[arg-type]
 
     def marker(self, number_id: str, level: int) -> str:
-        """Marker of the next item of a list; empty for a list that shows none."""
+        """Marker of the next item of a list; empty for a list without markers."""
         if number_id in ("", "0"):
             return ""
         if number_id not in self._abstract:

@@ -91,7 +91,7 @@ def _page(archive: Archive, part: str, media_type: str, number: int, limits: Ext
 
 
 def _with_end_tag(tag: re.Match[bytes]) -> bytes:
-    """Give an end tag to an element that XML closes at once: HTML knows this only of some elements."""
+    """Give an end tag to a self-closed XML element: HTML allows this only for void elements."""
     name, rest = tag.group(1, 2)
     return tag[0] if name.lower() in _VOID else b"<%s%s></%s>" % (name, rest, name)
 
@@ -110,7 +110,7 @@ class _Container:
 
 
 class _Encryption:
-    """Parts that are encrypted, except hidden fonts."""
+    """Encrypted parts, except obfuscated fonts."""
 
     def __init__(self) -> None:
         self.parts: set[str] = set()
@@ -128,7 +128,7 @@ class _Encryption:
 
 
 class _Package:
-    """Handler of the package file: its parts, their order, and what it says about the book."""
+    """Handler of the package file: parts, reading order, and metadata of the book."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -133,5 +133,5 @@ def text_lines(text: str) -> list[str]:
 
 
 def _plain(line: str) -> str:
-    """Escape a line of text that Markdown would take for a heading, an underline or a fence."""
+    """Escape a line of text with the look of a Markdown heading, underline or fence."""
     return f"\\{line}" if _MARKUP.match(line) else line

@@ -19,7 +19,7 @@ _VALUES = (
 
 
 class OdfSheets(OdfStory):
-    """Handler of ``content.xml``: a page for each sheet, with its name as a heading."""
+    """Handler of ``content.xml``: a page for each sheet, with the sheet's name as a heading."""
 
     def __init__(self, limits: ExtractLimits) -> None:
         super().__init__(OdfStyles(), self._add)
@@ -105,7 +105,7 @@ class OdfSheets(OdfStory):
             self._add(block)
 
     def _follow(self) -> None:
-        """Write the comments of a row after it."""
+        """Write the comments of a row after the row."""
         if self._cells is None and not self._stack:
             following, self._following = self._following, []
             for block in following:

@@ -37,7 +37,7 @@ class OdfStyles:
         return (list_style, level) in self._numbered
 
     def heading_level(self, style: str) -> int:
-        """Level of the heading that a paragraph style makes; 0 for other styles."""
+        """Heading level of a paragraph style; 0 for other styles."""
         return _LEVELS.get(self._root(style), 0)
 
     def is_title(self, style: str) -> bool:
@@ -47,7 +47,7 @@ class OdfStyles:
         return self._root(style) == _CODE
 
     def _root(self, style: str) -> str:
-        """Nearest style with a meaning that a style is derived from. Each is looked up once."""
+        """Nearest known base style of a style. Each is looked up once."""
         passed: list[str] = []
         while style not in self._roots and style not in _LEVELS and style != _CODE and style:
             self._roots[style] = ""

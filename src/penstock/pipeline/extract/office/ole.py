@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(data: bytes) -> Iterator[OleFileIO]:
-    """Open a container. Any error of the library inside means that it is damaged."""
+    """Open a container. Any error of the library inside becomes ``DocumentDamaged``."""
     import olefile
 
     try:
@@ -31,7 +31,7 @@ def opened(data: bytes) -> Iterator[OleFileIO]:
 
 
 def stream(container: OleFileIO, name: str) -> bytes | None:
-    """Read the stream of this name; None if the container does not have it."""
+    """Read the stream of this name; None if missing."""
     if not container.exists(name):
         return None
     data: bytes = container.openstream(name).read()

@@ -49,12 +49,12 @@ class Package:
         return found.by_id
 
     def related(self, part: str, kind: str) -> list[str]:
-        """Parts that a part refers to by relations of this kind, as far as they exist."""
+        """Existing parts referred to by relations of this kind."""
         found = self.relations(part).values()
         return [one.part for one in found if one.kind == kind and one.part in self.archive]
 
     def refuse_if_pictures(self) -> None:
-        """Raise NoText for a document without text that shows pictures."""
+        """Raise NoText for a document of pictures without text."""
         if any("/media/" in name for name in self.archive.names):
             raise no_text()
 
@@ -71,7 +71,7 @@ def refuse_ole(data: bytes) -> None:
 
 
 def refuse_encrypted_package(data: bytes) -> None:
-    """Raise DocumentEncrypted for a container that holds a newer document, which is encrypted."""
+    """Raise DocumentEncrypted for an encrypted newer document in a container."""
     if _ENCRYPTED in data:
         raise DocumentEncrypted("the document is encrypted and opens only with a password")
 
@@ -93,7 +93,7 @@ class _Relations:
 
 
 class PropertyReader:
-    """Texts of the elements that hold properties: the first with text of each."""
+    """Texts of property elements: the first with text of each name."""
 
     def __init__(self, *names: str) -> None:
         self.found = dict.fromkeys(names, "")

@@ -1,4 +1,4 @@
-"""Documents of several pages: those asked for, each with its own failure."""
+"""Documents of several pages: only the requested pages, each with a separate failure."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _NO_HEADER = 4
 
 
 class PptExtractor:
-    """The title of a slide is a heading; its notes follow its text."""
+    """The title of a slide is a heading; notes follow the text."""
 
     name = "ppt"
     version = "1"

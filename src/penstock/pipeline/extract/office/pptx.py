@@ -45,7 +45,7 @@ class PptxExtractor:
 
 
 def _slides(package: Package) -> list[str | None]:
-    """Parts of the slides in order; None for one that is missing."""
+    """Parts of the slides in order; None for a missing one."""
     order = _SlideOrder()
     package.archive.parse(package.main, order)
     relations = package.relations(package.main)
@@ -96,7 +96,7 @@ class _SlideOrder:
 
 
 class SlideShapes:
-    """Handler of a slide: its titles, and blocks of its other shapes."""
+    """Handler of a slide: titles, and blocks of other shapes."""
 
     def __init__(self, left_out: frozenset[str] = _NUMBERS) -> None:
         """``left_out``: placeholders without text of the author."""

@@ -82,7 +82,7 @@ _NAMES = {
 
 
 def code_page(number: int | None) -> str:
-    """Python's name of a Windows code page; empty for one that Python does not know."""
+    """Python's name of a Windows code page; empty for an unknown one."""
     if number is None:
         return ""
     name = _NAMES.get(number, f"cp{number}")

@@ -41,7 +41,7 @@ class _Target:
 
 
 class _State:
-    """Properties that a group inherits, and restores at its end."""
+    """Properties inherited by a group, and restored at the end of the group."""
 
     __slots__ = ("deleted", "encoding", "in_table", "level", "list_level", "skipped", "star", "target")
 

@@ -114,7 +114,7 @@ def _page(
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[Block]:
-    """Rows as blocks. A row of one cell above a wider one is no part of the table, but its caption."""
+    """Rows as blocks. A row of one cell above a wider one is the caption of the table, not a part."""
     first: Block | None = None
     in_table = False
     for number, row in enumerate(sheet.iter_rows(), 1):
@@ -135,7 +135,7 @@ def _rows(sheet: CalamineSheet) -> Iterator[Block]:
 
 
 def _shown(value: object) -> str:
-    """A value as a person writes it: whole numbers without a point, dates in ISO 8601."""
+    """A value as usually written: whole numbers without a point, dates in ISO 8601."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -178,7 +178,7 @@ class _OldBook:
 
 
 class _Book:
-    """A workbook since 2007: what the library does not read, and does not check."""
+    """An .xlsx workbook: the checks and texts missing from the spreadsheet library."""
 
     def __init__(self, data: bytes, limits: ExtractLimits) -> None:
         self._package = Package(data, limits, "xl/workbook.xml")

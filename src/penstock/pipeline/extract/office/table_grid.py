@@ -67,7 +67,7 @@ class TableGrid:
         return row[-1]
 
     def blocks(self) -> Iterator[Block]:
-        """Rows of the table, or what its cells hold if the table only arranges the page."""
+        """Rows of the table, or the contents of the cells of a table for layout."""
         if _arranges_page(self.rows):
             yield from (block for row in self.rows for cell in row for block in cell)
             return
@@ -78,7 +78,7 @@ class TableGrid:
 
 
 def _arranges_page(rows: Sequence[Sequence[Sequence[Block]]]) -> bool:
-    """Check whether a table only arranges the page: it has one cell, or its cells hold sections."""
+    """Check whether a table is only for layout: one cell, or cells with whole sections."""
     if sum(map(len, rows)) == 1:
         return True
     return any(
