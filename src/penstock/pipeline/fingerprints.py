@@ -64,7 +64,7 @@ def fingerprints(
 
 
 def with_reader(fingerprint: str, reader: str | None) -> str:
-    """A fingerprint that names the extractor, for a file whose name stands for another one.
+    """A fingerprint with the name of the extractor, for a misnamed file.
 
     The file can then be compared by its name alone: it is not read again in each run, but it is when the
     extractor that read it changes.
@@ -80,12 +80,12 @@ def reader_in(fingerprint: str | None) -> str | None:
 
 
 def ocr_in(made: str) -> str | None:
-    """How pictures were read, or OCR_OFF, or NO_PICTURES; None for files that hold no pictures."""
+    """OCR fingerprint of a document, or OCR_OFF, or NO_PICTURES; None for formats without pictures."""
     return made.partition(":")[0].partition("+")[2] or None
 
 
 def without_pictures(made: Fingerprints) -> Fingerprints:
-    """The fingerprints of a document that was found to have no pages that are pictures."""
+    """The fingerprints of a document found to have no picture pages."""
     return made if ocr_in(made.ocr) is None else _with_ocr(made, NO_PICTURES)
 
 
@@ -95,7 +95,7 @@ def _with_ocr(made: Fingerprints, ocr: str) -> Fingerprints:
 
 
 def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
-    """The wanted fingerprints of a source made before, if it need not be read again for the sake of OCR.
+    """The wanted fingerprints, or those of the source if OCR alone does not justify reading again.
 
     Documents without pictures are the same with and without OCR. Recognized text stays where a request does
     not want OCR.
@@ -110,12 +110,12 @@ def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
 
 
 def same_reading(wanted: Fingerprints, made: Fingerprints) -> bool:
-    """Check whether a generation is what a request wants, so that it can be finished for the request."""
+    """Check whether an unfinished generation fits a request and can be finished for the request."""
     return wanted == made or (ocr_in(made.ocr) == NO_PICTURES and keep_reading(wanted, made) == made)
 
 
 def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
-    """Chunk sizes of a document, from its fingerprints; None for another format."""
+    """Chunk sizes of a document, from the fingerprints; None for another format."""
     _, *numbers = made_with.ocr.split(":")[:3]
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None

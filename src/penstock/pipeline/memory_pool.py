@@ -125,7 +125,7 @@ def _opened(path: str) -> int:
 
 
 def _acquired(locks: list[int], wanted: int, until: float) -> list[int]:
-    """Acquire this many of the locks; none if that is not possible in time."""
+    """Acquire this many of the locks; none if not possible in time."""
     held: list[int] = []
     while True:
         for lock in locks:

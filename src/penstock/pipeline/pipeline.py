@@ -287,7 +287,7 @@ class Pipeline:
         self._limiter.rest()
 
     def _draft_of_beginning(self, content: Content, whole: int, sizes: ChunkSizes) -> Draft:
-        """Draft the lines at the beginning of a text that is too large to be indexed whole."""
+        """Draft the first lines of a text too large to be indexed as a whole."""
         file_type = file_types.by_name(content.name) or file_types.TEXT
         data = whole_lines(content.data, quoted=file_type.extractor == "table")
         draft = self.draft(Content(content.name, data), sizes)
@@ -304,7 +304,7 @@ class Pipeline:
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:
-    """The draft with a warning, if the name stands for another type than the content has."""
+    """The draft with a warning, if the name is of another type than the content."""
     name, found = content.name, file_types.stored_type("", draft.media_type)
     if file_types.detect(name, content.data) == file_types.COMPRESSED:
         # The draft is of the file inside, which the suffix before the last one names.

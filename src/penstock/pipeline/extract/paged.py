@@ -1,4 +1,4 @@
-"""Extraction of documents whose pages are read one at a time."""
+"""Extraction of documents page by page."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def wanted_pages(count: int, pages: range | None) -> range:
 def document_head(
     extractor: PagedExtractor, document: PagedDocument, file_type: FileType, *, first: bool
 ) -> ExtractedText:
-    """All of a document but its pages.
+    """All of a document except the pages.
 
     ``first``: with the warnings and attachments, which take long to read and are wanted once.
     """
@@ -83,7 +83,7 @@ def document_head(
 
 
 def with_pages(head: ExtractedText, found: Sequence[Page]) -> ExtractedText:
-    """The document with these pages. Raises an ``UnreadableDocument`` if all its pages failed."""
+    """The document with these pages. Raises an ``UnreadableDocument`` if every page failed."""
     failures = [(page.number, page.failure_code, page.failure) for page in found if page.failure]
     refuse_unreadable(head.page_count, failures)
     return msgspec.structs.replace(

@@ -57,7 +57,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class Recognition(msgspec.Struct, frozen=True):
-    """Source of a page's text recognized by OCR: the engine, and its mean confidence from 0 to 100."""
+    """Source of recognized text: the engine, and the mean confidence from 0 to 100."""
 
     engine: str
     confidence: float | None = None
@@ -206,7 +206,7 @@ class PageImage(msgspec.Struct, frozen=True):
 
 
 class PagedDocument(Protocol):
-    """An open document whose pages are read one at a time, each with its own limits."""
+    """An open document, read page by page, with limits for each page."""
 
     page_count: int
     title: str | None
@@ -221,7 +221,7 @@ class PagedDocument(Protocol):
         ...
 
     def page(self, number: int) -> Page:
-        """Read one page. An error of this page alone is its ``failure``."""
+        """Read one page. An error of this page alone is returned as ``failure``."""
         ...
 
     def image(self, number: int, dpi: int) -> PageImage:
@@ -232,10 +232,10 @@ class PagedDocument(Protocol):
 
 
 class PagedExtractor(Extractor, Protocol):
-    """Extractor of documents whose pages can be read apart."""
+    """Extractor of documents with separately readable pages."""
 
     shape: Shape
 
     def open(self, content: Content, limits: ExtractLimits) -> PagedDocument:
-        """Open a document. Raises an ``UnreadableDocument`` if it is damaged, encrypted or too large."""
+        """Open a document. Raises an ``UnreadableDocument`` for a damaged, encrypted or too large one."""
         ...

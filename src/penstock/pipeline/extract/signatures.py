@@ -1,4 +1,4 @@
-"""Signatures: what the bytes of a file are, whatever its name says.
+"""Signatures: the type of a file by content, independent of the name.
 
 A ZIP archive is told by the names of its members, an OLE file by the names of its streams. Only directories
 are read, within limits; nothing is unpacked.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Signature(NamedTuple):
-    """The kind of a content. ``suffix``: usual suffix of the type, also of types that cannot be read."""
+    """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
 
     what: str
     suffix: str = ""
@@ -126,13 +126,13 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 
 def text_suffix(head: bytes) -> str:
-    """Suffix for text under a name that stands for another format: html, xml, tsv, csv or txt."""
+    """Suffix for the text in a misnamed file: html, xml, tsv, csv or txt."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4096]
     return next((suffix for pattern, suffix in _TEXTS if pattern.match(start)), "txt")
 
 
 def _zip_kind(data: bytes) -> Signature | None:
-    """The kind of a ZIP archive; None if its directory is missing: the name decides then."""
+    """The kind of a ZIP archive; None without a directory: the name decides then."""
     length = _number(data, 26, "<H")
     if data[30 : 30 + length] == b"mimetype":
         size, extra = _number(data, 18, "<I"), _number(data, 28, "<H")
@@ -216,7 +216,7 @@ def _entry(part: bytes) -> _Entry:
 
 
 def _number(data: bytes, at: int, form: str, missing: int = 0) -> int:
-    """One number of a binary header; ``missing`` if the data ends before it."""
+    """One number of a binary header; ``missing`` at the end of the data."""
     try:
         found: int = struct.unpack_from(form, data, at)[0]
     except struct.error:

@@ -1,4 +1,4 @@
-"""Values that a file states about itself, in one form: names, titles and dates."""
+"""Names, titles and dates stated in a file, in one normal form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def one_line(text: str) -> str:
 
 
 def stated_title(text: str) -> str | None:
-    """A title, unless it is one that programs give to every document."""
+    """A title, unless known as a program's default title."""
     title = one_line(text)
     return None if title.lower() in _NO_TITLES else title
 

@@ -116,7 +116,7 @@ def _cut(what: str) -> str:
 
 
 class _NotebookText:
-    """Lines of Markdown, and for each line the number of its cell."""
+    """Lines of Markdown, with the cell number of each line."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -217,7 +217,7 @@ class _Refused(Exception):
 
 
 class _XmlLines:
-    """Lines of text, and for each the line of the file where its value begins."""
+    """Lines of text, each with the line number of the value in the file."""
 
     def __init__(self) -> None:
         self._parser = expat.ParserCreate("utf-8")

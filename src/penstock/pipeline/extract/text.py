@@ -88,7 +88,7 @@ class TextExtractor:
 
 
 def with_properties(extracted: ExtractedText, **stated: str) -> ExtractedText:
-    """Add properties that the text states itself. Dates count only in the form of ISO 8601."""
+    """Add properties stated in the text. Dates count only in the form of ISO 8601."""
     kept = {
         name: value[:_MAX_PROPERTY]
         for name, value in stated.items()

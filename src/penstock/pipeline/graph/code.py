@@ -1,4 +1,4 @@
-"""Code extractor: modules, classes, functions and methods; what they define, import, call and inherit."""
+"""Code extractor: modules, classes, functions and methods; definitions, imports, calls and inheritance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BASES = 20
 
 
 class CodeExtractor:
-    """Reads the whole file, put together from its chunks, and gives each chunk what stands in it."""
+    """Parses the whole file, joined from the chunks, and assigns the entities and relations to the chunks."""
 
     name = "code"
     version = 1
@@ -70,7 +70,7 @@ def _relations(text: str, document: GraphDocument) -> Iterator[tuple[int, Entity
 
 
 class Names:
-    """The names of a file: what it defines and imports, and where a name used in it leads."""
+    """The names of a file: definitions, imports, and the resolution of used names."""
 
     def __init__(self, symbols: Symbols, document: GraphDocument) -> None:
         self._module = document.module
@@ -101,7 +101,7 @@ class Names:
         return found.parent if found is not None else ""
 
     def resolve(self, name: str, scope: str, *, kind: str | None = None) -> Entity | None:
-        """The entity behind a name used in a scope; None: it is neither defined nor imported here."""
+        """The entity behind a name used in a scope; None: neither defined nor imported here."""
         head, *rest = name.split(".")
         if head in self._syntax.own or head == "super()":
             around = self._class_around(scope)
@@ -119,7 +119,7 @@ class Names:
         return self._outside(target, rest, kind)
 
     def _local(self, name: str, scope: str) -> str | None:
-        """The definition of a name, in the scope or around it."""
+        """The definition of a name, in the scope or an outer one."""
         if name.rpartition(".")[2] not in self._last_parts:
             return None
         while True:
@@ -142,7 +142,7 @@ class Names:
         return None
 
     def _method(self, class_name: str, name: str, *, skip_own: bool = False) -> Entity | None:
-        """A method of a class or its bases. A base of another file is believed to have it."""
+        """A method of a class or the bases. A base of another file is assumed to have the method."""
         classes, outside = self._lineage(class_name)
         for current in classes[1:] if skip_own else classes:
             if (own := f"{current}.{name}") in self._defined:
@@ -172,7 +172,7 @@ class Names:
             yield local or "", ".".join([imported, *rest]) if imported else ""
 
     def _outside(self, target: str, rest: Sequence[str], kind: str | None) -> Entity | None:
-        """An imported name. What it is shows only in how it is written: classes begin with a capital."""
+        """An imported name. The kind is guessed from the spelling: classes begin with a capital."""
         full = ".".join([target, *rest])
         if len(rest) > 2 or full in self._modules:
             return None
@@ -201,7 +201,7 @@ class _Places:
 
 
 def joined(chunks: Sequence[GraphChunk]) -> tuple[str, list[int]]:
-    """The text of a file from its chunks, and where in it each begins.
+    """The text of a file joined from chunks, and the offset of each chunk.
 
     Between chunks stood white space only: lines are counted, the rest is the indentation.
     """

@@ -84,7 +84,7 @@ def read_symbols(source: bytes, language: str, module: str, *, package: bool) ->
 
 
 def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
-    """The nodes that say something, in the order of the source, outer ones first.
+    """The relevant nodes, in the order of the source, outer ones first.
 
     The tree is searched by the library: a step in Python for each of its nodes costs five times as much.
     """
@@ -99,7 +99,7 @@ def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
 
 
 def _define(node: Node, scope: _Scope, syntax: Syntax, found: Symbols) -> _Scope | None:
-    """Record a definition, and return the scope inside it; None: the node defines nothing."""
+    """Record a definition, and return the inner scope; None: the node defines nothing."""
     kind = syntax.definitions.get(node.type)
     if (kind is None or not defines(node)) and node.type not in syntax.scopes:
         return None

@@ -1,4 +1,4 @@
-"""Extractors by type of file, and the fingerprint of what they find."""
+"""Extractors by type of file, and the fingerprint of an extraction."""
 
 from __future__ import annotations
 

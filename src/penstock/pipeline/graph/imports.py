@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Import(NamedTuple):
-    """An import. ``alias``: the name in this file; ``target``: the full name of what it stands for."""
+    """An import. ``alias``: the name in this file; ``target``: the full name of the imported object."""
 
     module: str
     target: str
@@ -114,7 +114,7 @@ _PYTHON = (".py", ".pyi", ".pyw")
 
 
 def module_name(path: str, is_package: Callable[[str], bool]) -> str:
-    """The dotted name of a Python file, below the outermost folder that is a package; of others the path.
+    """The dotted name of a Python file, below the outermost package folder; for others the path.
 
     ``is_package``: whether a folder has the file that makes it a package.
     """

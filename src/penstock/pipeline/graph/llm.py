@@ -1,4 +1,4 @@
-"""The extractor that asks a language model, by an endpoint compatible with OpenAI's chat completions."""
+"""The language model extractor, using an endpoint compatible with OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _REMEDY = "The chunk is tried again; see the log of the endpoint if this goes on
 
 
 class CutOff(PermanentFailure):
-    """The answer was as long as it may be, and not complete."""
+    """The answer reached the length limit before the end."""
 
 
 class TruncatedAnswer(BadAnswer):
-    """The answer ended in the middle of its JSON, for a reason that is not known."""
+    """The answer ended in the middle of the JSON, for an unknown reason."""
 
 
 class LlmOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint that extracts graphs, and the limits of its use."""
+    """An endpoint for graph extraction, with limits of use."""
 
     address: EndpointOptions
     calls: int = 4
@@ -130,7 +130,7 @@ class LlmExtractor:
         return int(tokens)
 
     def answers(self) -> bool:
-        """Tell whether the endpoint answers a short request in time, whatever the answer."""
+        """Tell whether the endpoint answers a short request in time; errors count as answers."""
         try:
             self._ask(PROBE)
         except (EndpointSilent, ServiceUnavailable, CallLimitReached):
@@ -146,8 +146,8 @@ class LlmExtractor:
         return llm_answer.extraction(self._answer(text, HALVINGS), text)
 
     def _answer(self, text: str, halvings: int) -> llm_answer.Answer:
-        """The answer about a text. One that is cut off is asked for again by halves of the text: about the
-        whole text it would end at the same place."""
+        """The answer about a text. After a truncated answer, the halves of the text are sent: the answer
+        about the whole text would end at the same place."""
         try:
             return _decoded(self._ask(text))
         except (CutOff, TruncatedAnswer):
@@ -193,8 +193,8 @@ class LlmExtractor:
 
 
 def _content(completion: _Completion) -> str:
-    """The text of the answer. Raises PermanentFailure for one that would be no better the next time, and
-    CutOff for one that is too long."""
+    """The text of the answer. Raises PermanentFailure for an answer no retry would improve, and CutOff for a
+    truncated one."""
     if not completion.choices:
         _malformed("it has no choice")
     choice = completion.choices[0]

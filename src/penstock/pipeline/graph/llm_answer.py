@@ -1,4 +1,4 @@
-"""Answers of a language model as entities and relations: what does not stand in the text is left out.
+"""Answers of a language model as entities and relations: names missing from the text are left out.
 
 The text may tell the model what to answer. All it can reach is another set of its own words: names have to
 stand in the text, kinds are from a list without those of code and documents, and sizes are limited.
@@ -38,7 +38,7 @@ class _FoundRelation(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What a model has to answer; ``SCHEMA`` tells it so."""
+    """Answer of the model, as required by ``SCHEMA``."""
 
     entities: list[_FoundEntity]
     relations: list[_FoundRelation] = []
@@ -92,7 +92,7 @@ def halves(text: str) -> tuple[str, ...]:
 
 
 def extraction(answer: Answer, text: str) -> Extraction:
-    """The part of an answer that can be true of this text."""
+    """The part of an answer consistent with this text."""
     searched = _folded(text)
     entities: dict[Entity, int] = {}
     by_name: dict[str, Entity] = {}
@@ -121,7 +121,7 @@ def _relations(found: Sequence[_FoundRelation], by_name: dict[str, Entity]) -> l
 
 
 def _name(name: str) -> str:
-    """A name in one line, without control characters; empty if it is too long to be one."""
+    """A name in one line, without control characters; empty if too long."""
     shown = " ".join("".join(char if char.isprintable() else " " for char in name).split())
     return shown if len(shown) <= MAX_NAME else ""
 
@@ -136,7 +136,7 @@ def _folded(text: str) -> str:
 
 
 def _occurrences(name: str, searched: str) -> int:
-    """How often a name stands in a text, as whole words."""
+    """Count the occurrences of a name in a text, as whole words."""
     folded = _folded(name)
     if not any(char.isalnum() for char in folded):
         return 0

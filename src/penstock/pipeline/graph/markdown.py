@@ -57,7 +57,7 @@ class MarkdownExtractor:
 def _structure(
     document: GraphDocument, chunk: GraphChunk
 ) -> tuple[Counter[Entity], Counter[tuple[Entity, str, Entity]], str]:
-    """The document, its sections and links in a chunk, how they are related, and the text without marks."""
+    """The document, the sections and links of a chunk, their relations, and the text without marks."""
     entities: Counter[Entity] = Counter({Entity(document.path, DOCUMENT): 1})
     links: Counter[tuple[Entity, str, Entity]] = Counter()
     plain: list[str] = []
@@ -74,7 +74,7 @@ def _structure(
 
 
 def _lines(document: GraphDocument, chunk: GraphChunk) -> Iterator[tuple[Entity, str, Entity | None]]:
-    """The lines outside code blocks: the section each stands in, the text, and the section it begins."""
+    """The lines outside code blocks, each with the section around, and the section of a heading line."""
     above = [title for title in chunk.heading_path.split(HEADING_SEPARATOR) if title]
     first = chunk.text.lstrip().lstrip("#").lstrip()
     if above and first.startswith(above[-1]):

@@ -22,7 +22,7 @@ _MONTHS = words.MONTHS | {"may"}
 
 
 class Span(NamedTuple):
-    """A name in a sentence: the positions of its tokens and its kind.
+    """A name in a sentence: the positions of the tokens and the kind.
 
     ``kind`` is sure, since it is part of the identity of an entity. ``likely`` is a guess for weights.
     """
@@ -93,7 +93,7 @@ def _begins_name(token: Token) -> bool:
 
 
 def _run_end(tokens: Sequence[Token], at: int) -> int:
-    """The end of the run of capitalised words that begins here, connectors inside included."""
+    """The end of the run of capitalised words from here on, connectors inside included."""
     if not _is_name_token(tokens[at]):
         return at
     end = at + 1
@@ -143,7 +143,7 @@ def _joins(connecting: Sequence[str], before: Sequence[Token]) -> bool:
 
 
 def _split(tokens: Sequence[Token], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Cut a run where a title stands inside: ``Texas Gov. John Connally`` are two names."""
+    """Cut a run at a title inside: ``Texas Gov. John Connally`` are two names."""
     start = first
     for at in range(first + 1, last):
         if tokens[at].lower in words.INNER_TITLES:
@@ -155,7 +155,7 @@ def _split(tokens: Sequence[Token], first: int, last: int) -> Iterator[tuple[int
 def _name_span(
     tokens: Sequence[Token], first: int, last: int, opening: int, is_common: Callable[[str], bool]
 ) -> Span | None:
-    """The name in a run of words, without the words and titles around it; None: there is none."""
+    """The name in a run of words, without leading and trailing words and titles; None without a name."""
     titled = False
     while first <= last and (
         tokens[first].lower in words.FUNCTION_WORDS or not _is_name_token(tokens[first])

@@ -37,7 +37,7 @@ _MAX_TERMS = 20
 
 
 class ProseExtractor:
-    """Names by capital letters, noun phrases that recur in a chunk, and weighted co-occurrence."""
+    """Names by capital letters, recurring noun phrases of a chunk, and weighted co-occurrence."""
 
     name = "prose"
     version = 1
@@ -47,7 +47,7 @@ class ProseExtractor:
 
 
 class _Placed(NamedTuple):
-    """An entity in a sentence. ``likely``: its kind, or the guess of it."""
+    """An entity in a sentence. ``likely``: the kind, or a guess."""
 
     at: int
     entity: Entity
@@ -82,7 +82,7 @@ def _names_in(text: str, tokens: Sequence[Token], is_common: Callable[[str], boo
 
 
 def _one_kind_each(placed: Sequence[Sequence[_Placed]]) -> dict[str, Entity]:
-    """One entity for each name of the chunk: the kind found first that is more than a name."""
+    """One entity for each name of the chunk: the first kind found other than a plain name."""
     kinds: dict[str, Entity] = {}
     for found in placed:
         for one in found:
@@ -98,7 +98,7 @@ def _common_words(split: Sequence[Sequence[Token]]) -> Callable[[str], bool]:
 
 
 def _relate(placed: Sequence[_Placed], weights: dict[tuple[Entity, Entity], float]) -> None:
-    """Add to the weight of each pair in a sentence: more for kinds that are often related, less far apart."""
+    """Add to the weight of each pair in a sentence: more for related kinds, less at a distance."""
     names = [one for one in placed if one.likely not in (DATE, QUANTITY)]
     for at, source in enumerate(names):
         for distance, target in enumerate(names[at + 1 : at + 1 + MAX_DISTANCE], 1):
@@ -112,7 +112,7 @@ def _relate(placed: Sequence[_Placed], weights: dict[tuple[Entity, Entity], floa
 
 
 def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
-    """Phrases of two or three plain words that stand in the chunk at least twice.
+    """Phrases of two or three plain words with at least two occurrences in the chunk.
 
     A phrase inside a longer one counts only where it stands alone as well.
     """
@@ -126,7 +126,7 @@ def _terms(split: Sequence[Sequence[Token]]) -> frozenset[tuple[str, ...]]:
 
 
 def _runs(tokens: Sequence[Token]) -> list[list[str]]:
-    """Plain words that follow each other, with one space between."""
+    """Consecutive plain words, with one space between."""
     runs: list[list[str]] = []
     end = -1
     for token in tokens:

@@ -9,7 +9,7 @@ from penstock.catalog.entities import Extraction
 
 
 class GraphChunk(NamedTuple):
-    """A chunk of a document, with its place in the text of the page."""
+    """A chunk of a document, with the place in the text of the page."""
 
     text: str
     page_number: int = 1
@@ -20,7 +20,7 @@ class GraphChunk(NamedTuple):
 
 
 class GraphDocument(NamedTuple):
-    """All chunks of a document in order. ``module``: name of a source file among its imports."""
+    """All chunks of a document in order. ``module``: the name by which other files import a source file."""
 
     path: str
     chunks: Sequence[GraphChunk]

@@ -112,7 +112,7 @@ SYNTAX: Mapping[str, Syntax] = MappingProxyType(
 
 @functools.cache
 def node_query(language: str) -> Query:
-    """The query for the nodes of a language that define, call, import, or set an attribute."""
+    """The query for definitions, calls, imports and attribute assignments of a language."""
     from tree_sitter import Query
 
     syntax = SYNTAX[language]
@@ -131,7 +131,7 @@ def text_of(node: Node | None) -> str:
 
 
 def name_of(node: Node | None) -> str:
-    """The text of a node that is a name; empty if it is too long for one."""
+    """The text of a name node; empty if too long."""
     return text_of(node) if node is not None and _is_short(node) else ""
 
 
@@ -140,7 +140,7 @@ def _is_short(node: Node) -> bool:
 
 
 def definition_name(node: Node) -> str:
-    """The name a definition gives: of a method of Go with its receiver, of C from inside the declarators."""
+    """The name of a definition: for a Go method with the receiver, for C from inside the declarators."""
     named = node.child_by_field_name("name")
     if named is None and node.type == "impl_item":
         named = node.child_by_field_name("type")
@@ -176,7 +176,7 @@ _WRITTEN = re.compile(r"(?!super\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
 
 
 def dotted(node: Node | None) -> str:
-    """The dotted name of an expression; empty if it is none, such as the result of another call."""
+    """The dotted name of an expression; empty for other expressions, such as the result of a call."""
     if node is None or (node.type not in _DOTTED and node.type not in _PLAIN and node.type not in _GENERIC):
         return ""
     written = name_of(node)

@@ -74,7 +74,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _keeps_stop(word: str, text: str, end: int) -> bool:
-    """Check whether the stop after a word belongs to it: an abbreviation, or the initial of a name."""
+    """Check whether the stop after a word is part of the word: an abbreviation, or the initial of a name."""
     if f"{word.lower()}." in ABBREVIATIONS:
         return True
     return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))

@@ -1,4 +1,4 @@
-"""The OCR engine behind a vision endpoint that is compatible with OpenAI's chat completions."""
+"""The OCR engine behind a vision endpoint compatible with OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Completion(msgspec.Struct):
 
 
 class VisionEndpoint:
-    """An endpoint that is sent each page as a PNG picture."""
+    """An endpoint for page pictures, sent as PNG."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self.name = options.model
@@ -123,7 +123,7 @@ def _text_of(choice: _Choice) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text of an answer, without the fence that models put around a whole document."""
+    """The text of an answer, without a code fence around the whole."""
     text = clean(text).strip()
     fenced = _FENCE.fullmatch(text)
     return fenced[1].strip() if fenced and "```" not in fenced[1] else text

@@ -1,4 +1,4 @@
-"""The OCR engine for given options, and what it loads."""
+"""The OCR engine for given options, and the files for a sandbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_endpoint(options: EndpointOptions) -> OcrEngine:
 
 
 def readable_paths(options: OcrOptions) -> tuple[str, ...]:
-    """Folders and files that the local engine reads while it runs, for a process confined to them."""
+    """Folders and files read by the running local engine, for a confined process."""
     second = rapid.READS if rapid.usable(options.languages) else ()
     return (sys.prefix, *models.folders(options.tessdata_dir), *second)
 

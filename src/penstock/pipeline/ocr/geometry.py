@@ -62,7 +62,7 @@ def resized(pixels: Pixels, width: int) -> Pixels:
 
 
 def stretched(pixels: Pixels) -> Pixels:
-    """The picture with full contrast: its darkest and its brightest hundredth become black and white."""
+    """The picture with full contrast: the darkest and the brightest hundredth become black and white."""
     low, high = np.percentile(pixels[::2, ::2], (1, 99))
     if high <= low:
         return pixels
@@ -72,7 +72,7 @@ def stretched(pixels: Pixels) -> Pixels:
 
 
 def skew(pixels: Pixels) -> float:
-    """Degrees by which a gray picture must be turned clockwise to make its lines level; 0 if that is unclear.
+    """Clockwise degrees for deskewing a gray picture, to make the lines level; 0 if unclear.
 
     Lines of text are level where the rows of a picture differ most in the number of their dark points.
     """

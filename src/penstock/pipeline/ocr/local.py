@@ -100,7 +100,7 @@ class LocalEngine:
 
 
 def is_narrow(pixels: Pixels) -> bool:
-    """Check whether a picture has the form of a receipt, and too few pixels for its small print."""
+    """Check whether a picture has the form of a receipt, and too few pixels for small print."""
     height, width = int(pixels.shape[0]), int(pixels.shape[1])
     return NARROW_WIDTH / _LARGEST_GAIN <= width < NARROW_WIDTH and height >= _NARROW_SHARE * width
 
@@ -128,7 +128,7 @@ def _is_noise(words: tesseract.Words) -> bool:
 
 
 def _better(second: RecognizedText, first: RecognizedText) -> bool:
-    """Choose between engines: the surer one, unless it leaves out half of what the other one is sure of."""
+    """Choose the more confident engine, unless the text has less than half the length of a confident one."""
     if not second.text:
         return False
     fewer = len(second.text) < len(first.text) / 2 and (first.confidence or 0.0) >= TURNED

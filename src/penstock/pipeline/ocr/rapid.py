@@ -65,7 +65,7 @@ def usable(languages: str) -> bool:
 
 
 def version() -> str | None:
-    """Version of the engine; None if it is not installed with all it needs."""
+    """Version of the engine; None unless installed with all dependencies."""
     if find_spec("rapidocr") is None or find_spec("onnxruntime") is None:
         return None
     import importlib.metadata  # most processes recognize no picture

@@ -27,7 +27,7 @@ _MIN_SIDE = 3
 
 
 def version() -> str | None:
-    """Version of the library; None if it is not installed."""
+    """Version of the library; None if not installed."""
     import importlib.metadata  # most processes recognize no picture
 
     return importlib.metadata.version("tesserocr") if find_spec("tesserocr") is not None else None

@@ -79,7 +79,7 @@ def open_index(path: Path, rows: MappedRows) -> AnnIndex | None:
 
 
 def damaged(path: Path, index: Path) -> bool:
-    """Check whether a vector file or its index is damaged. Reads both files completely."""
+    """Check a vector file and the index for damage. Reads both files completely."""
     footer = read_footer(path, Label)
     if footer is None:
         return path.exists()

@@ -171,7 +171,7 @@ class SpaceCache:
         return 0 if self._alive is None else len(self._alive) - int(self._alive.sum())
 
     def _as_of(self, snapshot: VectorSource, sequence: int) -> SpaceCache:
-        """A cache for an older snapshot, of a search that began before the one that advanced this cache."""
+        """A cache for an older snapshot, of a search begun before this cache was advanced."""
         from penstock.pipeline.vectors.memory_rows import VectorRows
 
         other = SpaceCache(self._tenant_id, self._space, self._dimension, None)
@@ -316,7 +316,7 @@ class SpaceCache:
 def _split(
     pieces: Iterator[VectorRows], enough: int | None
 ) -> tuple[list[VectorRows], Iterator[VectorRows] | None]:
-    """Split off the first ``enough`` rows; the rest is None if there are fewer."""
+    """Split off the first ``enough`` rows; the rest is None without more rows."""
     head: list[VectorRows] = []
     rows = 0
     for piece in pieces:

@@ -81,7 +81,7 @@ class CacheDirectory:
 
     @contextmanager
     def new_file(self, path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-        """A temporary file to write, removed at the end unless ``publish`` has renamed it."""
+        """A temporary file to write, removed at the end unless renamed by ``publish``."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         new_path = path.with_suffix(f".{os.getpid()}-{clock.new_task_id()[:8]}{UNFINISHED}")
         fd = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -146,14 +146,14 @@ class CacheDirectory:
         return sorted(self._directory.glob(f"*{VECTORS}"))
 
     def damaged(self) -> list[Path]:
-        """Vector files that are damaged, or whose index is. Reads all files completely."""
+        """Damaged vector files, and files with a damaged index. Reads all files completely."""
         # Imported here: only this needs the index.
         from penstock.pipeline.vectors.ann_index import damaged
 
         return [path for path in self.files() if damaged(path, path.with_suffix(INDEX))]
 
     def discard(self, path: Path) -> None:
-        """Remove a vector file and its index."""
+        """Remove a vector file and the index."""
         for each in (path, path.with_suffix(INDEX)):
             with suppress(OSError):
                 each.unlink(missing_ok=True)

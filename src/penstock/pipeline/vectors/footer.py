@@ -26,7 +26,7 @@ class Stamp(NamedTuple):
 
 
 class FooterFile(NamedTuple, Generic[Meta]):
-    """A mapped file and its footer. ``length``: bytes before the footer."""
+    """A mapped file and the footer. ``length``: bytes before the footer."""
 
     meta: Meta
     data: mmap.mmap

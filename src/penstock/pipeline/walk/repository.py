@@ -79,7 +79,7 @@ def find_repository(path: str) -> GitRepository | None:
 
 
 def branch_of(repository: GitRepository) -> str:
-    """The checked-out branch, even without a commit. During a rebase it is the branch that is rebased."""
+    """The checked-out branch, even without a commit; during a rebase the branch being rebased."""
     git_dir = Path(repository.git_dir)
     head = _text(git_dir / "HEAD").strip()
     if not head.startswith("ref:"):
@@ -93,7 +93,7 @@ def branch_of(repository: GitRepository) -> str:
 
 
 def branches_of(repository: GitRepository) -> frozenset[str] | None:
-    """The names that ``branch_of`` can give in any work tree of a repository; None: they cannot be read."""
+    """All possible results of ``branch_of`` in the work trees of a repository; None: not readable."""
     names = set()
     common = Path(repository.common_dir)
     if not (common / "HEAD").is_file() or (common / "reftable").is_dir():
@@ -129,7 +129,7 @@ def _git_dirs(common: Path) -> list[Path]:
 
 
 def readable_name(name: str) -> str:
-    """A name with characters that are not printable written as ``%XX``, and not too long to be stored."""
+    """A name with unprintable characters as ``%XX``; a long one is cut, with a hash at the end."""
     written = "".join(
         each
         if each.isprintable()
@@ -153,7 +153,7 @@ def other_state(root: str, branch: str) -> str | None:
 
 
 def is_switching(repository: GitRepository) -> bool:
-    """Check whether a git command is changing files: it holds its lock, which is not left from a crash."""
+    """Check whether a git command is changing files: the index lock exists, and is not left from a crash."""
     try:
         changed_at = Path(repository.git_dir, "index.lock").stat().st_mtime
     except OSError:
@@ -196,7 +196,7 @@ def tenant_from(remote: str | None, root: str) -> str:
 
 
 def project_name(remote: str | None, root: str) -> str:
-    """Name of a project for people: the path of its remote without the host, or else its folder."""
+    """Readable name of a project: the path of the remote without the host, or else the folder."""
     path = normalised_remote(remote).partition("/")[2] if remote else ""
     return readable_name(path or Path(root).name or root)
 

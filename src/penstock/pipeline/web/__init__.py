@@ -1,4 +1,4 @@
-"""Web pages: fetched safely, and read for what a crawl needs.
+"""Web pages: safe downloads, and the data for a crawl.
 
 ``addresses``: network addresses that may be contacted. ``fetch``: one page over HTTP, within the limits of
 ``protocol``.

@@ -34,7 +34,7 @@ def is_public(address: Address) -> bool:
 
 
 def resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[str]:
-    """Addresses of a host that may be contacted, in the resolver's order.
+    """Allowed addresses of a host, in the resolver's order.
 
     ``private``: every address may be. The caller connects to one of these and asks no resolver again: a
     name server could give another answer the second time. Raises ``AddressRefused`` if all are refused.
@@ -51,7 +51,7 @@ def _parsed(text: str) -> Address:
 
 
 def _look_up(host: str, port: int, timeout_s: float) -> list[str]:
-    """Ask the resolver, in a thread: it knows no timeout."""
+    """Ask the resolver in a thread: the call has no timeout."""
     answer: list[str] = []
     failure: list[Exception] = []
 

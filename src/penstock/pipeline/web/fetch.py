@@ -101,7 +101,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], limits: FetchLimits)
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request with the response."""
 
     def __init__(self, limits: FetchLimits, url: str, deadline: float, max_bytes: int) -> None:
         self._limits = limits
@@ -122,7 +122,7 @@ class _Exchange:
         read: Callable[[http.client.HTTPResponse], T],
         body: bytes | None = None,
     ) -> T:
-        """Send a request and read its answer, before the deadline."""
+        """Send a request and read the response, before the deadline."""
         parts = urlsplit(self._url)
         over = threading.Timer(self._left(), self._cut_off)
         over.daemon = True
@@ -146,7 +146,7 @@ class _Exchange:
             connection.close()
 
     def _cut_off(self) -> None:
-        """End the connection at the deadline: one that sends a byte now and then never times out."""
+        """End the connection at the deadline: a server sending a byte now and then never causes a timeout."""
         with suppress(OSError):
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
@@ -284,11 +284,11 @@ class _Unpacker:
 
     @property
     def complete(self) -> bool:
-        """The packed content has its end. One without it was cut off, whatever the length says."""
+        """True at the end of the compressed content; without the end, the content is truncated."""
         return self._stream is None or self._stream.eof or not self._begun
 
     def unpack(self, piece: bytes, most: int) -> bytes:
-        """Unpack the next piece, to at most so many bytes. What follows the end is left out."""
+        """Unpack the next piece, to at most so many bytes. Data after the end is ignored."""
         if self._stream is None:
             return piece
         self._begun = True
@@ -299,7 +299,7 @@ class _Unpacker:
 
 
 def _token(response: http.client.HTTPResponse, name: str) -> str:
-    """A header that is stored and may be sent back: one short line of plain characters."""
+    """A header for later requests: one short line of plain characters, else empty."""
     text = (response.getheader(name) or "").strip()
     return text if len(text) <= 500 and text.isascii() and text.isprintable() else ""
 

@@ -1,4 +1,4 @@
-"""Markup of a web page: links, anchors of headings, and the page without its navigation."""
+"""Markup of a web page: links, anchors of headings, and the page without navigation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_links(url: str, data: bytes) -> PageLinks:
-    """Read the links of an HTML page. A page that cannot be parsed has none."""
+    """Read the links of an HTML page; none if the page cannot be parsed."""
     tree = _parsed(data)
     if tree is None:
         return PageLinks()
@@ -74,7 +74,7 @@ def read_links(url: str, data: bytes) -> PageLinks:
 
 
 class Article(msgspec.Struct, frozen=True):
-    """The content of a page without its navigation, and the anchors of its headings."""
+    """The content of a page without navigation, and the anchors of the headings."""
 
     data: bytes
     anchors: dict[str, str]
@@ -82,7 +82,7 @@ class Article(msgspec.Struct, frozen=True):
 
 
 def read_article(data: bytes) -> Article:
-    """The content of an HTML page. One that cannot be parsed is returned as it is."""
+    """The content of an HTML page; unchanged if the page cannot be parsed."""
     tree = _parsed(data)
     if tree is None or tree.body is None:
         return Article(data, {})
@@ -127,7 +127,7 @@ def _robots(tree: LexborHTMLParser) -> str:
 
 
 def _anchors(tree: LexborHTMLParser) -> dict[str, str]:
-    """Anchors of headings: of the heading itself, of the section that it begins, or of a mark in it."""
+    """Anchors of headings: of the heading, of the section around, or of a mark inside."""
     found: dict[str, str] = {}
     path: list[tuple[int, str]] = []
     for node in tree.css(_HEADINGS)[: 4 * MAX_ANCHORS]:

@@ -21,7 +21,7 @@ class _Rule(NamedTuple):
     """The last part is the end of the path."""
 
     def matches(self, path: str) -> bool:
-        """Compare part by part, each at its first place: no rule takes long, however many stars it has."""
+        """Compare part by part, each at the first match: linear time for any number of stars."""
         if not path.startswith(self.parts[0]):
             return False
         at = len(self.parts[0])
@@ -52,14 +52,14 @@ class Robots:
         )
 
     def allows(self, url: str) -> bool:
-        """Check whether a page may be read: the longest rule that matches decides."""
+        """Check whether a page may be read: the longest matching rule decides."""
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return next((rule.allows for rule in self._rules if rule.matches(path)), True)
 
 
 def _groups(text: str) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
-    """Lines for this crawler and for all, and the sitemaps. Consecutive names share the lines that follow.
+    """Lines for this crawler and for all, and the sitemaps. Consecutive names share the following lines.
 
     Lines for other crawlers are not kept: thousands of names would each get thousands of lines.
     """

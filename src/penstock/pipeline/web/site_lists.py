@@ -1,4 +1,4 @@
-"""Lists of pages that a site publishes: sitemap.xml, and the inventory of a Sphinx documentation."""
+"""Lists of pages published by a site: sitemap.xml, and the inventory of a Sphinx documentation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def is_generated(path: str) -> bool:
 
 
 def _unpacked(data: bytes) -> bytes:
-    """The beginning of packed data, up to the limit; of damaged data what can be read."""
+    """The beginning of packed data, up to the limit; for damaged data the readable part."""
     stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
         return stream.decompress(data, MAX_BYTES)

@@ -1,4 +1,4 @@
-"""URLs of web pages: their normal form, and the links of a page that a crawl follows."""
+"""URLs of web pages: the normal form, and links to follow in a crawl."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WITHOUT_MEANING = re.compile(r"utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshi
 
 
 def is_web_url(text: str) -> bool:
-    """Check whether a path that a user typed is the URL of a web page."""
+    """Check whether a user's path is the URL of a web page."""
     return text[:8].lower().startswith(("http://", "https://"))
 
 
@@ -51,7 +51,7 @@ def canonical(url: str) -> str:
 
 
 def receiver(url: str) -> str:
-    """Check the URL that data is sent to, and return it as it is. Raises ``InvalidUrl``."""
+    """Check the URL of a webhook receiver; returned unchanged. Raises ``InvalidUrl``."""
     canonical(url)
     if not url.isascii() or not url.isprintable() or " " in url or "#" in url or len(url) > MAX_URL:
         raise InvalidUrl(f"{shown(url)!r} has spaces, a fragment, or characters that need an escape")
@@ -81,13 +81,13 @@ def _query(query: str) -> str:
 
 
 def _plain(escape: re.Match[str]) -> str:
-    """An escape in upper case, or the character itself where it needs no escape."""
+    """An escape in upper case, or the plain character for a needless escape."""
     character = chr(int(escape[1], 16))
     return character if character in _UNRESERVED else f"%{escape[1].upper()}"
 
 
 def linked(page: str, link: str) -> str | None:
-    """The page that a link leads to; None: not a web page, or the link is broken."""
+    """The target of a link; None: not a web page, or the link is broken."""
     try:
         return canonical(urljoin(page, link.strip()))
     except ValueError:  # also InvalidUrl
@@ -100,18 +100,18 @@ def host_of(url: str) -> str:
 
 
 def folder_of(url: str) -> str:
-    """The URL of the folder that a page lies in, with a slash at its end."""
+    """The URL of the folder of a page, with a slash at the end."""
     return url.partition("?")[0].rpartition("/")[0] + "/"
 
 
 def has_long_query(url: str) -> bool:
-    """Check whether the query is longer than that of a page: calendars and searches have endless ones."""
+    """Check for a query too long for a page: calendars and searches have endless ones."""
     query = urlsplit(url).query
     return len(query) > MAX_QUERY or len(parse_qsl(query, keep_blank_values=True)) > MAX_PARAMETERS
 
 
 def shown(url: str) -> str:
-    """A URL for messages and logs, without user, password and the values of its query."""
+    """A URL for messages and logs, without user, password and the values of the query."""
     url = _SPACES.sub("", url)[:MAX_URL]
     url = re.sub(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]*@", r"\1//***@", url)
     address, mark, query = url.partition("?")

@@ -1,4 +1,4 @@
-"""Damage of a PDF: signs that pdfium had to rebuild the table of objects, so that parts may be missing.
+"""Damage of a PDF: signs of an object table rebuilt by pdfium, with possibly missing parts.
 
 pdfium repairs silently. This checks the last table of a file against the objects it points to.
 """
@@ -23,7 +23,7 @@ WRONG_TABLE = "the PDF is damaged: its table of objects is wrong, so that parts 
 
 
 def damage_warnings(data: bytes) -> list[str]:
-    """Warnings about a file that pdfium could open in spite of damage."""
+    """Warnings about a damaged file, which pdfium opened nevertheless."""
     starts = _START.findall(data[-_TAIL:])
     if not starts:
         return [CUT_OFF]
@@ -44,7 +44,7 @@ def _is_sound(data: bytes, at: int, header: int) -> bool:
 
 
 def _checked_sections(data: bytes, at: int, header: int) -> int | None:
-    """The end of the table that starts here, or None if an entry is wrong."""
+    """The end of the table at this offset, or None if an entry is wrong."""
     left = _MAX_ENTRIES
     while section := _SECTION.match(data, at):
         first, count = int(section[1]), int(section[2])

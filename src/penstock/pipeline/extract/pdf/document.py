@@ -99,7 +99,7 @@ class PdfPages:
             page.close()
 
     def image(self, number: int, dpi: int) -> PageImage:
-        """Render one page in gray, with its form fields; in a lower resolution if it is very large."""
+        """Render one page in gray, with form fields; in a lower resolution if the page is very large."""
         import numpy as np
         import pypdfium2
 
@@ -148,7 +148,7 @@ class PdfPages:
         return Page(number, text, needs_ocr=reason is not None, warnings=added.warnings, ocr_reason=reason)
 
     def _flattened_text(self, number: int, raw: str) -> str:
-        """Text of a page with its fields and notes drawn into it, unless that damages the page.
+        """Text of a page with fields and notes drawn in; ``raw`` if drawing damages the page.
 
         This changes the document, so it is done in a second one: pages stay as they are for rendering.
         """

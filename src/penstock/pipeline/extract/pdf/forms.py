@@ -1,4 +1,4 @@
-"""Form fields and notes of a PDF page, which its text layer does not hold.
+"""Form fields and notes of a PDF page, which the text layer lacks.
 
 Flattening draws them into the page as people see them. Values and notes that are not in the text then are
 added below it.
@@ -103,7 +103,7 @@ def keeps_words(before: str, after: str) -> bool:
 
 
 def with_additions(text: str, texts: Sequence[str]) -> str:
-    """Append the texts that are not in the page's text yet, compared without white space."""
+    """Append texts missing from the page's text, compared without white space."""
     if not texts:
         return text
     found = "".join(text.split())

@@ -69,7 +69,7 @@ class LayerMeasures(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Objects on a page: shares of the page's area, and of its text objects."""
+    """Objects on a page: shares of the page's area, and of the text objects."""
 
     anything: bool
     pictures: float = 0.0
@@ -105,7 +105,7 @@ def measure(raw: str) -> LayerMeasures:
 
 
 def unusable(layer: LayerMeasures) -> OcrReason | None:
-    """The reason why a layer's text is garbage, or None if it can be used."""
+    """The reason why a layer's text is garbage, or None for a usable one."""
     if layer.chars < FEW_CHARS:
         return None
     if layer.odd >= ODD_SHARE:
@@ -118,7 +118,7 @@ def unusable(layer: LayerMeasures) -> OcrReason | None:
 
 
 def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReason | None:
-    """The reason why a page needs OCR although its layer is no garbage, or None.
+    """The reason why a page needs OCR in spite of a usable layer, or None.
 
     ``has_text``: the page has text, be it of the layer, of form fields or of notes.
     """

@@ -63,7 +63,7 @@ def _bounded(layer: PdfTextPage, box: Box, length: int) -> str:
 
 
 def _visible(text: str) -> int:
-    """Number of characters besides those that pdfium adds between words and lines."""
+    """Number of characters besides spaces and line ends, some of which pdfium adds."""
     return len(text) - text.count(" ") - text.count("\r") - text.count("\n")
 
 
@@ -95,7 +95,7 @@ def _clipped(layer: PdfTextPage, box: Box) -> str:
 
 
 def _inside(layer: PdfTextPage, count: int, box: Box) -> Iterator[bool]:
-    """For each character, check whether it is on the page. Generated ones follow the one before.
+    """Check for each character whether the place is on the page. Generated ones follow the one before.
 
     Its place is the start of its baseline, so that the letters of a line at the edge share one answer.
     """

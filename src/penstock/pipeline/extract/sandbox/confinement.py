@@ -129,7 +129,7 @@ class Confinement(NamedTuple):
 
 
 def supported() -> Confinement:
-    """Check what the kernel supports. Changes nothing."""
+    """Check the kernel's support. Changes nothing."""
     calls = _calls()
     if calls is None:
         return Confinement()
@@ -152,7 +152,7 @@ def confine(readable: Iterable[str]) -> Confinement:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends; now, if it has ended already."""
+    """Let the kernel kill this process when the parent ends; exit now if the parent has already ended."""
     if _calls() is not None:
         _libc().prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Messages between the sandbox, its zygote and the child that parses, with a length before each."""
+"""Length-prefixed messages between the sandbox, the zygote and the parser child."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Whole(msgspec.Struct, array_like=True, tag=True):
 
 
 class Opened(msgspec.Struct, array_like=True, tag=True):
-    """First answer for a document with pages: all but the pages, each of which is an answer of its own."""
+    """First answer for a document with pages: all but the pages, which follow as separate answers."""
 
     head: ExtractedText
 
@@ -81,7 +81,7 @@ class PageRead(msgspec.Struct, array_like=True, tag=True):
 
 
 class Drawn(msgspec.Struct, array_like=True, tag=True):
-    """Answer for one page that is drawn: the shape and the bytes of the picture."""
+    """Answer for a drawn page: the shape and the bytes of the picture."""
 
     shape: tuple[int, ...]
     pixels: bytes
@@ -95,7 +95,7 @@ class PagesEnded(msgspec.Struct, array_like=True, tag=True):
 
 
 class Refusal(msgspec.Struct, array_like=True, tag=True):
-    """Answer for a file or page that cannot be read. ``error``: name of a class, of ``errors`` or another."""
+    """Answer for an unreadable file or page. ``error``: name of a class, of ``errors`` or another."""
 
     error: str
     message: str = ""
@@ -118,7 +118,7 @@ def send(pipe: IO[bytes], message: bytes) -> None:
 
 
 class MessageTooLarge(Exception):
-    """A message is longer than any that its sender should send."""
+    """A message exceeds the limit of the sender's messages."""
 
 
 def receive(pipe: IO[bytes] | BufferedReader, limit: int = sys.maxsize) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The sandbox's side of its processes: the zygote, its child, and the exchange with the child."""
+"""The parent's side of the sandbox processes: the zygote, the child, and the exchange with the child."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NO_ANSWER = "gave an answer that is none"
 
 
 class ChildDied(Exception):
-    """The child ended while it read a file or page. ``retry``: a new child may read it."""
+    """The child ended while reading a file or page. ``retry``: a new child may succeed."""
 
     def __init__(self, how: str, *, retry: bool = True) -> None:
         super().__init__(how)
@@ -69,7 +69,7 @@ class ChildDied(Exception):
 
 
 class TooSlow(ChildDied):
-    """The file or page exceeded its time."""
+    """The file or page exceeded the time limit."""
 
 
 class TooLarge(ChildDied):
@@ -81,7 +81,7 @@ class ZygoteDied(Exception):
 
 
 class Zygote:
-    """Process that forks children. It is started for the first of them, in ``/`` and isolated."""
+    """Process for forking children. Started for the first child, in ``/`` and isolated."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -167,7 +167,7 @@ class _AnswerStream(io.RawIOBase):
 
 
 class SandboxChild:
-    """A process that parses files, and the document it has open."""
+    """A parser process, with the document currently open there."""
 
     def __init__(self, zygote: Zygote, pid: int, channel: socket.socket, order: Fork) -> None:
         self.pid = pid

@@ -169,7 +169,7 @@ class Sandbox:
                     return
 
     def _record(self, call: _Call, death: ChildDied) -> bool:
-        """Fail the page, or the file, that ended its child. True if the call goes on after it."""
+        """Fail the page or the file at which the child died. True if the call goes on with the next page."""
         failure = _failure(death, call)
         repeated = isinstance(death, TooLarge) and not call.last_attempt
         if call.head is None or not call.opened or repeated or call.request.image_dpi:
@@ -232,7 +232,7 @@ class Sandbox:
 
 
 class _DeadlyDocument:
-    """A document some of whose pages ended their child."""
+    """A document with pages at which a child died."""
 
     def __init__(self, head: ExtractedText, failure: ParserFailed) -> None:
         self.head = msgspec.structs.replace(head, attachments=())

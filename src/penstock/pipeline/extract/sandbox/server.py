@@ -1,4 +1,4 @@
-"""The processes of the sandbox: a zygote that forks, and the child that parses files.
+"""The processes of the sandbox: a zygote for forking, and a child for parsing files.
 
 The zygote has one thread, holds no data and loads the parsers. A child confines itself, then serves files
 until the sandbox ends it.
@@ -83,7 +83,7 @@ def serve() -> None:
 
 
 def load(name: str) -> None:
-    """Load an extractor with its libraries. An error is raised again, and answered, when it is used."""
+    """Load an extractor with all libraries. An error is raised again, and answered, at the first use."""
     with suppress(Exception):
         extractor(name)
         _load_all(LIBRARIES.get(name, ()))
@@ -96,7 +96,7 @@ def _load_all(modules: Iterable[str]) -> None:
 
 
 def _collect(child: int) -> int:
-    """End the child; its exit status, or minus the signal that ended it. A dead child keeps its own."""
+    """Kill the child; return the exit status, or minus the signal. A dead child keeps the status."""
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -141,7 +141,7 @@ def own_bytes(memory: budget.OwnMemory) -> int:
 
 
 def _lower_limits(memory_bytes: int | None) -> None:
-    """Set limits that this process cannot raise again: memory, open files, and no growing file."""
+    """Set irrevocable limits on memory, open files and file size."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     if memory_bytes is not None:
@@ -251,7 +251,7 @@ class _Child:
         return Refusal(type(error).__name__, str(error)[:500])
 
     def _was_full(self, request: ParseRequest) -> bool:
-        """Check whether much of the memory was in use: libraries have their own errors when it runs out."""
+        """Check whether much of the memory was in use: libraries report a lack of memory in many ways."""
         return self._memory.peak_bytes() - self._resident > request.memory_bytes // 2
 
     def _close(self) -> None:
