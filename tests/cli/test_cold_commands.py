@@ -7,22 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
-from penstock import Penstock, config
+from penstock import Penstock, clock, config, lifecycle
 from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
-from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
-from penstock.job import Status
+from penstock.job import Claim, ClaimRequest, NewJob, Status
 from penstock.worker.launch import small_job_options
-from penstock.worker.small_job import SMALL_BYTES, is_known_folder, is_small, run_small_job
+from penstock.worker.small_folder import SMALL_BYTES, file_batches, is_small_folder
+from penstock.worker.small_job import is_small, run_small_job
 
 COUNTED = """
 import _posixsubprocess, os, sys
@@ -107,18 +108,22 @@ def test_short_commands_load_little_and_start_no_process(place: Place):
     assert "mill.md" in ran["search"].output
 
 
-def test_a_known_folder_is_compared_in_the_command(place: Place):
-    """Only files to index need a child. The first time, all are indexed while the walk goes on."""
-    assert place.run("index", ".").processes > 0
+def test_a_small_folder_is_indexed_in_the_command(place: Place):
+    first = place.run("index", ".")
     unchanged = place.run("index", ".")
     (place.folder / "wheel.md").write_text("The wheel turns.\n")
     added = place.run("index", ".")
+    (place.folder / "wheel.md").unlink()
+    deleted = place.run("index", ".")
 
-    assert (0, 0, 0) == (unchanged.code, added.code, unchanged.processes)
-    assert added.processes > 0
-    assert [] == sorted((HEAVY | {"numpy"}) & unchanged.modules)
+    ran = (first, unchanged, added, deleted)
+    assert [(0, 0)] * 4 == [(one.code, one.processes) for one in ran], [one.output for one in ran]
+    assert [] == sorted(HEAVY & frozenset().union(*(one.modules for one in ran)))
+    assert "numpy" not in unchanged.modules | deleted.modules
+    assert "1 file indexed" in first.output
     assert "1 unchanged" in unchanged.output
     assert "1 file indexed" in added.output
+    assert "wheel" not in place.run("search", "wheel").output
     assert [] == list((place.state / "workers").glob("*/*.worker"))
 
 
@@ -128,6 +133,9 @@ def test_native_parsers_of_a_small_file_run_in_the_sandbox(place: Place):
     (place.folder / "legacy.txt").write_bytes("Größe der Mühle: fünf Räder, süß und müde".encode("latin-1"))
 
     ran = {name: place.run("index", name) for name in ("page.html", "wheel.py", "legacy.txt")}
+    for copied in ("page.html", "wheel.py", "legacy.txt"):
+        (place.folder / f"second-{copied}").write_bytes((place.folder / copied).read_bytes() + b" ")
+    ran["folder"] = place.run("index", ".", "--include-code")
 
     assert dict.fromkeys(ran, (0, 1)) == {name: (one.code, one.processes) for name, one in ran.items()}
     assert [] == sorted(HEAVY & frozenset().union(*(one.modules for one in ran.values())))
@@ -198,15 +206,63 @@ def test_folders_that_are_known_and_not_too_large_are_compared_here(
         page = msgspec.structs.replace(known, payload_json='{"folder_path": "https://mill.example/"}')
         lost = msgspec.structs.replace(known, lost_count=1)
 
-        found = [is_known_folder(job, catalog) for job in (known, unknown, page, lost)]
-        monkeypatch.setattr("penstock.worker.small_job.MOST_FILES", 0)
+        found = [is_small_folder(job, catalog) for job in (known, unknown, page, lost)]
+        monkeypatch.setattr("penstock.worker.small_folder.MOST_ENTRIES", 0)
+        with_few = [is_small_folder(job, catalog) for job in (known, unknown)]
+        monkeypatch.setattr("penstock.worker.small_folder.MOST_KNOWN", 0)
 
-        assert ([True, False, False, False], False) == (found, is_known_folder(known, catalog))
+        assert [True, True, False, False] == found
+        assert ([True, False], False) == (with_few, is_small_folder(known, catalog))
 
 
-def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(place: Place):
-    """The first signal lets the comparison finish; no worker is started for what it found."""
-    place.run("index", ".")
+@pytest.mark.parametrize(
+    ("limit", "changes"),
+    [
+        ("MOST_FILES", {"a.md": 1, "b.md": 1, "c.md": 1}),
+        ("MOST_BYTES", {"a.md": 3}),
+        ("SMALL_BYTES", {"a.md": 3}),
+        ("MOST_OTHERS", {"a.pdf": 1, "b.docx": 1, "c.png": 1}),
+        ("MOST_SLOW", {"a.md": 1, "b.md": 1, "c.md": 1}),
+    ],
+)
+def test_many_or_large_changes_of_a_folder_are_left_to_a_worker(
+    place: Place, monkeypatch: pytest.MonkeyPatch, limit: str, changes: dict[str, int]
+):
+    with closing(Assembly(config.load({}, state_dir=place.state))) as assembly:
+        folder, queue = assembly.documents.index(str(place.folder)).job_id, assembly.queue
+        claim = queue.start(folder, ClaimRequest("w1"))
+        assert claim is not None
+        for name, size in changes.items():
+            (place.folder / name).write_text("x" * size)
+        children = tuple(_child_of(claim, str(place.folder / name)) for name in changes)
+        queue.settle([lifecycle.waits(claim, children=children)])
+
+        def batches() -> list[Sequence[str]]:
+            return list(file_batches(queue, folder, quick_model=limit != "MOST_SLOW"))
+
+        assert [sorted(child.queue_id for child in children)] == [sorted(ids) for ids in batches()]
+        monkeypatch.setattr(f"penstock.worker.small_folder.{limit}", 2)
+        assert [] == batches()
+
+
+def _child_of(claim: Claim, path: str) -> NewJob:
+    return NewJob(
+        queue_id=clock.new_id(),
+        item_type="file",
+        op="ingest",
+        tenant_id=claim.tenant_id,
+        collection=claim.collection,
+        idempotency_key=path,
+        payload_json=json.dumps({"file_path": path}),
+    )
+
+
+@pytest.mark.parametrize(("while_running", "left"), [("folder", 2), ("file", 1)])
+def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(
+    place: Place, monkeypatch: pytest.MonkeyPatch, while_running: str, left: int
+):
+    """The first signal lets the running jobs finish; no worker is started for the others."""
+    monkeypatch.setattr("penstock.worker.small_folder.MOST_MEMBERS", 1)
     (place.folder / "wheel.md").write_text("The wheel turns.\n")
     assembly = Assembly(config.load({}, state_dir=place.state))
     with closing(assembly):
@@ -217,21 +273,23 @@ def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(place: Place):
         def register(registry: Registry) -> Callable[[], None]:
             signalled = Registry()
             close = options.register(signalled)
-            handler = signalled.find("folder", "ingest")
-            assert handler is not None
-
-            def ingest(context: Context) -> Any:
-                os.kill(os.getpid(), signal.SIGTERM)
-                return handler.call(context)
-
-            registry.register("folder", "ingest", ingest)
+            for name in ("folder", "file"):
+                handler = signalled.find(name, "ingest")
+                assert handler is not None
+                call = partial(_signalled, handler.call) if name == while_running else handler.call
+                registry.register(name, "ingest", call, batch=handler.batch)
             return close
 
         with pytest.raises(KeyboardInterrupt):
             run_small_job(job_id, msgspec.structs.replace(options, register=register))
 
         job = assembly.jobs.job(job_id)
-        assert (False, 1) == (job.ended, job.children_open)
+        assert (False, left) == (job.ended, job.children_open)
+
+
+def _signalled(call: Callable[[Any], Any], jobs: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return call(jobs)
 
 
 def test_a_file_that_is_not_small_runs_in_a_child(place: Place):

@@ -123,6 +123,20 @@ def test_a_job_is_started_once(queue):
     assert [] == claim_all(queue, at(2))
 
 
+def test_several_jobs_are_started_by_their_ids(queue):
+    """Those that cannot start are left alone: here the second of a lock, and one that is running."""
+    first, second, running, last = (one(queue, lock_key=lock) for lock in ("a", "a", None, None))
+    assert queue.start(running, HAND, now=at(1)) is not None
+
+    claims = queue.start_all([last, first, second, running, "unknown"], HAND, now=at(5))
+
+    assert [last, first] == [claim.queue_id for claim in claims]
+    assert [at(5)] * 2 == [row(queue, job).started_at for job in (first, last)]
+    assert (Status.PENDING, at(1)) == (row(queue, second).status, row(queue, running).started_at)
+    assert [Status.DONE] * 2 == queue.settle([lifecycle.done(claim) for claim in claims], now=at(6))
+    assert [second] == [claim.queue_id for claim in claim_all(queue, at(7))]
+
+
 @pytest.mark.parametrize("why", ["unknown", "ended", "paused", "locked"])
 def test_a_job_that_cannot_start_is_left_alone(queue, why):
     if why == "unknown":

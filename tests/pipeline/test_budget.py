@@ -16,7 +16,7 @@ import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
 from penstock.pipeline import memory_pool
-from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
+from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work, memory_exceeded
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
@@ -135,7 +135,7 @@ def test_pages_to_be_recognized_share_the_memory_with_large_files(
     with pytest.raises(MemoryInUse):
         second.run_recognition(80 * MIB, lambda memory: memory, lambda: None)
     with pytest.raises(MemoryInUse):
-        third.run_isolated(large)
+        third.run_isolated(50 * MIB, large)
     assert 48 * MIB == second.run_recognition(48 * MIB, lambda memory: memory, lambda: None)
 
     # The models stay loaded for the next page, and are freed before other work of the process.
@@ -144,9 +144,25 @@ def test_pages_to_be_recognized_share_the_memory_with_large_files(
     assert "here" == first.run(10.0, 10, only_here(lambda _: "here"))
     assert ["first"] == freed
     second.rest()
-    assert ("sandbox", 96 * MIB) == third.run_isolated(large)
+    assert ("sandbox", 96 * MIB) == third.run_isolated(50 * MIB, large)
     for limiter in (first, second, third):
         limiter.close()
+
+
+def test_isolated_files_need_the_large_share_only_if_they_exceed_the_small_one(tmp_path: Path):
+    limiter = other(tmp_path)
+    tried: list[int | None] = []
+
+    def too_large(memory_bytes: int | None) -> None:
+        tried.append(memory_bytes)
+        raise memory_exceeded(16 * MIB)
+
+    with (tmp_path / "pool").open("w") as elsewhere:
+        fcntl.flock(elsewhere, fcntl.LOCK_EX)
+        assert 16 * MIB == limiter.run_isolated(1_000, only_here(lambda memory: memory))
+    assert ("sandbox", 96 * MIB) == limiter.run_isolated(1_000, only_here(too_large))
+    assert [16 * MIB] == tried
+    limiter.close()
 
 
 def test_a_page_is_given_no_more_memory_than_there_is(tmp_path: Path):
@@ -162,7 +178,7 @@ def test_pages_to_be_recognized_do_not_keep_out_a_large_file(tmp_path: Path):
     started, answers = threading.Event(), []
 
     def wait_for_all() -> None:
-        answers.append(files.run_isolated(only_here(lambda _: None)))
+        answers.append(files.run_isolated(50 * MIB, only_here(lambda _: None)))
 
     waiting = threading.Thread(target=wait_for_all)
 
@@ -220,7 +236,7 @@ def test_pages_of_a_large_document_do_not_keep_out_a_large_file(tmp_path: Path):
         pages.run_pages(10.0, 1, work, lambda: None)
 
     assert ["freed"] == freed
-    assert ("sandbox", 96 * MIB) == files.run_isolated(only_here(lambda _: None))
+    assert ("sandbox", 96 * MIB) == files.run_isolated(50 * MIB, only_here(lambda _: None))
     pages.close()
     files.close()
 

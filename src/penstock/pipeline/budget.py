@@ -74,7 +74,7 @@ class Work(NamedTuple, Generic[_Result]):
     """Two ways to process one file. Both get the file's memory limit in bytes."""
 
     in_process: Callable[[int | None], _Result]
-    """In this process. None: without a limit on memory."""
+    """In this process, or in the sandbox's child for further files. None: without a limit on memory."""
     in_sandbox: Callable[[int], _Result]
     """In a process that ends afterwards, or with the memory kept for further pages, so that memory left
     behind by a large file is returned."""
@@ -129,10 +129,16 @@ class FileLimiter:
         finally:
             self._pool.pause()
 
-    def run_isolated(self, work: Work[_Result]) -> _Result:
-        """Process a file of any size in the sandbox. Raises ``MemoryInUse`` as ``run`` does."""
+    def run_isolated(self, size: int, work: Work[_Result]) -> _Result:
+        """Process a file where ``in_process`` uses the sandbox, too. Raises ``MemoryInUse`` as ``run`` does.
+
+        The sandbox has limits of its own, and its child reads one small file after another.
+        """
         if self._share is None:
             raise AssertionError("a limiter without a share of memory has no limit for the sandbox")
+        if size * EXPANSION <= self._share.small_bytes:
+            with suppress(MemoryBudgetExceeded):
+                return work.in_process(self._share.small_bytes)
         return self._run_large(work)
 
     @property

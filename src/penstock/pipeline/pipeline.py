@@ -205,7 +205,7 @@ class Pipeline:
         if content.size is not None and content.size > len(content.data):
             return self._draft_of_beginning(content, content.size, sizes)
         limits, size = self.limits, len(content.data)
-        complete = pages is None
+        complete, isolated = pages is None, self._isolated and not is_plain(content)
 
         def finished(draft: Draft) -> Draft:
             wanted = self._ocr.enabled if ocr is None else ocr
@@ -213,7 +213,7 @@ class Pipeline:
 
         def in_process(memory_bytes: int | None) -> Draft:
             file_type = file_types.detect(content.name, content.data)
-            if is_sandboxed(file_type.extractor):
+            if isolated or is_sandboxed(file_type.extractor):
                 return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes)
             return build_draft(extract(content, limits, pages=pages), sizes, complete=complete)
 
@@ -230,8 +230,8 @@ class Pipeline:
             )
 
         work, seconds = Work(in_process, in_sandbox), limits.seconds_for(size)
-        if self._isolated and not is_plain(content):
-            draft = self._limiter.run_isolated(work)
+        if isolated:
+            draft = self._limiter.run_isolated(size, work)
         elif not complete:
             draft = self._limiter.run_pages(seconds, hash(content.data), work, self._sandbox.close)
         else:

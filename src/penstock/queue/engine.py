@@ -242,6 +242,17 @@ class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
         moment = now or self.now()
         return self._write("claim", lambda rows: next_jobs.start(rows, queue_id, request, moment))
 
+    def start_all(
+        self, ids: Sequence[str], request: ClaimRequest, *, now: datetime | None = None
+    ) -> list[Claim]:
+        moment = now or self.now()
+
+        def work(rows: R) -> list[Claim]:
+            started = (next_jobs.start(rows, queue_id, request, moment) for queue_id in ids)
+            return [claim for claim in started if claim is not None]
+
+        return self._write("claim", work)
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:

@@ -130,6 +130,11 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         ``limit`` and ``oldest`` are ignored.
         """
 
+    def start_all(
+        self, ids: Sequence[str], request: ClaimRequest, *, now: datetime | None = None
+    ) -> list[Claim]:
+        """Claim those of these jobs that ``start`` would claim, in this order; one transaction in SQL."""
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:

@@ -34,7 +34,8 @@ Used by both:
 Without children, in the caller's process:
 
     thread_worker      executor, lanes and outbox in a thread, for tests and small scripts
-    small_job          one note or small file of a command, while no worker runs
+    small_job          one note, small file or folder of a command, while no worker runs
+    small_folder       which folders and files of them that is
 
 The way of a job: ``Child._claim`` takes a batch through ``Outbox.exchange``, which settles earlier results in
 the same transaction. ``Child._execute`` writes the jobs of one call to the shared state, and ``Executor.run``

@@ -57,6 +57,8 @@ model is loaded again."""
 LOCK_SILENCE_S = 30.0
 """Time beyond the busy timeout after which a silent child with the lock of the store is stopped."""
 START_METHODS = ("spawn", "fork")
+QUICK_EMBEDDERS = frozenset(["static", "hashing"])
+"""Embedders without a neural network or an endpoint: a text takes them less than a millisecond."""
 log = logging.getLogger("penstock.worker")
 
 
@@ -278,6 +280,7 @@ def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
         lease=timedelta(seconds=settings.lease_s),
         lease_by_type=leases(settings),
         source_files=SourceFiles.of(settings),
+        quick_model=settings.embedder in QUICK_EMBEDDERS,
     )
 
 

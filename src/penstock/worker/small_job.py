@@ -1,21 +1,22 @@
-"""One small job, run by the calling process without a child: a note, one small file, or a known folder.
+"""One small job, run by the calling process without a child: a note, one small file, or a folder.
 
-For commands while no worker runs: to start a child would cost more than the job. A folder whose files are
-unchanged needs no child at all, and the jobs of others are left to a worker. The job is claimed, executed
-and settled like any other, and the claim is under a liveness lock, so that the next worker on this host
-releases it should this process be killed. Parsers of native code run in the sandbox; see ``Pipeline``. A job
-that needs more, such as pages of a long document, is left to a worker.
+For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
+files are indexed here too, if they are little work; see ``small_folder``. The jobs of others are left to a
+worker. Jobs are claimed, executed and settled like any other, and the claims are under a liveness lock, so
+that the next worker on this host releases them should this process be killed. Parsers of native code run in
+the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left to a worker.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,11 +25,9 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
 from penstock.handlers.registry import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.job import Claim, ClaimRequest, Job, Status
-from penstock.payloads import is_off_disk, normal_path
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory
@@ -36,13 +35,9 @@ from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, state_p
 from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import Stopped
 from penstock.worker.shared_state import ExecutingJob, SharedState
+from penstock.worker.small_folder import FOLDERS, SMALL_BYTES, file_batches, is_small_folder
 from penstock.worker.upkeep import clear_outbox, upkeep_overdue
 
-SMALL_BYTES = 256 << 10
-"""Largest file or note that is read in the calling process."""
-MOST_FILES = 50_000
-"""Files of a known folder up to which it is compared here. Of a larger one, or a new one, the first files are
-indexed while the walk goes on."""
 FEW = 5
 """Jobs left behind by interrupted commands that the next command runs as well; more are a backlog."""
 
@@ -57,6 +52,8 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: timedelta
     lease_by_type: Mapping[str, timedelta]
     source_files: SourceFiles = NO_FILES
+    quick_model: bool = True
+    """The embedder takes less than a millisecond for a text; otherwise a worker embeds those of a folder."""
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
@@ -66,12 +63,12 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
     job = options.queue.get(job_id)
     if job is None or _needs_worker(job_id, options):
         return False
-    if not is_small(job) and not is_known_folder(job, options.catalog):
+    if not is_small(job) and not is_small_folder(job, options.catalog):
         return False
     registry = Registry()
     close = options.register(registry)
     try:
-        stopped = _run(job_id, options, registry)
+        stopped = _run(job, options, registry)
     finally:
         close()
     clear_outbox(options.queue, options.catalog, options.source_files)
@@ -96,19 +93,6 @@ def is_small(job: Job) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= SMALL_BYTES
 
 
-def is_known_folder(job: Job, catalog: Catalog) -> bool:
-    """Decide whether a job compares a folder that the catalog knows, of not too many files."""
-    if job.status is not Status.PENDING or job.lost_count or job.op != "ingest":
-        return False
-    name = {"folder": "folder_path", "project": "project_root"}.get(job.item_type)
-    if name is None or is_off_disk(job.payload[name]):
-        return False
-    place = Place(job.tenant_id, job.collection, job.branch)
-    with catalog.snapshot() as snapshot:
-        known = snapshot.known_count(place, normal_path(job.payload[name]), most=MOST_FILES + 1)
-    return 0 < known <= MOST_FILES
-
-
 def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
     """True if a worker should start anyway.
 
@@ -123,8 +107,8 @@ def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
     )
 
 
-def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> bool:
-    """Run the job; return whether a stop signal came meanwhile."""
+def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
+    """Run the job, and the files of a folder; return whether a stop signal came meanwhile."""
     name = f"{socket.gethostname()}-{os.getpid()}-{clock.new_id()[-8:]}"
     worker_id = f"{name}-1"
     lock, settled = LivenessLock(options.directory, name + ONE_JOB), False
@@ -132,11 +116,13 @@ def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> bool:
         lock.add_child(worker_id)
         state = SharedState.create(state_path(options.directory, worker_id))
         try:
-            request = ClaimRequest(worker_id, 1, options.lease, options.lease_by_type)
+            execution = _Execution(options, worker_id, registry, state)
             with _delayed_signals() as received:
-                claim = options.queue.start(job_id, request)
-                if claim is not None:
-                    _execute(claim, Executor(registry, Breakers()), Outbox(options.queue, state), state)
+                execution.run([job.queue_id])
+                if job.item_type in FOLDERS and not received:
+                    for ids in file_batches(options.queue, job.queue_id, quick_model=options.quick_model):
+                        if not received:
+                            execution.run(ids)
             settled = True
         finally:
             state.close(remove=settled)
@@ -146,17 +132,47 @@ def _run(job_id: str, options: SmallJobOptions, registry: Registry) -> bool:
     return bool(received)
 
 
-def _execute(claim: Claim, executor: Executor, outbox: Outbox, state: SharedState) -> None:
-    job = ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s)
-    number = state.begin((job,), time.monotonic())
-    try:
-        results = executor.run([claim], context_factory(state, number, Breakers(), outbox))
-    except Stopped:
-        outbox.settle_now(lifecycle.released(claim, "worker is stopping"))
-        raise KeyboardInterrupt from None
-    outbox.add(results)
-    state.end(1)
-    outbox.send()
+class _Execution:
+    """Claims, executes and settles jobs in this process."""
+
+    def __init__(
+        self, options: SmallJobOptions, worker_id: str, registry: Registry, state: SharedState
+    ) -> None:
+        self._queue = options.queue
+        self._request = ClaimRequest(worker_id, 1, options.lease, options.lease_by_type)
+        self._executor = Executor(registry, Breakers())
+        self._state = state
+        self._outbox = Outbox(options.queue, state)
+
+    def run(self, ids: Sequence[str]) -> None:
+        """Run those of these jobs that can be started; at most ``MOST_MEMBERS``."""
+        claims = self._queue.start_all(ids, self._request)
+        try:
+            while claims:
+                members = self._next_members(claims)
+                self._execute(members)
+                del claims[: len(members)]
+        except Stopped:
+            self._outbox.send()
+            for claim in claims:
+                self._outbox.settle_now(lifecycle.released(claim, "worker is stopping"))
+            raise KeyboardInterrupt from None
+        self._outbox.send()
+
+    def _next_members(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """The first jobs of one kind, as many as their handler takes at once."""
+        kind = (claims[0].item_type, claims[0].op)
+        members = itertools.takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims)
+        return list(itertools.islice(members, self._executor.batch_size(claims[0])))
+
+    def _execute(self, claims: Sequence[Claim]) -> None:
+        members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
+        number = self._state.begin(members, time.monotonic())
+        results = self._executor.run(claims, context_factory(self._state, number, Breakers(), self._outbox))
+        kept = self._outbox.add(results)
+        self._state.end(len(results))
+        if not kept:
+            self._outbox.send()
 
 
 @contextmanager

@@ -158,6 +158,12 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions):
         started = self.get(queue_id) if number else None
         return claim_of(started) if started is not None and started.claim_number == number else None
 
+    def start_all(
+        self, ids: Sequence[str], request: ClaimRequest, *, now: datetime | None = None
+    ) -> list[Claim]:
+        started = (self.start(queue_id, request, now=now) for queue_id in ids)
+        return [claim for claim in started if claim is not None]
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
