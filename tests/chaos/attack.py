@@ -34,8 +34,10 @@ CHANCES = {
 }
 SOME_JOBS = 3
 """Calls that end between two strikes."""
-PATIENCE_S = 1.0
+PATIENCE_S = 10.0
 """Seconds without so many endings after which the next strike comes all the same."""
+START_S = 120.0
+"""Seconds for the first endings: a strike at processes that only start tests little."""
 STUCK_EVERY = 4
 AT_ONCE = (1, 1, 2, 3)
 """Children killed in one strike."""
@@ -77,14 +79,15 @@ class Attack:
         return sum(self.struck[what] for what in KILLS)
 
     def run(self, deadline: float) -> None:
+        self._let_work(max(deadline, time.monotonic() + START_S), START_S)
         for number, what in enumerate(self._plan()):
             if time.monotonic() > deadline:
                 return
-            self._let_work(deadline)
             self.mapped |= mapped_memory(self._deployment.processes())
             self.struck[what] += self._ways[what]()
             if number % STUCK_EVERY == 0:
                 self._calls.add_stuck()
+            self._let_work(deadline, PATIENCE_S)
 
     def _plan(self) -> Iterator[str]:
         """One strike of each kind first, in random order: a short run has them all."""
@@ -95,8 +98,8 @@ class Attack:
         while True:
             yield from self._chance.choices(list(self._ways), chances)
 
-    def _let_work(self, deadline: float) -> None:
-        enough, patience = self._calls.finished + SOME_JOBS, time.monotonic() + PATIENCE_S
+    def _let_work(self, deadline: float, patience_s: float) -> None:
+        enough, patience = self._calls.finished + SOME_JOBS, time.monotonic() + patience_s
         until(lambda: self._calls.finished > enough or time.monotonic() > min(patience, deadline))
         time.sleep(self._chance.uniform(0, 0.2))
 

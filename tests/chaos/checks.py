@@ -27,7 +27,7 @@ from tests.worker.kill_report import Account, Begun, Story, account
 from tests.worker.worker_processes import ROOT
 
 UNFINISHED = frozenset({Status.PENDING, Status.IN_PROGRESS})
-DRAIN_S = 300.0
+DRAIN_S = 900.0
 
 
 class Result(msgspec.Struct):

@@ -86,7 +86,7 @@ class Loop:
             return str(receipt.job_id)
         return None
 
-    def persist(self, request: Callable[[], T], patience_s: float = 300.0) -> T:
+    def persist(self, request: Callable[[], T], patience_s: float = 900.0) -> T:
         """Repeat a harmless request until there is an answer."""
         deadline = time.monotonic() + patience_s
         while True:

@@ -42,7 +42,7 @@ SETTINGS = {
     # No model, browser or shell reaches it, and the run asks for much.
     "RATE_LIMIT": "1000000",
 }
-STOP_S = 120.0
+STOP_S = 300.0
 REVIVE_S = 0.1
 USUAL_EXITS = frozenset({0, 7, -signal.SIGKILL, -signal.SIGTERM})
 """Exit codes: a polite stop, a store that is away, and kills."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 """Children of a supervisor that was killed end by themselves, as soon as they run."""
 KEPT = re.compile(
     r"""
