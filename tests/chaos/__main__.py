@@ -29,7 +29,10 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
         "--seed", type=int, default=random.SystemRandom().getrandbits(31), help="For a repetition."
     )
     parser.add_argument("--keep", type=Path, help="Folder for the files of engines with violations.")
-    return parser.parse_args(given)
+    arguments = parser.parse_args(given)
+    if unknown := set(arguments.engines.split(",")) - {*DURABLE}:
+        parser.error(f"unknown engine {min(unknown)!r}; known are {', '.join(DURABLE)}")
+    return arguments
 
 
 def main(given: Sequence[str]) -> int:
