@@ -199,6 +199,19 @@ def test_after_100_updates_a_box_is_checked_and_a_question_still_asks(
         tab.call("Page.removeScriptToEvaluateOnNewDocument", identifier=added)
 
 
+def test_a_chosen_chunk_is_framed_on_the_picture_of_its_page(tab: Tab, server: LiveServer, library: Path):
+    tab.open(f"{server.url}/#{address_of(server, '/documents/ID')}?page=2")
+    tab.wait("document.querySelector('.sheet img')?.naturalWidth")
+    assert not tab.evaluate("document.querySelector('.frame')")
+    tab.click("[data-act=choose-chunk][data-page='2']")
+    tab.wait("document.querySelector('.frame')?.getBoundingClientRect().width > 20")
+    inside = "one.left > sheet.left && one.right < sheet.right && one.top > sheet.top"
+    frame, sheet = (
+        f"document.querySelector('{name}').getBoundingClientRect()" for name in (".frame", ".sheet")
+    )
+    assert tab.evaluate(f"((one, sheet) => {inside})({frame}, {sheet})")
+
+
 PAGES = (
     "/",
     "/jobs",

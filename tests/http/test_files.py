@@ -128,10 +128,26 @@ def test_a_page_of_text_is_not_drawn(server: LiveServer, keys: Senders, manual: 
     assert "md files are not drawn" in answer.body["detail"]
 
 
+def test_chunks_have_frames_on_the_picture_of_their_page(server: LiveServer, keys: Senders, manual: Indexed):
+    def frames(source_id: str, page: int = 2) -> Answer:
+        return server.ask("GET", f"/documents/{source_id}/pages/{page}/frames", key=keys.admin)
+
+    tree = server.ask("GET", f"/documents/{manual.source_id}/tree", key=keys.admin).body
+    (frame,) = frames(manual.source_id).body["frames"]
+    ((left, top, right, bottom),) = frame["boxes"]
+
+    assert tree["pages"][1]["chunks"][0]["chunk_id"] == frame["chunk_id"]
+    assert 0 < left < right < 1
+    assert 0 < top < bottom < 0.2
+    assert 404 == frames(manual.source_id, 3).status
+    assert [] == frames(source(server, keys.admin, str(server.folder / "plain.md")), 1).body["frames"]
+
+
 def test_pages_of_another_tenant_do_not_exist(server: LiveServer, keys: Senders, manual: Indexed):
     page = server.ask("GET", f"/documents/{manual.source_id}/pages/1", key=keys.acme)
 
-    for answer in (page, image(server, manual.source_id, keys.acme)):
+    frames = server.ask("GET", f"/documents/{manual.source_id}/pages/1/frames", key=keys.acme)
+    for answer in (page, frames, image(server, manual.source_id, keys.acme)):
         assert (404, "ERR_UNKNOWN_DOCUMENT") == (answer.status, answer.code)
 
 

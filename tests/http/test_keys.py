@@ -20,6 +20,7 @@ ROUTES = [
     ("GET", "/documents/a", None),
     ("GET", "/documents/a/pages/1", None),
     ("GET", "/documents/a/pages/1/image", None),
+    ("GET", "/documents/a/pages/1/frames", None),
     ("GET", "/queue/stats", None),
     ("GET", "/why?path=files", None),
     ("GET", "/openapi.json", None),

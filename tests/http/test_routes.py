@@ -333,6 +333,7 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
         ("delete", "/documents/{source_id}"),
         ("get", "/documents/{source_id}/pages/{page}"),
         ("get", "/documents/{source_id}/pages/{page}/image"),
+        ("get", "/documents/{source_id}/pages/{page}/frames"),
         ("post", "/files"),
         ("post", "/search"),
         ("post", "/context"),

@@ -13,6 +13,7 @@ from penstock.http.request_bodies import IndexFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import draws, reads, writes
 from penstock.http.upload_stream import UploadStream, received_upload
+from penstock.service.chunk_frames import PageFrames
 from penstock.service.page_images import MAX_WIDTH
 from penstock.service.page_texts import ShownPage
 from penstock.service.uploads import Upload, UploadRecord
@@ -59,6 +60,28 @@ def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 
     drawn = sender.shared.page_images.png(own, page, width)
     headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "private, max-age=300"}
     return Response(drawn, media_type="image/png", headers=headers)
+
+
+@router.get(
+    "/documents/{source_id}/pages/{page}/frames",
+    responses=described(
+        PageFrames,
+        refused=(404,),
+        example={
+            "source_id": "01a1ed58",
+            "page": 1,
+            "frames": [{"chunk_id": "c1", "boxes": [[0.1, 0.12, 0.9, 0.4]]}],
+        },
+    ),
+    summary="Find chunks on the picture of a page",
+)
+@draws
+def frames(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
+    """Find the chunks of a PDF page on its picture, by the words of its text layer."""
+    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
+    found = respond(sender.shared.page_images.frames(own, page))
+    found.headers["Cache-Control"] = "private, max-age=60"
+    return found
 
 
 _FILE = {"type": "string", "format": "binary"}

@@ -99,13 +99,10 @@ ChunkRecord = msgspec.defstruct(
         ("preview", str | None),
         ("first_line", int | None),
         ("last_line", int | None),
-        ("box", list[float] | None),
         *((str(phase), str) for phase in CHUNK_PHASES),
         ("error", str | None),
     ],
-    namespace={
-        "__doc__": "A chunk in a tree, with its status by phase. ``box``: its place on the page, if known."
-    },
+    namespace={"__doc__": "A chunk in a tree, with its status by phase."},
     frozen=True,
     kw_only=True,
 )
@@ -289,7 +286,6 @@ def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
         preview=text.text[:PREVIEW] if text else None,
         first_line=text.first_line if text else None,
         last_line=text.last_line if text else None,
-        box=None,
         **{phase: str(state.status) for phase, state in states.items()},
         error=next((error for error in errors if error), None),
     )

@@ -16,8 +16,9 @@ from penstock.errors import JobError, PageImageMissing, UnknownDocument
 from penstock.handlers.container_paths import container_of
 from penstock.handlers.file_reader import read_file
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage
+from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
+from penstock.service.chunk_frames import PageFrames, frames_of
 from penstock.vocabulary import how_many
 
 DRAWN = frozenset(["pdf", "image"])
@@ -62,6 +63,19 @@ class PageImages:
             self._keep(kept, drawn)
         return drawn
 
+    def frames(self, source: Source, number: int) -> PageFrames:
+        """Places of the page's chunks on its picture. None of them where the text layer is not known."""
+        document = self._document(source, number)
+        with self._catalog.snapshot() as snapshot:
+            pages = snapshot.pages(document.document_id, after=number - 1, limit=1)
+            own = snapshot.chunks(pages[0].page_id) if pages and pages[0].number == number else []
+            texts = snapshot.hydrate([chunk.content_id for chunk in own])
+        words: tuple[PlacedWord, ...] = ()
+        with suppress(PageImageMissing):
+            words = self._words(source, document, number)
+        known = [(chunk.chunk_id, view.text) for chunk, view in zip(own, texts, strict=True) if view]
+        return PageFrames(source_id=source.source_id, page=number, frames=frames_of(words, known))
+
     def close(self) -> None:
         """End the processes of the sandbox."""
         self._sandbox.close()
@@ -79,16 +93,19 @@ class PageImages:
         content = self._content(source, document)
         dpi = min(max(round(width / _USUAL_INCHES), _LEAST_DPI), _MOST_DPI)
         try:
-            if file_types.detect(content.name, content.data).extractor not in DRAWN:
-                raise PageImageMissing(
-                    f"pages of {source.file_type} files are not drawn", remedy="Read the text of the page."
-                )
             return self._sandbox.image(content, number, dpi, memory_bytes=self._limits.parser_memory_bytes)
         except JobError as error:
             raise PageImageMissing(f"page {number:,} cannot be drawn: {error.message}") from None
 
+    def _words(self, source: Source, document: Document, number: int) -> tuple[PlacedWord, ...]:
+        content = self._content(source, document)
+        try:
+            return self._sandbox.words(content, number)
+        except JobError as error:
+            raise PageImageMissing(f"page {number:,} cannot be read: {error.message}") from None
+
     def _content(self, source: Source, document: Document) -> Content:
-        """The bytes that were indexed; the file may be another one by now."""
+        """The bytes that were indexed, if their pages can be drawn; the file may be another one by now."""
         if container_of(source.path) is not None or not source.path.startswith("/"):
             raise PageImageMissing("pages of notes and of files inside others are not drawn")
         try:
@@ -99,6 +116,10 @@ class PageImages:
             raise PageImageMissing(f"the file cannot be read: {error.message}") from None
         if read is None or hashlib.sha256(read.data).hexdigest() != document.content_hash:
             raise PageImageMissing("the file has changed since it was indexed", remedy="Index it again.")
+        if file_types.detect(source.path, read.data).extractor not in DRAWN:
+            raise PageImageMissing(
+                f"pages of {source.file_type} files are not drawn", remedy="Read the text of the page."
+            )
         return Content(source.path, read.data)
 
     def _keep(self, path: Path, drawn: bytes) -> None:

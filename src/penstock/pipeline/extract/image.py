@@ -22,6 +22,7 @@ from penstock.pipeline.extract.protocol import (
     FileType,
     Page,
     PageImage,
+    PlacedWord,
     Properties,
     Shape,
 )
@@ -134,6 +135,10 @@ class ImagePages:
         scale = max(1.0, max(picture.size) / max(size))
         shown = round(max(found) / scale) if found else _guessed(size)
         return PageImage(np.asarray(flat), min(shown, dpi))
+
+    def words(self, number: int) -> tuple[PlacedWord, ...]:
+        self._seek(number)
+        return ()
 
     def close(self) -> None:
         self._picture.close()

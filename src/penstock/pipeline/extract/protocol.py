@@ -205,6 +205,16 @@ class PageImage(msgspec.Struct, frozen=True):
     dpi: int
 
 
+class PlacedWord(msgspec.Struct, frozen=True, array_like=True):
+    """A word and its place on the picture of its page, as parts of its width and height from the top left."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
 class PagedDocument(Protocol):
     """An open document, read page by page, with limits for each page."""
 
@@ -226,6 +236,10 @@ class PagedDocument(Protocol):
 
     def image(self, number: int, dpi: int) -> PageImage:
         """Render one page for OCR."""
+        ...
+
+    def words(self, number: int) -> tuple[PlacedWord, ...]:
+        """The words of the page's text layer with their places; none without a layer."""
         ...
 
     def close(self) -> None: ...

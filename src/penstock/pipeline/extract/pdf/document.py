@@ -11,6 +11,7 @@ from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.pdf import damage, forms, layer, objects, properties
 from penstock.pipeline.extract.pdf.text import normalised, raw_text
+from penstock.pipeline.extract.pdf.word_places import placed_words
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -19,6 +20,7 @@ from penstock.pipeline.extract.protocol import (
     FileType,
     Page,
     PageImage,
+    PlacedWord,
     Shape,
 )
 from penstock.vocabulary import how_many
@@ -117,6 +119,22 @@ class PdfPages:
             page.close()
         flat = pixels.reshape(pixels.shape[:2])
         return PageImage(np.ascontiguousarray(flat), max(1, round(scale * _POINTS_PER_INCH)))
+
+    def words(self, number: int) -> tuple[PlacedWord, ...]:
+        """Words of the text layer, with their places on the picture of the page."""
+        import pypdfium2
+
+        self._count_page()
+        try:
+            page = self._document[number - 1]
+        except pypdfium2.PdfiumError as error:
+            raise DocumentDamaged(f"page {number} cannot be read: {error}") from error
+        try:
+            return placed_words(page)
+        except pypdfium2.PdfiumError as error:
+            raise DocumentDamaged(f"page {number} cannot be read: {error}") from error
+        finally:
+            page.close()
 
     def close(self) -> None:
         self._document.close()

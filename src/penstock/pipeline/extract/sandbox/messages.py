@@ -11,7 +11,7 @@ import msgspec
 from penstock.catalog.values import NewPage
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft
-from penstock.pipeline.extract.protocol import ExtractedText, ExtractLimits, FileType, Page
+from penstock.pipeline.extract.protocol import ExtractedText, ExtractLimits, FileType, Page, PlacedWord
 from penstock.pipeline.ocr.protocol import OcrOptions
 
 OUT_OF_MEMORY = "OutOfMemory"
@@ -52,6 +52,8 @@ class ParseRequest(msgspec.Struct, array_like=True):
     """How pages without a usable text layer are recognized; None: they are not."""
     image_dpi: int = 0
     """Resolution at which the pages are drawn, instead of being read; 0: they are read."""
+    places: bool = False
+    """The words of the pages are placed, instead of being read."""
     page_seconds: float = 0
     """CPU time for each page."""
     resumed: bool = False
@@ -87,6 +89,12 @@ class Drawn(msgspec.Struct, array_like=True, tag=True):
     pixels: bytes
 
 
+class WordsPlaced(msgspec.Struct, array_like=True, tag=True):
+    """Answer for one page whose words are placed."""
+
+    words: tuple[PlacedWord, ...]
+
+
 class PagesEnded(msgspec.Struct, array_like=True, tag=True):
     """Last answer for a document with pages."""
 
@@ -103,7 +111,7 @@ class Refusal(msgspec.Struct, array_like=True, tag=True):
 
 
 Order: TypeAlias = Fork | Collect
-Answer: TypeAlias = Whole | Opened | PageRead | Drawn | PagesEnded | Refusal
+Answer: TypeAlias = Whole | Opened | PageRead | Drawn | WordsPlaced | PagesEnded | Refusal
 
 encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -30,6 +30,7 @@ from penstock.pipeline.extract.sandbox.messages import (
     ParseRequest,
     Refusal,
     Whole,
+    WordsPlaced,
     decode_answer,
     encode,
     receive,
@@ -186,7 +187,7 @@ class SandboxChild:
 
     def exchange(
         self, request: ParseRequest, data: bytes
-    ) -> Iterator[Whole | Opened | PageRead | Drawn | Refusal]:
+    ) -> Iterator[Whole | Opened | PageRead | Drawn | WordsPlaced | Refusal]:
         """Send a file and receive the answers, until the last. Raises ``ChildDied``."""
         key = (request.file_type.extractor, data)
         resumed, self._kept = self._kept == key, None

@@ -31,8 +31,17 @@ from penstock.pipeline.extract.protocol import (
     ExtractLimits,
     Page,
     PageImage,
+    PlacedWord,
 )
-from penstock.pipeline.extract.sandbox.messages import Drawn, Opened, PageRead, ParseRequest, Refusal, Whole
+from penstock.pipeline.extract.sandbox.messages import (
+    Drawn,
+    Opened,
+    PageRead,
+    ParseRequest,
+    Refusal,
+    Whole,
+    WordsPlaced,
+)
 from penstock.pipeline.extract.sandbox.process import (
     ChildDied,
     SandboxChild,
@@ -93,6 +102,14 @@ class Sandbox:
         call = _Call(request, content.data, last_attempt=False)
         self._run(call)
         return call.image()
+
+    def words(self, content: Content, page: int) -> tuple[PlacedWord, ...]:
+        """Words of a page with their places on its picture. Raises ParserFailed as ``extract`` does."""
+        request = self._request(content, range(page, page + 1), self._limits.parser_memory_bytes)
+        request.places = True
+        call = _Call(request, content.data, last_attempt=False)
+        self._run(call)
+        return call.words
 
     def draft(
         self,
@@ -172,7 +189,7 @@ class Sandbox:
         """Fail the page or the file at which the child died. True if the call goes on with the next page."""
         failure = _failure(death, call)
         repeated = isinstance(death, TooLarge) and not call.last_attempt
-        if call.head is None or not call.opened or repeated or call.request.image_dpi:
+        if call.head is None or not call.opened or repeated or call.is_drawn:
             raise failure
         call.fail_page(failure)
         while len(self._deadly) >= _MAX_REMEMBERED:
@@ -262,6 +279,12 @@ class _Call:
         self._result: Whole | None = None
         self._pages: list[PageRead] = []
         self._drawn: Drawn | None = None
+        self.words: tuple[PlacedWord, ...] = ()
+
+    @property
+    def is_drawn(self) -> bool:
+        """True for a call about the look of one page, which fails as a whole."""
+        return bool(self.request.image_dpi) or self.request.places
 
     def use_ocr(self, options: OcrOptions) -> None:
         from penstock.pipeline.ocr.factory import readable_paths
@@ -270,13 +293,15 @@ class _Call:
         self.request.ocr = options
         self.request.page_seconds += OCR_SECONDS
 
-    def take(self, answer: Whole | Opened | PageRead | Drawn | Refusal) -> None:
+    def take(self, answer: Whole | Opened | PageRead | Drawn | WordsPlaced | Refusal) -> None:
         if isinstance(answer, Refusal):
             raise _refusal(answer)
         if isinstance(answer, Whole):
             self._result = answer
         elif isinstance(answer, Drawn):
             self._drawn = answer
+        elif isinstance(answer, WordsPlaced):
+            self.words = answer.words
         elif isinstance(answer, Opened):
             self.head, self.opened = self.head or answer.head, True
         else:

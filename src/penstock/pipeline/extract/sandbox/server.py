@@ -40,6 +40,7 @@ from penstock.pipeline.extract.sandbox.messages import (
     ParseRequest,
     Refusal,
     Whole,
+    WordsPlaced,
     decode_order,
     decode_request,
     encode,
@@ -210,7 +211,7 @@ class _Child:
         document, limits = self._document, request.limits
         pages = range(*request.pages) if request.pages is not None else None
         wanted = wanted_pages(document.page_count, pages)
-        first = 1 in wanted and request.ocr is None and not request.image_dpi
+        first = 1 in wanted and request.ocr is None and not (request.image_dpi or request.places)
         head = document_head(parser, document, request.file_type, first=first)
         self._send(Opened(head))
         seconds = math.inf if request.batch_seconds is None else request.batch_seconds
@@ -218,6 +219,9 @@ class _Child:
         chars = number = 0
         for number in wanted:
             _limit_time(request.page_seconds)
+            if request.places:
+                self._send(WordsPlaced(document.words(number)))
+                continue
             if request.image_dpi:
                 pixels = document.image(number, request.image_dpi).pixels
                 self._send(Drawn(pixels.shape, pixels.tobytes()))

@@ -13,6 +13,7 @@ export function open({id, query, read, previous}) {
 	const detail = read("detail", () => get(path, {limit: 1}))
 	const tree = read("tree", () => get(`${path}/tree`, {first: state.first, last: state.first + SPAN - 1}))
 	const text = read("text", () => get(`${path}/pages/${page}`))
+	const frames = query.chunk && query.show !== "text" && read("frames", () => get(`${path}/pages/${page}/frames`))
 	detail.value = previous?.detail.value ?? null
 	tree.value = previous?.tree.value ?? null
 	// The window of the tree follows a chosen page only when that is outside.
@@ -47,7 +48,7 @@ export function open({id, query, read, previous}) {
 		view: () => h("div.wrap", !detail.value && h("h1.sr", "Document"), content(detail, value => [
 			headOf(value), value.error && note(sentence(value.error), value.indexed_at && "Search still finds the version before."),
 			phasesPane(value.progress, tree.value),
-			h("div.trio", h("div.stack", mapPane(tree, shown), generationsPane(value)), treePane(tree, shown), originalPane(path, value, tree.value, text, shown)),
+			h("div.trio", h("div.stack", mapPane(tree, shown), generationsPane(value)), treePane(tree, shown), originalPane(path, value, tree.value, text, frames?.value, shown)),
 		])),
 	}
 }
@@ -126,21 +127,21 @@ const treePane = (tree, {page, chunk, only, state, to}) => h("section.pane", {ke
 	]
 }))
 
-function originalPane(path, value, tree, text, {page, chunk, show, to}) {
+function originalPane(path, value, tree, text, frames, {page, chunk, show, to}) {
 	const picture = show !== "text" && PICTURES.test(value.file_type)
 	const chosen = tree?.pages.find(one => one.page === page)?.chunks.find(one => one.chunk_id === chunk)
 	const step = (number, words, sign) => number >= 1 && number <= value.pages && h("a.btn.small", {href: to({page: number, chunk: null}), label: words}, sign)
 	return h("section.pane", {key: "original", label: "Original"},
 		h("header", h("h2", "Original"), tabs("View", [["", "Page image", to({show: null})], ["text", "Text", to({show: "text"})]], picture ? "" : "text"),
 			h("span.end", step(page - 1, "Page before", "‹"), h("span.sub.num", `page ${count(page)} of ${count(value.pages)}`), step(page + 1, "Next page", "›"))),
-		h("div.pad", picture ? imageView(path, page, chosen) : content(text, found => textView(found, chosen))))
+		h("div.pad", picture ? imageView(path, page, chosen, frames?.frames.find(one => one.chunk_id === chunk)?.boxes) : content(text, found => textView(found, chosen))))
 }
 
-function imageView(path, page, chosen) {
-	const box = chosen?.box?.map(part => part * 100)
+function imageView(path, page, chosen, boxes) {
+	const share = (first, last = 0) => `${(first - last) * 100}%`
 	return h("figure.sheet", {key: page}, h("img", {src: address(`${path}/pages/${page}/image`, {width: 900}), alt: `Page ${page} as it looks`}),
 		h("p.muted", "There is no picture of this page. Its text is on the other tab."),
-		box && h(`div.frame.st-${chosen.error ? "failed" : "running"}`, {style: {left: `${box[0]}%`, top: `${box[1]}%`, width: `${box[2] - box[0]}%`, height: `${box[3] - box[1]}%`}}))
+		boxes?.map(([left, top, right, bottom]) => h(`div.frame.st-${chosen?.error ? "failed" : "running"}`, {style: {left: share(left), top: share(top), width: share(right, left), height: share(bottom, top)}})))
 }
 
 function textView({text, confidence, engine, warnings}, chosen) {
