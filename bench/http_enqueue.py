@@ -2,8 +2,9 @@
 
 Senders are threads of another process, each with one connection, so that server and senders have a core each.
 The state directory is in memory if it can be: otherwise the commits of the disk are measured. Beside it stand
-a bare Starlette server that commits a small row a request, or the row of the queue, a constant of both, and
-the service without HTTP. Ratios are of CPU times: other work on the machine changes them less than the clock.
+a bare Starlette server that commits a small row a request, or the row of the queue, in its only thread or in
+groups by a second one; a constant of both, and the service without HTTP. Ratios are of CPU times: other work
+on the machine changes them less than the clock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def send(address: str, route: str, sender: int, number: int) -> None:
     connection = Connection(address)
     for each in range(number):
         body = json.dumps({"content": f"note {os.getpid()}-{sender}-{each}"}).encode()
-        adds = route in ("/content", "/row")
+        adds = route in ("/content", "/row", "/group")
         status, answer = connection.ask("POST" if adds else "GET", route, body if adds else b"")
         assert status in (200, 202), answer
     connection.close()
@@ -126,6 +127,7 @@ def main() -> None:
             Line("penstock", served, "/health", 2),
             Line("floor", floor, "/content", 2),
             Line("floor", floor, "/row", 2),
+            *(Line("floor", floor, "/group", connections) for connections in (2, 16)),
             *(Line("penstock", served, "/content", connections) for connections in (1, 2, 16)),
         ]
         found: dict[Line, list[Measured]] = {line: [] for line in lines}

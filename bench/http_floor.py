@@ -2,17 +2,21 @@
 
 ``GET /constant`` answers a constant. ``POST /content`` decodes a JSON body and commits one row to SQLite in
 the only thread there is: ``python -m bench.http_floor FILE``. ``POST /row`` does so with the row of a note
-in a queue of ours, by the statements of the engine: with its turn, and not beside a live duplicate. The
-first line of the output is the address.
+in a queue of ours, by the statements of the engine: with its turn, and not beside a live duplicate.
+``POST /group`` commits the same row in a second thread, together with those that wait, so that the disk
+delays no other answer. The first line of the output is the address.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import queue as queues
 import socket
 import sqlite3
 import sys
+import threading
 import uuid
 
 import uvicorn
@@ -30,8 +34,8 @@ from penstock.queue.sqlite.rows import try_insert_plain
 TABLE = "CREATE TABLE note (id TEXT PRIMARY KEY, created_at TEXT DEFAULT CURRENT_TIMESTAMP, content TEXT)"
 
 
-def _connection(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
+def _connection(path: str, *, shared: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=not shared)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
@@ -51,14 +55,70 @@ def _note(text: str) -> NewJob:
     )
 
 
+def _queue(path: str, *, shared: bool = False) -> sqlite3.Connection:
+    SqliteQueue(path).close()
+    connection = _connection(path, shared=shared)
+    connection.execute("PRAGMA cache_size = -32768")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    return connection
+
+
+def _add(connection: sqlite3.Connection, new: list[NewJob]) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    added = [try_insert_plain(connection, [each], clock.now()) for each in new]
+    connection.execute("COMMIT")
+    return all(added)
+
+
+Waiting = tuple[NewJob, "asyncio.Future[bool]"]
+
+
+class Groups:
+    """A thread that commits the rows of all requests that wait, and answers them together."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = _queue(path, shared=True)
+        self._waiting: list[Waiting] = []
+        self._running = False
+        self._groups: queues.SimpleQueue[list[Waiting]] = queues.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def add(self, new: NewJob) -> bool:
+        """Add a row; True if there was no duplicate."""
+        loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._commit, args=(loop,), daemon=True)
+            self._thread.start()
+        answer: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append((new, answer))
+        if not self._running:
+            self._start()
+        return await answer
+
+    def _start(self) -> None:
+        group, self._waiting = self._waiting, []
+        self._running = bool(group)
+        if group:
+            self._groups.put(group)
+
+    def _commit(self, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            group = self._groups.get()
+            added = _add(self._connection, [new for new, _ in group])
+            loop.call_soon_threadsafe(self._answer, group, added)
+
+    def _answer(self, group: list[Waiting], added: bool) -> None:
+        self._start()
+        for _, answer in group:
+            answer.set_result(added)
+
+
 def application(path: str) -> Starlette:
-    """The routes over a database file, and the file of a queue beside it."""
+    """The routes over a database file, and the files of two queues beside it."""
     connection = _connection(path)
     connection.execute(TABLE)
-    SqliteQueue(f"{path}.queue").close()
-    queue = _connection(f"{path}.queue")
-    queue.execute("PRAGMA cache_size = -32768")
-    queue.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+    queue = _queue(f"{path}.queue")
+    groups = Groups(f"{path}.groups")
 
     async def constant(_: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
@@ -71,16 +131,18 @@ def application(path: str) -> Starlette:
 
     async def row(request: Request) -> JSONResponse:
         new = _note(json.loads(await request.body())["content"])
-        queue.execute("BEGIN IMMEDIATE")
-        added = try_insert_plain(queue, [new], clock.now())
-        queue.execute("COMMIT")
-        return JSONResponse({"id": new.queue_id if added else None}, 202)
+        return JSONResponse({"id": new.queue_id if _add(queue, [new]) else None}, 202)
+
+    async def group(request: Request) -> JSONResponse:
+        new = _note(json.loads(await request.body())["content"])
+        return JSONResponse({"id": new.queue_id if await groups.add(new) else None}, 202)
 
     return Starlette(
         routes=[
             Route("/constant", constant),
             Route("/content", content, methods=["POST"]),
             Route("/row", row, methods=["POST"]),
+            Route("/group", group, methods=["POST"]),
         ]
     )
 

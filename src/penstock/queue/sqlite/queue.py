@@ -116,10 +116,12 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         found: list[tuple[AddResult, Position | None]] = []
 
         def count(connection: sqlite3.Connection) -> None:
-            (position,) = places.positions(SqliteRows(connection), [new[0].queue_id], POSITION_CAP)
-            found.append((AddResult(new[0].queue_id, Status.PENDING), position))
+            ids = [each.queue_id for each in new]
+            counted = places.positions(SqliteRows(connection), ids, POSITION_CAP)
+            added = (AddResult(queue_id, Status.PENDING) for queue_id in ids)
+            found.extend(zip(added, counted, strict=True))
 
-        if len(new) == 1 and self._try_add(new, limits, clock.now(), then=count):
+        if self._try_add(new, limits, clock.now(), then=count):
             return found
         return super().add_counted(new, limits=limits)
 
