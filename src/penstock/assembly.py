@@ -353,21 +353,22 @@ class Assembly:
     def _register_documents(
         self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
     ) -> None:
-        from penstock.handlers import documents
+        from penstock.handlers import documents, serial_turns
         from penstock.handlers.source_files import SourceFiles
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
-        never_indexed = (str(self.settings.state_dir),)
         documents.register(
             registry,
             catalog,
             pipeline,
-            never_indexed,
+            (str(self.settings.state_dir),),
             self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
             kept_files=SourceFiles.of(self.settings),
         )
+        if self.settings.serial:
+            serial_turns.give_turns(registry, own_queue)
 
     # The Redis contract.
 

@@ -248,7 +248,9 @@ RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
 SERIAL = setting(
-    types.SWITCH, False, "When true, jobs for paths run one at a time in each collection, in order."
+    types.SWITCH,
+    False,
+    "When true, jobs for paths run one at a time in each collection, in order. For submissions and workers.",
 )
 MAX_PAYLOAD_BYTES = setting(
     types.whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."

@@ -32,6 +32,7 @@ from penstock.pipeline.extract.protocol import (
     FileType,
     Page,
     PageImage,
+    PlacedWord,
     Properties,
     Shape,
 )
@@ -249,6 +250,9 @@ class FaultyPages:
         text = self._pages[number - 1].removeprefix(SCAN)
         does = DOES.get(text)
         return PageImage(np.asarray(picture(does() if does is not None else text)), dpi)
+
+    def words(self, number: int) -> tuple[PlacedWord, ...]:
+        return tuple(PlacedWord(word, 0.0, 0.0, 1.0, 1.0) for word in self.page(number).text.split())
 
     def close(self) -> None:
         pass

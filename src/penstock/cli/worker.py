@@ -28,6 +28,11 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str | None)
     return lanes
 
 
+def _set_serial(context: click.Context, _option: click.Parameter, given: bool) -> None:
+    if given:
+        context.ensure_object(Session).overrides["serial"] = True
+
+
 @click.command()
 @click.option(
     "--app",
@@ -40,6 +45,13 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str | None)
     metavar="LANES",
     callback=_lanes,
     help="Lanes to serve, joined by commas: jobs and the names of phases. Default: all.",
+)
+@click.option(
+    "--serial",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_serial,
+    help="Run jobs for paths one at a time in each collection, in order.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop when no job can run now.")
 @GRACE

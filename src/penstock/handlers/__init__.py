@@ -15,6 +15,7 @@
 - ``walk_counts``: counts of a walk for its job, and the paths it skipped
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions
+- ``serial_turns``: one job for paths at a time in a collection, for serial workers
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing
 - ``reindex``, ``model_check``: documents made with other settings or another model
 - ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches

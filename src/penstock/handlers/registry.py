@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -81,6 +81,16 @@ class Registry:
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
             raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff)
+
+    def wrap(
+        self,
+        item_types: Collection[str],
+        around: Callable[[Handler | BatchHandler, int], Handler | BatchHandler],
+    ) -> None:
+        """Replace the handlers of these types by ``around(handler, batch)``."""
+        for pair, known in self._handlers.items():
+            if pair[0] in item_types:
+                self._handlers[pair] = known._replace(call=around(known.call, known.batch))
 
     def copy(self) -> Registry:
         """A registry with the same handlers. Later additions do not affect this one."""
