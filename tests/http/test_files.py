@@ -129,18 +129,15 @@ def test_a_page_of_text_is_not_drawn(server: LiveServer, keys: Senders, manual: 
 
 
 def test_chunks_have_frames_on_the_picture_of_their_page(server: LiveServer, keys: Senders, manual: Indexed):
-    def frames(source_id: str, page: int = 2) -> Answer:
-        return server.ask("GET", f"/documents/{source_id}/pages/{page}/frames", key=keys.admin)
-
-    tree = server.ask("GET", f"/documents/{manual.source_id}/tree", key=keys.admin).body
-    (frame,) = frames(manual.source_id).body["frames"]
+    path = f"/documents/{manual.source_id}"
+    (chunk,) = server.ask("GET", f"{path}/tree", key=keys.admin).body["pages"][1]["chunks"]
+    (frame,) = server.ask("GET", f"{path}/pages/2/frames", key=keys.admin).body["frames"]
     ((left, top, right, bottom),) = frame["boxes"]
-
-    assert tree["pages"][1]["chunks"][0]["chunk_id"] == frame["chunk_id"]
-    assert 0 < left < right < 1
-    assert 0 < top < bottom < 0.2
-    assert 404 == frames(manual.source_id, 3).status
-    assert [] == frames(source(server, keys.admin, str(server.folder / "plain.md")), 1).body["frames"]
+    assert chunk["chunk_id"] == frame["chunk_id"]
+    assert 0 < left < right < 1 > 0.2 > bottom > top > 0
+    assert 404 == server.ask("GET", f"{path}/pages/3/frames", key=keys.admin).status
+    plain = source(server, keys.admin, str(server.folder / "plain.md"))
+    assert [] == server.ask("GET", f"/documents/{plain}/pages/1/frames", key=keys.admin).body["frames"]
 
 
 def test_pages_of_another_tenant_do_not_exist(server: LiveServer, keys: Senders, manual: Indexed):

@@ -54,6 +54,8 @@ ON_DEMAND_GRACE_S = 5.0
 LINGER_S = 300.0
 """Time for which a worker of a command stays without work: the next change needs no new processes, and no
 model is loaded again."""
+SERIAL_LINGER_S = 3.0
+"""Time for which a serial worker with ``until_idle`` waits for jobs whose turn comes: ``serial_turns``."""
 LOCK_SILENCE_S = 30.0
 """Time beyond the busy timeout after which a silent child with the lock of the store is stopped."""
 START_METHODS = ("spawn", "fork")
@@ -155,7 +157,8 @@ class Worker:
             recycle_growth_mb=settings.recycle_growth_mb or None,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
-            linger_s=self.linger_s,
+            # A job that waits for its turn is in no back-off, but comes back soon.
+            linger_s=max(self.linger_s, SERIAL_LINGER_S if settings.serial else 0.0),
             until_job=self._until_job,
             open_catalog=assembly.open_catalog if has_documents else None,
             cache_directory=assembly.vector_files,
