@@ -18,8 +18,8 @@ from penstock.cli.main import cli
 from penstock.cli.session import LOCAL_ONLY
 from tests.client.conftest import Indexed
 
-AGES = re.compile(r"(?:\d+ (?:s|min) ago|\bnow\b|in \d+ (?:s|min)) *")
-"""Ages, with the spaces that make them as wide as their column."""
+AGES = re.compile(r'(?:\d+ (?:s|min) ago|\bnow\b|in \d+ (?:s|min)) *|"seen_at": "[^"]*"')
+"""Ages, with the spaces that make them as wide as their column, and the last report of a worker."""
 
 
 def command(indexed: Indexed, *arguments: str, code: int | None = None, **environ: str | None) -> Result:
@@ -73,7 +73,6 @@ COMMANDS = {
     "tree as json": ["documents", "tree", "{mill}", "--json", "--limit", "1"],
     "notes": ["note", "list"],
     "notes as json": ["note", "list", "--json", "--limit", "1"],
-    "unknown note": ["note", "show", "nothing"],
     "retry of all": ["retry", "--all-failed", "--tenant", "nobody"],
     "retry of all as json": ["retry", "--all-failed", "--tenant", "nobody", "--json"],
     "retry of an unknown job": ["retry", "job_none"],
@@ -91,14 +90,14 @@ COMMANDS = {
     "schedules as json": ["schedule", "list", "--json"],
     "limits": ["limit", "list"],
     "limits as json": ["limit", "list", "--json"],
-    "an unknown limit": ["limit", "show", "nothing"],
     "removal of an unknown limit": ["limit", "remove", "nothing"],
     **{
         f"{name} of an unknown schedule": ["schedule", name, "nothing"]
         for name in "show next pause resume run-now remove".split()
     },
     "libraries": ["library", "list"],
-    "unknown library": ["library", "show", "nothing"],
+    "projects": ["project", "list"],
+    **{f"unknown {name}": [name, "show", "nothing"] for name in ("note", "limit", "library", "project")},
     "search everywhere": ["search", "water", "--all", "--json"],
 }
 

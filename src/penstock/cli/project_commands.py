@@ -34,7 +34,7 @@ def project() -> None:
 @click.pass_obj
 def list_projects(session: Session) -> None:
     """List projects."""
-    found = session.assembly.documents.projects.all()
+    found = _every(session)
     if session.as_json:
         emit_json({"projects": [_as_json(one) for one in found]})
         return
@@ -56,7 +56,12 @@ def list_projects(session: Session) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show a project with its folders and branches; by default the one around the current folder."""
-    found = session.assembly.documents.projects.find(name)
+    from penstock.service.projects import find_project
+    from penstock.service.real_path import real_path
+
+    found = find_project(
+        _every(session), name, real_path(name) if session.server is None else session.path(name)
+    )
     if session.as_json:
         emit_json(_as_json(found))
         return
@@ -132,6 +137,12 @@ def move(session: Session, old: str, new: str) -> None:
         emit_json(found._asdict())
     else:
         session.confirm_done(f"Project {printable(found.name)} is now at {printable(found.root)}")
+
+
+def _every(session: Session) -> list[ProjectView]:
+    from penstock.service.projects import project_views
+
+    return project_views(session.services.projects(), session.services.overview(None).tenants)
 
 
 def _run(session: Session, receipts: list[Receipt]) -> None:

@@ -44,7 +44,7 @@ LOCAL_ONLY = {
     "rebuild": "",
     "import": "",
     **dict.fromkeys(("backup", "restore"), ""),
-    **dict.fromkeys(("project list", "project show", "project move", "project prune"), ""),
+    **dict.fromkeys(("project move", "project prune"), ""),
     "watch": "",
     **dict.fromkeys(("models list", "models install", "config show", "config trust", "doctor"), ""),
     "models tokens": "The server's /metrics has penstock_tokens_total.",
@@ -178,8 +178,10 @@ class Session:
 
     @functools.cached_property
     def project_names(self) -> dict[str, str]:
-        """Names of projects by tenant; none through a server."""
-        return {} if self.server is not None else self.assembly.documents.projects.names()
+        """Names of projects by tenant."""
+        from penstock.service.projects import project_names
+
+        return project_names(self.services.projects())
 
     def place_of(self, path_or_id: str, *, tenant: str | None = None, branch: str | None = None) -> Placement:
         """Tenant and branch of a document by its path, or by its id in the tenant of this place."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, Protocol, TypedDict
 
 from penstock.catalog.parts import ProjectRoot
 from penstock.catalog.protocol import Catalog
@@ -264,33 +264,17 @@ class Projects:
 
     def names(self) -> dict[str, str]:
         """Names of projects by tenant. Two projects of one name have a part of their tenants' ids as well."""
-        first = {one.tenant_id: one.name for one in reversed(self._catalog.projects.all())}
-        taken = list(first.values())
-        return {
-            tenant: name if taken.count(name) == 1 else f"{name}#{tenant[:6]}"
-            for tenant, name in first.items()
-        }
+        return project_names(self._catalog.projects.all())
 
     def all(self) -> list[ProjectView]:
         """All projects, by name."""
         with self._catalog.snapshot() as snapshot:
             counts = snapshot.tenants()
-        roots = self._catalog.projects.all()
-        return sorted(_view(tenant, name, roots, counts) for tenant, name in self.names().items())
+        return project_views(self._catalog.projects.all(), counts)
 
     def find(self, named: str) -> ProjectView:
         """The project with a name, at a path, or with a tenant whose id starts like this."""
-        path = real_path(named)
-        every = self.all()
-        found = [one for one in every if named in (one.name, one.tenant_id)]
-        if not found:
-            recorded = _deepest(self._catalog, path)
-            found = [one for one in every if recorded is not None and one.tenant_id == recorded.tenant_id]
-        if not found and len(named) >= FEWEST_DIGITS:
-            found = [one for one in every if one.tenant_id.startswith(named)]
-        if len(found) != 1:
-            raise UnknownProject(f"no project {named[:200]!r}" if not found else f"{named!r} is not unique")
-        return found[0]
+        return find_project(self.all(), named, real_path(named))
 
     # Forgotten branches.
 
@@ -341,9 +325,55 @@ class Projects:
         return self._catalog.projects.at([after])[0]
 
 
-def _view(
-    tenant_id: str, name: str, roots: Sequence[ProjectRoot], counts: Sequence[TenantCount]
-) -> ProjectView:
+class Root(Protocol):
+    """A folder that was indexed as a project, from a catalog or from a server."""
+
+    @property
+    def root(self) -> str: ...
+
+    @property
+    def tenant_id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def remote(self) -> str: ...
+
+
+def project_names(roots: Sequence[Root]) -> dict[str, str]:
+    """Names of projects by tenant. Two projects of one name have a part of their tenants' ids as well."""
+    first = {one.tenant_id: one.name for one in reversed(roots)}
+    taken = list(first.values())
+    return {
+        tenant: name if taken.count(name) == 1 else f"{name}#{tenant[:6]}" for tenant, name in first.items()
+    }
+
+
+def project_views(roots: Sequence[Root], counts: Sequence[TenantCount]) -> list[ProjectView]:
+    """Projects with their folders and branches, by name."""
+    return sorted(_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items())
+
+
+def find_project(every: Sequence[ProjectView], named: str, path: str) -> ProjectView:
+    """The project with a name, at an absolute path, or with a tenant whose id starts like the name."""
+    found = [one for one in every if named in (one.name, one.tenant_id)]
+    if not found:
+        around = [
+            (len(root), one)
+            for one in every
+            for root in one.roots
+            if path == root or path.startswith(root.rstrip("/") + "/")
+        ]
+        found = [max(around, key=lambda each: each[0])[1]] if around else []
+    if not found and len(named) >= FEWEST_DIGITS:
+        found = [one for one in every if one.tenant_id.startswith(named)]
+    if len(found) != 1:
+        raise UnknownProject(f"no project {named[:200]!r}" if not found else f"{named!r} is not unique")
+    return found[0]
+
+
+def _view(tenant_id: str, name: str, roots: Sequence[Root], counts: Sequence[TenantCount]) -> ProjectView:
     own = [one for one in roots if one.tenant_id == tenant_id]
     return ProjectView(
         name=name,
