@@ -1,7 +1,8 @@
 """CPU of the workers for each file, with and without event streams: ``python -m bench.http_listeners``.
 
 The same folders are indexed again and again, in turns: without listeners, with them, without … Medians of the
-turns are compared. The CPU time of the worker processes counts, which other load changes least.
+turns are compared: the CPU time of the worker processes, which other load changes least, and the time by the
+clock, which says something on a free machine only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import statistics
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.http_processes import Connection, Served, children, cpu_seconds, penstock_server, state_folder
 from bench.http_reads import FILES, make_files
@@ -67,47 +69,58 @@ def workers_cpu(served: Served) -> float:
     return sum(cpu_seconds(pid) for pid in children(served.process.pid))
 
 
-def cpu_of_a_run(served: Served, connection: Connection, folders: list[Path]) -> float:
-    """Milliseconds of CPU for each file of one forced index of the folders."""
-    before = workers_cpu(served)
+class Run(NamedTuple):
+    """One forced index of the folders: milliseconds for each file, of the workers' CPU and by the clock."""
+
+    cpu: float
+    clock: float
+
+
+def measured(served: Served, connection: Connection, folders: list[Path]) -> Run:
+    """Index the folders again."""
+    before, began = workers_cpu(served), time.perf_counter()
     for folder in folders:
         job = connection.json("POST", "/index/?force=true", {"folder_path": str(folder)})["job_id"]
         while connection.json("GET", f"/index/jobs/{job}")["status"] in ("pending", "running"):
             time.sleep(0.1)
-    return (workers_cpu(served) - before) / (FILES * len(folders)) * 1_000
+    files = FILES * len(folders) / 1_000
+    return Run((workers_cpu(served) - before) / files, (time.perf_counter() - began) / files)
 
 
 def measure(listeners: int, turns: int, *, disk: bool) -> None:
     """Print the medians of both sides."""
     settings = {"PENSTOCK_RECYCLE_AFTER_JOBS": "0"}  # a process that ends would take its CPU time with it
-    found: dict[bool, list[float]] = {False: [], True: []}
+    found: dict[bool, list[Run]] = {False: [], True: []}
     with (
         state_folder(disk=disk) as state,
         penstock_server(state / "served", "--processes", "2", **settings) as served,
     ):
         folders = make_files(state / "served")
         connection = Connection(served.address)
-        cpu_of_a_run(served, connection, folders)
+        measured(served, connection, folders)
         received = 0
         for _ in range(turns):
-            found[False].append(cpu_of_a_run(served, connection, folders))
+            found[False].append(measured(served, connection, folders))
             opened = Listeners(served.address, listeners)
             opened.start()
             opened.wait()
-            found[True].append(cpu_of_a_run(served, connection, folders))
+            found[True].append(measured(served, connection, folders))
             opened.close()
             received += opened.received
             if opened.ended:
                 print(f"{opened.ended} of {listeners} streams ended early")
         connection.close()
-    without, beside = statistics.median(found[False]), statistics.median(found[True])
-    for name, median, each in (
-        ("without listeners", without, found[False]),
-        (f"{listeners:,} listeners", beside, found[True]),
-    ):
-        print(f"{name:18} {median:6.2f} ms CPU of the workers a file  {[round(one, 2) for one in each]}")
+    medians: dict[bool, Run] = {}
+    for beside, runs in found.items():
+        median = medians[beside] = Run(*(statistics.median(column) for column in zip(*runs, strict=True)))
+        print(
+            f"{listeners if beside else 'no':>5} listeners  {median.cpu:6.2f} ms CPU of the workers a file,"
+            f" {median.clock:6.2f} ms by the clock  {[round(one.cpu, 2) for one in runs]}"
+            f" {[round(one.clock, 2) for one in runs]}"
+        )
+    cpu, clock = (after / before for before, after in zip(medians[False], medians[True], strict=True))
     per_listener = received / max(turns * listeners, 1)
-    print(f"ratio {beside / without:.3f}; {per_listener:,.0f} bytes for a listener in a turn")
+    print(f"ratios {cpu:.3f} and {clock:.3f}; {per_listener:,.0f} bytes for a listener in a turn")
 
 
 def main() -> None:
