@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.service.notes import NoteView
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
-    from penstock.service.projects import Root
+    from penstock.service.projects import ProjectFolder
     from penstock.service.reasons import Reason
     from penstock.service.responses import CancelAnswer, HistoryEntry, RetryAnswer, Stats
 
@@ -111,7 +111,7 @@ class LocalServices:
     def overview(self, tenant_id: str | None) -> Overview:
         return self._assembly.documents.overview(tenant_id)
 
-    def projects(self) -> Sequence[Root]:
+    def projects(self) -> Sequence[ProjectFolder]:
         return self._assembly.documents.projects.roots()
 
     def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:

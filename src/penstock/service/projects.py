@@ -325,7 +325,7 @@ class Projects:
         return self._catalog.projects.at([after])[0]
 
 
-class Root(Protocol):
+class ProjectFolder(Protocol):
     """A folder that was indexed as a project, from a catalog or from a server."""
 
     @property
@@ -341,7 +341,7 @@ class Root(Protocol):
     def remote(self) -> str: ...
 
 
-def project_names(roots: Sequence[Root]) -> dict[str, str]:
+def project_names(roots: Sequence[ProjectFolder]) -> dict[str, str]:
     """Names of projects by tenant. Two projects of one name have a part of their tenants' ids as well."""
     first = {one.tenant_id: one.name for one in reversed(roots)}
     taken = list(first.values())
@@ -350,7 +350,7 @@ def project_names(roots: Sequence[Root]) -> dict[str, str]:
     }
 
 
-def project_views(roots: Sequence[Root], counts: Sequence[TenantCount]) -> list[ProjectView]:
+def project_views(roots: Sequence[ProjectFolder], counts: Sequence[TenantCount]) -> list[ProjectView]:
     """Projects with their folders and branches, by name."""
     return sorted(_view(tenant, name, roots, counts) for tenant, name in project_names(roots).items())
 
@@ -373,7 +373,9 @@ def find_project(every: Sequence[ProjectView], named: str, path: str) -> Project
     return found[0]
 
 
-def _view(tenant_id: str, name: str, roots: Sequence[Root], counts: Sequence[TenantCount]) -> ProjectView:
+def _view(
+    tenant_id: str, name: str, roots: Sequence[ProjectFolder], counts: Sequence[TenantCount]
+) -> ProjectView:
     own = [one for one in roots if one.tenant_id == tenant_id]
     return ProjectView(
         name=name,
