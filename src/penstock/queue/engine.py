@@ -78,7 +78,7 @@ def _further_pages(
 
 
 class RuleLimits(ABC):
-    """Limits of the engines that are built on the limits."""
+    """Limits, for engines built on the rules."""
 
     _admitted_after = ""
     """Position of the search for rows that wait for limits."""
@@ -166,7 +166,7 @@ class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
         """
 
     def _apply(self, what: str, work: Callable[[R], T], now: datetime) -> T:
-        """Run ``work``, and give the slots that it has freed to other rows, in one transaction."""
+        """Run ``work``, and give freed slots to other rows, in one transaction."""
 
         def work_and_admit(rows: R) -> T:
             result = work(rows)
@@ -222,7 +222,7 @@ class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
         return claims or []
 
     def _claim_only(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
-        """Claim without releasing rows: upkeep passes on the slots of rows that a claim holds back."""
+        """Claim without releasing rows: upkeep passes on the slots of rows held back by a claim."""
         claims = self._claim(rows, request, now)
         rows.limit_keys.clear()
         return claims
@@ -381,7 +381,7 @@ class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
         return repairs.rows + released + stranded + resolved
 
     def _resolve_again(self, now: datetime) -> int:
-        """Continue cascades over dependencies that a crash has cut off. Returns their number."""
+        """Continue dependency cascades cut off by a crash. Returns their number."""
         limit = dependencies.RESOLVED_AT_ONCE
 
         def find(rows: R) -> tuple[list[str], str]:

@@ -1,4 +1,4 @@
-"""Limits in the store of a queue: the contract, and what the engines share."""
+"""Limits in the store of a queue: the contract, and code shared by the engines."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class LimitStore(Protocol):
         """Remove the limit of a key and release its waiting rows; False for a key without a limit."""
 
     def admit(self, *, now: datetime | None = None) -> int:
-        """Release rows that wait for limits, as far as these allow. Returns the number of rows looked at.
+        """Release rows waiting for limits, as far as the limits allow. Returns the number of rows looked at.
 
         Called every second by each worker: rates allow more as time passes, and a claim gives slots back.
         """
 
     def slots_of(self, key: str) -> int:
-        """Count the rows of a key that have a slot, up to 1,000."""
+        """Count the rows of a key with a slot, up to 1,000."""

@@ -1,4 +1,4 @@
-"""The process that keeps all others from writing to a store in a file, from the kernel's list of locks."""
+"""The process holding the write lock of a store in a file, from the kernel's list of locks."""
 
 from __future__ import annotations
 

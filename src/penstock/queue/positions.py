@@ -1,4 +1,4 @@
-"""Positions of several jobs, and additions with their positions, for engines that read them one by one."""
+"""Positions of several jobs, and additions with their positions, for engines without a batch read."""
 
 from __future__ import annotations
 

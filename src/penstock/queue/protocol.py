@@ -184,7 +184,7 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         """
 
     def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
-        """Remove results of ended jobs whose ``result_ttl_s`` is over; the jobs stay.
+        """Remove results of ended jobs after ``result_ttl_s``; the jobs stay.
 
         Returns the number of rows looked at, at most ``limit``.
         """
@@ -269,7 +269,7 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         """List the reports by worker, also those of dead workers until they are forgotten."""
 
     def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
-        """Remove reports, except of workers that reported again (another ``seen_at``). Returns the number."""
+        """Remove these reports, unless replaced by a later one (another ``seen_at``). Returns the number."""
 
     def now(self) -> datetime:
         """Return the time of the store: of the server if there is one, which all hosts share."""
@@ -287,7 +287,7 @@ class Queue(ScheduleStore, LimitStore, Protocol):
 
 
 def refuse_uncountable(by: Sequence[str]) -> None:
-    """Refuse to count by a column that is not in ``COUNTABLE``."""
+    """Refuse to count by a column outside ``COUNTABLE``."""
     unknown = set(by) - COUNTABLE
     if unknown:
         raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")

@@ -1,4 +1,4 @@
-"""Schedules in the store of a queue: the contract, and what the engines share."""
+"""Schedules in the store of a queue: the contract, and code shared by the engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ScheduleStore(Protocol):
         """List the schedules of a tenant, or all, by tenant and name."""
 
     def due_schedules(self, *, now: datetime | None = None, limit: int = 100) -> list[Schedule]:
-        """List schedules whose time has come, the earliest first."""
+        """List due schedules, the earliest first."""
 
     def put_schedule(self, schedule: Schedule, *, replaces: int | None = None) -> bool:
         """Store a schedule: a new one, or (``replaces``) in place of exactly that version.
@@ -32,7 +32,7 @@ class ScheduleStore(Protocol):
         """
 
     def drop_schedule(self, tenant_id: str, name: str) -> bool:
-        """Remove a schedule. False if there is none."""
+        """Remove a schedule. False for an unknown name."""
 
 
 def key_of(schedule: Schedule) -> Key:
@@ -99,7 +99,7 @@ class SqlSchedules(ABC):
     def _write(self, what: str, work: Callable[[Any], Any]) -> Any: ...
 
     def _fetch_schedules(self, statement: str, values: dict[str, Any]) -> list[Any]:
-        """Run a statement in a transaction of its own and return its rows."""
+        """Run a statement in a separate transaction and return the rows."""
         found: list[Any] = self._write("schedule", lambda rows: rows.fetch(statement, **values))
         return found
 

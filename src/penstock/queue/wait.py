@@ -65,7 +65,7 @@ class SharedWait:
         return happened
 
     def add_event(self) -> None:
-        """Count an event from elsewhere, and wake all waiting threads."""
+        """Count an external event, and wake all waiting threads."""
         with self._turn:
             self.events += 1
             self._turn.notify_all()

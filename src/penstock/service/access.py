@@ -15,7 +15,7 @@ SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of a request: name and scope of its key. No tenants: all of them.
+    """The sender of a request: name and scope of the key. No tenants: all of them.
 
     ``auth``: sent with a key, with the cookie of a session, or without either to a server without keys.
     """
@@ -27,12 +27,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scopes(self) -> tuple[KeyScope, ...]:
-        """The scope and those that it includes."""
+        """The scope and the scopes included."""
         return SCOPES[: SCOPES.index(self.scope) + 1]
 
     @property
     def bound(self) -> bool:
-        """True for a key that is bound to tenants."""
+        """True for a key bound to tenants."""
         return bool(self.tenants)
 
     def require(self, scope: KeyScope) -> None:
@@ -52,7 +52,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return not self.tenants or tenant_id in self.tenants
 
     def tenant(self, given: str | None, default: str) -> str:
-        """The tenant of a request: the one it names, else the key's only one, else the default."""
+        """The tenant of a request: as named, else the key's only one, else the default."""
         if given is not None:
             return self._own(given)
         if len(self.tenants) == 1:

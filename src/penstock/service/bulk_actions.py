@@ -1,4 +1,4 @@
-"""Retries and cancels of all jobs that match a filter, and failed jobs grouped by reason."""
+"""Retries and cancels of all matching jobs, and failed jobs grouped by reason."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ STATUSES: dict[Act, tuple[str, ...]] = {"retry": ("failed",), "cancel": ("pendin
 
 
 class SkippedJob(msgspec.Struct, frozen=True):
-    """A job that was left as it is."""
+    """A job left unchanged."""
 
     job_id: str
     reason: str
 
 
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that matched and that changed. ``skipped`` has the first 100; ``more``: repeat for the others."""
+    """Counts of matching and changed jobs. ``skipped``: the first 100; ``more``: repeat for the others."""
 
     matched: int
     changed: int
@@ -47,7 +47,7 @@ class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Failed jobs with one reason. ``message`` is that of the newest; ``filter`` lists them all.
+    """Failed jobs with one reason. ``message``: of the newest job; ``filter`` lists them all.
 
     ``buckets`` of ``bucket_s`` seconds each, the last one ends now.
     """
@@ -120,7 +120,7 @@ class BulkActions:
                 query = msgspec.structs.replace(query, after=found[-1].queue_id)
 
     def _apply(self, act: Act, found: Sequence[Job]) -> list[SkippedJob]:
-        """Change a batch of jobs; return those that were left as they are."""
+        """Change a batch of jobs; return the unchanged ones."""
         answers: Sequence[CancelResult | RequeueResult]
         if act == "retry":
             answers = self._jobs.requeue(found)
@@ -136,7 +136,7 @@ class BulkActions:
         return f"Cannot {act} job with status: {self._jobs.word(answer.was)}"
 
     def failures(self, tenants: Sequence[str | None], filters: JobFilter) -> FailurePage:
-        """Failed jobs of these tenants by reason. Children count, parents that failed with them do not."""
+        """Failed jobs of these tenants by reason. Child jobs count; parents failed because of them do not."""
         queue, now = self._jobs.queue, self._jobs.queue.now()
         found = [
             queue.failures(job_query({**filters, "tenant_id": tenant}), limit=MOST_GROUPS + 1, now=now)
@@ -191,7 +191,7 @@ class _BulkProgress:
 
     @property
     def over(self) -> bool:
-        """True after all that matched, or after the time."""
+        """True after all matching jobs, or after the time."""
         return self._late or self._seen >= self._matched
 
     def add(self, seen: int, refused: list[SkippedJob]) -> None:

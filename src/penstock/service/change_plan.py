@@ -1,4 +1,4 @@
-"""Plan for changed paths below a watched root: the jobs that make the index equal to the disk again.
+"""Plan for changed paths below a watched root: the jobs for updating the index from the disk.
 
 Jobs look at the disk when they run, so a plan only has to name each path that may differ. What a plan cannot
 name cheaply becomes one job for the whole root, which compares sizes and times.
@@ -46,7 +46,7 @@ class ChangePlan:
 
     @property
     def branch(self) -> str | None:
-        """The branch that the documents of the last plan are of, in a project."""
+        """The branch of the last plan, in a project."""
         return self._placement.branch
 
     @property
@@ -57,7 +57,7 @@ class ChangePlan:
         )
 
     def switched(self) -> bool:
-        """Check whether another branch was checked out since the last call; plans are for that one then."""
+        """Check for a checkout of another branch since the last call; later plans are for the new branch."""
         before = self._placement
         if before.project is None or self._options.get("branch") is not None:
             return False
@@ -69,7 +69,7 @@ class ChangePlan:
         return self._repository is not None and is_switching(self._repository)
 
     def head_state(self) -> tuple[int, int, int] | None:
-        """Marks of the file with the checked-out branch, which change whenever it is written."""
+        """Inode, size and time of git's HEAD file: they change with every checkout."""
         if self._repository is None:
             return None
         try:
@@ -99,7 +99,7 @@ class ChangePlan:
     def _sorted(
         self, snapshot: CatalogSnapshot, paths: Sequence[str]
     ) -> tuple[list[str], list[tuple[str, os.stat_result]], bool]:
-        """Known paths that are gone, and paths that a walk would visit. True: only a walk can tell more."""
+        """Missing known paths, and paths within a walk. True: only a walk can decide about the rest."""
         rules = SinglePathRules(self.root, walk_rules(self.whole(), self._settings))
         gone: list[str] = []
         there: list[tuple[str, os.stat_result]] = []
@@ -130,7 +130,7 @@ class ChangePlan:
     def _moves(
         self, snapshot: CatalogSnapshot, gone: Sequence[str], there: Sequence[tuple[str, os.stat_result]]
     ) -> tuple[list[Submission], list[str], list[tuple[str, os.stat_result]]]:
-        """Pair paths that are gone with new ones; returns the renames and what is left of both."""
+        """Pair missing paths with new ones; returns the renames and the unpaired paths of both."""
         renames: list[Submission] = []
         left = dict(there)
         rest: list[str] = []

@@ -1,4 +1,4 @@
-"""Corrections of misspelt words: only of words that no document of the tenant has."""
+"""Corrections of misspelt words: only of words missing from all documents of the tenant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
 def corrections(
     snapshot: CatalogSnapshot, query: str, filters: Filters, found: Collection[str]
 ) -> list[Correction]:
-    """Correct the words of a query that occur nowhere. ``found``: words known to occur, in lower case."""
+    """Correct words without an occurrence. ``found``: words known to occur, in lower case."""
     doubtful = [
         word
         for word in words_outside_quotes(query)
@@ -56,7 +56,7 @@ def corrections(
 
 
 def _missing(snapshot: CatalogSnapshot, words: list[str], filters: Filters, most: int) -> list[str]:
-    """Words that none of the tenant's texts has. Those of very many texts of others count as known."""
+    """Words missing from all texts of the tenant. Words of very many texts of others count as known."""
     if not words:
         return []
     known = snapshot.holding(words, Filters(tenant_id=filters.tenant_id), most=most)
@@ -82,7 +82,7 @@ def _corrected(snapshot: CatalogSnapshot, filters: Filters, words: Collection[st
 
 
 def _count_pieces(word: str) -> int:
-    """Pieces of a word; without the vocabulary the same for each, so that every word may be misspelt."""
+    """Number of pieces of a word; without the vocabulary a constant, so every word may be misspelt."""
     from penstock.pipeline.embed.token_count import count_tokens
 
     try:

@@ -40,7 +40,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class Installation(NamedTuple):
-    """Functions that open the parts of an installation, and check or repair what only workers know."""
+    """Functions to open the parts of an installation, and to check or repair the state of workers."""
 
     open_queue: Callable[[], Queue]
     open_catalog: Callable[[], Catalog]
@@ -231,7 +231,7 @@ def _vector_index() -> Check:
 
 
 def _formats() -> Iterator[Check]:
-    """Formats that cannot be read for want of an extra."""
+    """Formats not readable without an extra."""
     from penstock.pipeline.extract.formats import formats
 
     missing = {extra.name for extra in EXTRAS if not extra.installed}

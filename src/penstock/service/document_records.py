@@ -174,7 +174,7 @@ def reason_record(reason: Reason) -> ReasonRecord:
 
 
 class DocumentRecords:
-    """Records of the documents that a door shows."""
+    """Records of documents, as shown by the HTTP server and other interfaces."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -201,7 +201,7 @@ class DocumentRecords:
     def ready(
         self, phase: Phase, tenant_id: str, *, collection: str | None = None, limit: int = 50
     ) -> DocumentPage:
-        """Documents whose next phase can begin, oldest first, out of the first 1,000 of all tenants."""
+        """Documents ready for a phase, oldest first, out of the first 1,000 of all tenants."""
         found: list[DocumentRecord] = []
         with self._documents.catalog.snapshot() as snapshot:
             for progress in snapshot.ready(phase, limit=MAX_DOCUMENTS):
@@ -216,7 +216,7 @@ class DocumentRecords:
         return DocumentPage(documents=found, limit=limit, next=None)
 
     def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
-        """One document with a part of its pages."""
+        """One document with a part of the pages."""
         if from_page < 1 or not 1 <= limit <= MAX_PAGES:
             raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {MAX_PAGES:,}")
         with self._documents.catalog.snapshot() as snapshot:
@@ -341,7 +341,7 @@ _OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 
 def time_estimate(document: Document, progress: Progress, now: datetime) -> dict[str, Any]:
-    """The time until a version is searchable; unknown before each of its phases has ended a page or chunk."""
+    """The time until a version is searchable; unknown before every phase has completed a page or chunk."""
     if document.state is not GenerationState.BUILDING:
         return _UNKNOWN
     window = max((now - document.created_at).total_seconds(), 1.0)

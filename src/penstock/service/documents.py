@@ -154,7 +154,7 @@ class Documents:
             return snapshot.get(text) is not None
 
     def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
-        """The reason why ``index`` includes code by itself; None where it does not, or the options decide."""
+        """The reason why ``index`` includes code by default; None if it does not, or if options decide."""
         decided = options.get("include_code") is not None or options.get("project")
         if decided or is_off_disk(os.fspath(path)) or not Path(path).is_dir():
             return None
@@ -310,7 +310,7 @@ class Documents:
         return export_pages(self.catalog, chosen(), Path(directory))
 
     def recognized(self, of: Job | Source) -> RecognizedPages:
-        """Count recognized pages: of a document, or since a job was submitted at or below its path."""
+        """Count recognized pages: of a document, or at and below a job's path since the submission."""
         if isinstance(of, Source):
             place, path, since = of.place, of.path, reasons.EARLIEST
         else:
@@ -364,5 +364,5 @@ def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
 
 
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
-    """The source, unless it is another tenant's: ids are known outside, in exports and logs."""
+    """The source, unless of another tenant: ids are known outside, in exports and logs."""
     return source if source is not None and source.place.tenant_id == tenant_id else None

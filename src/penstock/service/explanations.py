@@ -19,7 +19,7 @@ ENDINGS = frozenset({"failed", "lost", "cancelled"})
 
 
 def reason(queue: Queue, job: Job, position: Position | None, heartbeat_s: float) -> str | None:
-    """The reason why a job is waiting; None when nothing holds it."""
+    """The reason why a job is waiting; None for a job free to start."""
     if job.status is Status.IN_PROGRESS:
         return _running(job)
     if job.status is not Status.PENDING:
@@ -65,7 +65,7 @@ def _until(job: Job, run_at: datetime, now: datetime) -> str:
 
 
 def _limited(queue: Queue, job: Job) -> str:
-    """Name the limit that holds a job, and when it may go."""
+    """Name the limit of a waiting job, and the start time if known."""
     if job.limit_at is not None:
         return f"limit {job.limit_key}: may start at {_second(job.limit_at)}"
     limit = next((one for one in queue.limits() if one.key == job.limit_key), None)
@@ -84,7 +84,7 @@ def _second(moment: datetime) -> str:
 
 
 def _dependent(queue: Queue, job: Job) -> str:
-    """Name the first live job that is waited for, and how many there are."""
+    """Name the first unfinished dependency, and the number of others."""
     after = dependencies_of(job).after
     live = [found for found in map(queue.get, after) if found is not None and not found.ended]
     if not live:
@@ -94,7 +94,7 @@ def _dependent(queue: Queue, job: Job) -> str:
 
 
 def first_dependency(found: Dependencies) -> str:
-    """The reason as far as the row itself has it, without the state of the others."""
+    """The dependencies of a job by the row alone, without reading other rows."""
     more = f" and {how_many(len(found.after) - 1, 'other job')}" if len(found.after) > 1 else ""
     return f"waiting for {found.after[0]}{more}"
 

@@ -1,4 +1,4 @@
-"""A registered function as its module sees it: callable as before, and with methods that queue calls."""
+"""Handle of a registered function: callable as before, with methods to queue calls."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class _Template(NamedTuple):
-    """A checked call with the defaults of its function; ``takes_any``: it takes any mapping."""
+    """A checked call with the function's defaults; ``takes_any``: any mapping is a valid payload."""
 
     function: Function
     settings: Settings
@@ -214,7 +214,7 @@ class FunctionJobs(Jobs):
         return new
 
     def _add_plain(self, new: Sequence[NewJob]) -> list[AddResult]:
-        """Add rows without hooks. Most processes have no tracer either, and need nothing around it."""
+        """Add rows without hooks; directly if there is no tracer, as in most processes."""
         if traces.tracer() is None:
             return self.queue.add(new, limits=self._limits())
         return self.add_all(new, self._limits())
@@ -363,7 +363,7 @@ class FunctionJobs(Jobs):
         return map_results(self.queue, self.job(id_or_prefix))
 
     def known(self) -> FunctionRecords:
-        """The functions and types of entities that were registered."""
+        """The registered functions and types of entities."""
         return function_records(self.functions)
 
     def result(self, id_or_prefix: str) -> Any:

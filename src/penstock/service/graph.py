@@ -109,7 +109,7 @@ class Graph:
     """The graph of one catalog."""
 
     def __init__(self, store: GraphStore, reader: GraphReader, settings: Settings) -> None:
-        """``reader``: what is asked; ``store``: the truth, for exports."""
+        """``reader``: for queries; ``store``: the catalog's graph, for exports."""
         self._exported = store
         self._store = reader
         self._settings = settings
@@ -181,7 +181,7 @@ class Graph:
         return found
 
     def _other_names(self, name: str, tenant: str) -> str | None:
-        """A remedy for a name that is not there."""
+        """A remedy for an unknown name."""
         near = self._store.similar(tenant, name)
         if near:
             named = ", ".join(f"{node.name} ({node.kind})" for node in near)

@@ -1,4 +1,4 @@
-"""Ranking of a search by the graph: chunks that relations of certain entities lead to."""
+"""Ranking of a search by the graph: chunks reached along relations of entities in the query."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def relation_texts(
 
 
 def _named(snapshot: CatalogSnapshot, query: str, tenant_id: str) -> tuple[dict[int, float], int | None]:
-    """Entities that a query names, with their weights; and where it names one for certain."""
+    """Entities named in a query, with weights; and the position of a certain name."""
     names = rules.query_names(query)
     lasts = sorted({name.last for name in names})
     by_short: dict[str, list[StoredEntity]] = {}
@@ -127,7 +127,7 @@ def _of_hits(
 
 
 def _aliases(snapshot: CatalogSnapshot, tenant_id: str, entity_ids: list[int]) -> dict[int, list[int]]:
-    """Entities of code by other names: ``mill.open`` is ``mill.gate.open``, if the package offers it."""
+    """Entities of code by other names: ``mill.open`` for ``mill.gate.open`` exported by the package."""
     known = [each for each in snapshot.entities_by_id(entity_ids) if "." in each.name]
     shorts = sorted({each.short_key for each in known})
     others = snapshot.entities_called(tenant_id, shorts, most=rules.MOST_NAMESAKES)
@@ -141,7 +141,7 @@ def _reached(
     relations: Mapping[int, Sequence[rules.GraphRelation]],
     asked: AskedRelation | None,
 ) -> list[int]:
-    """Entities at the other ends, whose own chunks are looked up; those of the best starts first."""
+    """Entities at the other ends of relations, for a lookup of their chunks; best starts first."""
     reached: dict[int, None] = {}
     for start in sorted(starts, key=lambda number: (-starts[number], number)):
         for relation in relations.get(start, ()):

@@ -40,7 +40,7 @@ text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
 
 
 class _Spot(NamedTuple):
-    """Place of a node. ``angle``: its direction from the centre, in radians."""
+    """Position of a node. ``angle``: direction from the centre, in radians."""
 
     x: float
     y: float
@@ -78,7 +78,7 @@ def _title(found: Neighbourhood) -> str:
 
 
 def _layout(found: Neighbourhood) -> dict[int, _Spot]:
-    """Place nodes on rings by distance, each near those of the ring before that it is related to."""
+    """Place nodes on rings by distance, near the related nodes of the inner ring."""
     near: dict[int, list[int]] = {}
     for edge in found.edges:
         near.setdefault(edge.source, []).append(edge.target)
@@ -103,7 +103,7 @@ def _layout(found: Neighbourhood) -> dict[int, _Spot]:
 
 
 def _towards(neighbours: Sequence[int], spots: Mapping[int, _Spot]) -> float:
-    """Direction of the neighbours that have their place, from 0 to one turn."""
+    """Direction of the placed neighbours, from 0 to one turn."""
     known = [spots[number] for number in neighbours if number in spots]
     if not known or all(spot.x == spot.y == 0 for spot in known):
         return 0.0
@@ -160,7 +160,7 @@ def _legend(colours: Mapping[str, str], reach: float) -> Iterator[str]:
 
 
 def xml_text(text: str) -> str:
-    """A text as it stands between two tags."""
+    """Text escaped for XML, with invalid characters replaced."""
     return escape("".join(char if _is_allowed(char) else "\ufffd" for char in text))
 
 

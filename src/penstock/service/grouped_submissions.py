@@ -15,7 +15,7 @@ from penstock.service.responses import Receipt
 def submit_each(
     jobs: Jobs, rows: NoteRows, submissions: Sequence[Submission]
 ) -> list[Receipt | PenstockError]:
-    """Add jobs in one transaction; what is refused is refused alone. Receipts are as of ``submit``."""
+    """Add jobs in one transaction; an invalid job is refused alone. Receipts as of ``submit``."""
     outcomes: list[PenstockError | NewJob] = []
     for submission in submissions:
         try:

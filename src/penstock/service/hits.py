@@ -123,7 +123,7 @@ def _corrects(word: str, answer: SearchResult) -> bool:
 
 
 class RankedText(NamedTuple):
-    """A text with its score, its best place and all others."""
+    """A text with the score, the best place and all others."""
 
     score: float
     view: ChunkView
@@ -230,7 +230,7 @@ def _page(view: ChunkView) -> int | None:
 
 
 class _QueryMarks(NamedTuple):
-    """Words of a query that are marked in a snippet: plain ones, and a pattern of phrases and others."""
+    """Words of a query to mark in a snippet: plain ones, and a pattern of phrases and others."""
 
     plain: frozenset[str]
     others: re.Pattern[str] | None

@@ -79,7 +79,7 @@ def cursor_after(job: Job, *, by_priority: bool) -> str:
 
 
 def statuses_of(words: str | Collection[str] | None) -> frozenset[Status]:
-    """The statuses that these words of any door mean."""
+    """The statuses for these words, as used by any interface."""
     if words is None:
         return frozenset()
     return frozenset(_status(word) for word in ([words] if isinstance(words, str) else words))

@@ -44,7 +44,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildCounts(msgspec.Struct, frozen=True):
-    """Child jobs that have not ended, and that failed."""
+    """Numbers of unfinished and of failed child jobs."""
 
     open: int
     failed: int
@@ -176,7 +176,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 class JobRecords:
-    """Records of the jobs that a door shows."""
+    """Records of jobs, as shown by the HTTP server and other interfaces."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -277,7 +277,7 @@ class JobRecords:
         return found
 
     def _short_reason(self, job: Job) -> str | None:
-        """The reason why a job waits, as far as its own row has it: a list reads no other rows."""
+        """The reason why a job waits, by the job's row alone: a list reads no other rows."""
         if job.status is Status.IN_PROGRESS or job.held is Held.TIME:
             return explanations.reason(self._jobs.queue, job, None, self._jobs.settings.heartbeat_s)
         if job.held is Held.AFTER:

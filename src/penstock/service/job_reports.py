@@ -56,7 +56,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counts_of(job: Job) -> dict[str, Any]:
-    """Counts of the walk: the last progress while it runs, then the result. Empty before the walk."""
+    """Counts of the walk: the last progress of a running walk, then the result. Empty before the walk."""
     if job.status is Status.PENDING:
         # A result, if any, is of the run before.
         return {}
@@ -99,7 +99,7 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
 
 
 class _FailedInside(NamedTuple):
-    """Failed files inside others, and the failed child jobs that are no failures of files on the disk."""
+    """Failed files inside others, and failed child jobs without a failed file on the disk."""
 
     files: int = 0
     child_jobs: int = 0
@@ -123,7 +123,7 @@ def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
 
 
 def result_of(job: Job, report: JobReport | None = None) -> Any:
-    """The result of a job; of an ended folder job with what its child jobs did, by a report on it."""
+    """The result of a job; for an ended folder job with the counts of the child jobs."""
     if not job.ended or job.item_type not in _WALKED:
         return job.result
     report = report or report_of(job)
@@ -152,7 +152,7 @@ def files_indexed(job: Job, failed: int | None = None) -> int:
 
 
 class InsideFiles(msgspec.Struct, frozen=True):
-    """Files inside others, such as attachments, that a job indexed."""
+    """Files inside others, such as attachments, indexed by a job."""
 
     suffixes: dict[str, int] = {}
     """Their number by suffix."""
@@ -164,7 +164,7 @@ class InsideFiles(msgspec.Struct, frozen=True):
 
 
 def inside_files(catalog: Catalog, job: Job, path: str) -> InsideFiles:
-    """Files inside others at or below a path that were indexed since the job was requested."""
+    """Files inside others, at or below a path, indexed since the job was requested."""
     place = Place(job.tenant_id, job.collection, job.branch)
     with catalog.snapshot() as snapshot:
         found = published_members(snapshot, place, path, job.created_at)

@@ -122,13 +122,13 @@ class Jobs:
         return new_jobs(submissions, self.settings, door=self.door, joins=joins, own=own, now=self.queue.now)
 
     def _without_old_result(self, job: Job) -> Job:
-        """The job without a result whose time is over. Upkeep removes it from the store a little later."""
+        """The job without an expired result. Upkeep removes the result from the store a little later."""
         if job.result_ttl_s is None or job.result_json is None or not results.expired(job, self.queue.now()):
             return job
         return msgspec.structs.replace(job, result_json=None)
 
     def call_submission(self, call: Mapping[str, Any]) -> Submission:
-        """Build the submission of a function call. The functions are not known here, so it is not checked."""
+        """Build the submission of a function call. The payload is not checked: functions are unknown here."""
         body = {"function_name": call["name"], "payload": call.get("payload")}
         if call.get("entity") is not None:
             body["entity_type"], body["entity_id"] = call["entity"]
@@ -149,7 +149,7 @@ class Jobs:
         )
 
     def hook_call(self, name: Any) -> HookCall | None:
-        """The call of a function that follows a job, with the defaults of the settings."""
+        """The call of a hook function after a job, with the defaults of the settings."""
         if name is None:
             return None
         function = getattr(name, "name", name)
@@ -172,7 +172,7 @@ class Jobs:
         )
 
     def receipt_of(self, new: NewJob, added: AddResult, position: Position | None) -> Receipt:
-        """The receipt of a submission: with its position, or with its start if that is later."""
+        """The receipt of a submission, with the position or a later start."""
         if not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now():
             return msgspec.structs.replace(self._receipt(added, None), run_at=new.run_at)
         return self._receipt(added, None if new.after else position)
@@ -252,7 +252,7 @@ class Jobs:
         return CancelAnswer(job_id, "cancel_requested", "Worker will stop at next checkpoint")
 
     def retry(self, id_or_prefix: str) -> Job:
-        """Retry a failed or cancelled job with all its retries; of a parent, the failed children.
+        """Retry a failed or cancelled job with all retries; for a parent, the failed children.
 
         Raises ``CannotRetry`` for a job in another status. Raises ``LiveTwin`` when a live job has the same
         key, or holds the lock of a parent that would wait again.

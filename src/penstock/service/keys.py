@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key as it is stored: ``hash`` is the SHA-256 of its text, which has 256 random bits."""
+    """A stored key: ``hash`` is the SHA-256 of the text, which has 256 random bits."""
 
     name: str
     scope: KeyScope
@@ -46,7 +46,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(KeyView, frozen=True, kw_only=True):
-    """A key that was just made, with its text: it is shown only now."""
+    """A new key with the text, which is shown only once."""
 
     key: str
 
@@ -154,7 +154,7 @@ class Keys:
 
 
 def write_private(path: Path, text: bytes) -> None:
-    """Replace a file by one with mode 0600, which is complete before it has its name."""
+    """Replace a file atomically by one with mode 0600."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

@@ -227,7 +227,7 @@ def _installed(name: str, version: str | None) -> str:
 
 
 def _version_in(source: str, name: str) -> str:
-    """The version that a source states: in the name of an archive, or in the metadata of a folder."""
+    """The version stated by a source: in the name of an archive, or in the metadata of a folder."""
     named = _FILE_NAME.fullmatch(urls.shown(source).rstrip("/").rpartition("/")[2])
     if named is not None:
         return named["version"]

@@ -18,7 +18,7 @@ from penstock.service.uploads import Uploads
 
 
 class LibraryUploads(Uploads):
-    """Archives of libraries that are received by one server. There is one archive for each version."""
+    """Archives of libraries received by one server: one archive for each version."""
 
     def __init__(
         self, documents: Documents, jobs: Jobs, files: FetchedFiles, *, owner: str, most_bytes: int

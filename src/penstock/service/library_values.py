@@ -1,4 +1,4 @@
-"""Values of the library as answers of a server: what clients decode instead of the records for programs.
+"""Values of the library as answers of a server: for clients, instead of the records for programs.
 
 A client returns the same values as the library's own services: jobs, receipts, sources, reasons. The structs
 here join what a client would otherwise have to ask for in several requests.
@@ -88,7 +88,7 @@ def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:
 
 
 def listing(jobs: Jobs, found: list[Job]) -> JobListing:
-    """The listing of jobs that were found."""
+    """The listing of these jobs, with reports."""
     reports = {job.queue_id: report for job in found if (report := report_of(job, jobs.queue)) is not None}
     return JobListing(jobs=found, reports=reports, now=jobs.queue.now())
 
@@ -100,7 +100,7 @@ def job_view(jobs: Jobs, job: Job) -> JobView:
 
 
 def job_path(job: Job) -> str:
-    """The path that a job indexes; the root of the file system where it has none."""
+    """The path of an indexing job; the root of the file system without one."""
     payload = job.payload
     return str(payload.get("folder_path") or payload.get("project_root") or payload.get("file_path") or "/")
 

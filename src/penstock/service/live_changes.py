@@ -31,7 +31,7 @@ MOST_WATCHED = 500
 
 
 class Change(NamedTuple):
-    """An event: its kind, the tenant whose keys may see it, and its data."""
+    """An event: kind, data, and the tenant for access control."""
 
     kind: str
     tenant_id: str
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The changes of one look. ``watched``: jobs with a stream of their own, None for one that is gone."""
+    """The changes of one read. ``watched``: jobs with a separate stream, None for a removed job."""
 
     changes: list[Change]
     watched: dict[str, JobRecord | None]
@@ -63,7 +63,7 @@ class DocumentChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveChanges:
-    """Reads changes. One thread uses it."""
+    """Reads changes; for use by one thread."""
 
     def __init__(self, jobs: Jobs, job_records: JobRecords, documents: Documents) -> None:
         self._jobs = _LiveJobs(jobs)
@@ -73,7 +73,7 @@ class LiveChanges:
         self._watched: dict[str, tuple[Any, ...]] = {}
 
     def read(self, watched: Collection[str] = ()) -> Changes:
-        """Read what changed since the last call; the first one takes the state as it is."""
+        """Read the changes since the last call; the first call only records the state."""
         jobs, all_jobs = self._jobs.read()
         documents, all_documents = self._documents.read()
         return Changes(
@@ -88,13 +88,13 @@ class LiveChanges:
         return [Change("job", job.tenant_id, self._records.record(job)) for job in self._jobs.running]
 
     def job(self, job_id: str) -> JobRecord | None:
-        """A job for a new listener of its stream; None when it is gone."""
+        """A job for a new listener of the job's stream; None for a removed job."""
         job = self._queue.get(job_id)
         return None if job is None else self._records.detail(job)
 
     @property
     def idle(self) -> bool:
-        """True if no job or document in work was seen, so that nothing changes before a notification."""
+        """True without jobs or documents in work: nothing changes before a notification."""
         return not self._jobs.running and not self._documents.building
 
     def _read_watched(self, watched: Collection[str]) -> dict[str, JobRecord | None]:
@@ -136,7 +136,7 @@ class _LiveJobs:
         return ([] if first else changed), len(new) < MOST_NEW or first
 
     def _new(self) -> list[Job]:
-        """Jobs added since the last look. The first look follows the newest ones that are pending."""
+        """Jobs added since the last read. The first read follows the newest pending ones."""
         if self._newest is None:
             newest = self._queue.find(JobQuery(newest_first=True, limit=1))
             self._newest = newest[0].queue_id if newest else ""
@@ -151,7 +151,7 @@ class _LiveJobs:
         return new
 
     def _unread(self, found: Collection[str]) -> list[str]:
-        """Followed jobs to be read: those that were running, and some of the others in turn."""
+        """Followed jobs to be read: formerly running ones, and some of the others in turn."""
         ended = [
             job_id
             for job_id, signature in self._seen.items()
@@ -201,14 +201,14 @@ class _LiveDocuments:
         return [_document_change(one) for one in (*changed, *new)], len(new) < most
 
     def _follow(self, documents: Sequence[Document]) -> None:
-        """Follow the generations that are not complete yet, the newest ones of many."""
+        """Follow incomplete generations, the newest ones of many."""
         live = [one for one in documents if one.state is GenerationState.BUILDING or not one.settled]
         live = [one for one in live if one.state is not GenerationState.DROPPED]
         self.building = {one.document_id: one for one in live[-MOST_NEW // 4 :]}
 
 
 def _signature(job: Job) -> tuple[Any, ...]:
-    """Everything that an event shows, except times that only run on."""
+    """Everything shown in an event, except running times."""
     return (
         job.status,
         job.held,

@@ -1,4 +1,4 @@
-"""Checks of the machine and of what dead processes left behind, with remedies and safe repairs."""
+"""Checks of the machine and of files left by dead processes, with remedies and safe repairs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(NamedTuple):
-    """A check, and the repair of what it found. The repair returns what it did."""
+    """A check with an optional repair. The repair returns a description of the changes."""
 
     check: Check
     fix: Callable[[], str] | None = None

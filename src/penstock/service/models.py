@@ -1,4 +1,4 @@
-"""Embedding models: which there are, their installation, and the tokens of those that charge for them."""
+"""Embedding models: available ones, their installation, and the tokens of paid services."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSTALLABLE = (model_files.NAME, fastembed_embedder.NAME)
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
-    """An embedder: whether it can be used here, and what is missing."""
+    """An embedder: usable here or not, and the missing parts."""
 
     name: str
     description: str

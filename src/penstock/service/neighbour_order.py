@@ -26,7 +26,7 @@ class _Rank(NamedTuple):
 
 
 def most_telling(found: Neighbourhood, limit: int) -> Neighbourhood:
-    """The first nodes of a neighbourhood beside those it is about, and the edges between them, in order."""
+    """The best nodes of a neighbourhood beside the centre, and the edges between them, in order."""
     ranks = _ranks(found)
     hops = {node.id: hop for node, hop in found.nodes}
     about = [one for one in found.nodes if one[1] == 0]
@@ -50,7 +50,7 @@ def edge_hop(edge: Edge, hops: dict[int, int]) -> int:
 
 
 def _ranks(found: Neighbourhood) -> dict[int, _Rank]:
-    """The rank of each node by the edge that leads to it and tells most. Nearer nodes come first."""
+    """The rank of each node, by the most significant edge to the node. Nearer nodes come first."""
     hops = {node.id: hop for node, hop in found.nodes}
     used = {node.id for node, hop in found.nodes if hop and not node.occurrences}
     degrees = Counter(end for edge in found.edges for end in (edge.source, edge.target))

@@ -105,7 +105,7 @@ class PageImages:
             raise PageImageMissing(f"page {number:,} cannot be read: {error.message}") from None
 
     def _content(self, source: Source, document: Document) -> Content:
-        """The bytes that were indexed, if their pages can be drawn; the file may be another one by now."""
+        """The indexed bytes of a document with drawable pages; refused if the file has changed since."""
         if container_of(source.path) is not None or not source.path.startswith("/"):
             raise PageImageMissing("pages of notes and of files inside others are not drawn")
         try:
@@ -136,7 +136,7 @@ class PageImages:
                 self._evict()
 
     def _evict(self) -> None:
-        """Remove the pictures that were shown longest ago, a quarter of the cache."""
+        """Remove the least recently shown pictures, a quarter of the cache."""
         found = sorted(self._kept())
         left = sum(size for _, size, _ in found)
         for _, size, path in found:

@@ -42,7 +42,7 @@ class ShownPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedPages(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of an export, and the directory that the documents' folders are in."""
+    """Counts of an export, and the directory with the folders of the documents."""
 
     directory: str
     documents: int
@@ -52,7 +52,7 @@ class ExportedPages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_page(snapshot: CatalogSnapshot, source: Source, number: int) -> ShownPage:
-    """Read one page of the version in search, else of the one that is being indexed."""
+    """Read one page of the version in search, else of the version being indexed."""
     document_id = source.published_id if source.published_id is not None else source.building_id
     found = snapshot.pages(document_id, after=number - 1, limit=1) if document_id is not None else []
     if document_id is None or not found or found[0].number != number:
@@ -85,7 +85,7 @@ def _shown(source: Source, state: PageState, page: NewPage, page_count: int) -> 
 
 
 def text_of(page: NewPage) -> str:
-    """The text of a page: the kept one, or what its chunks cover."""
+    """The text of a page: as kept, or joined from the chunks."""
     return page.text if page.text is not None else joined(page.chunks or ())
 
 
@@ -109,7 +109,7 @@ class Stretch(Protocol):
 
 
 def joined(chunks: Sequence[Stretch]) -> str:
-    """The stretch of a page covered by chunks, without what they repeat.
+    """The stretch of a page covered by chunks, without overlaps.
 
     Only white space lies between chunks. Its length is known, and its lines where chunks have lines.
     """
@@ -145,7 +145,7 @@ def export_pages(catalog: Catalog, sources: Iterable[Source], directory: Path) -
 
 
 def _texts(catalog: Catalog, source: Source) -> Iterator[tuple[int, str | None]]:
-    """Number and text of each page; None for a page that is not read."""
+    """Number and text of each page; None for an unread page."""
     after = -1
     while True:
         with catalog.snapshot() as snapshot:

@@ -55,7 +55,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Group:
-    """Neighbouring hits of one page. ``rank``: that of the best; ``tokens``: those of the text."""
+    """Neighbouring hits of one page. ``rank``: of the best hit; ``tokens``: of the text."""
 
     def __init__(self, rank: int, hits: Sequence[Hit], count: Counter) -> None:
         self.rank = rank
@@ -64,7 +64,7 @@ class _Group:
         self.tokens = count(self.text)
 
     def touches(self, hit: Hit) -> bool:
-        """Check whether a hit overlaps this text or stands directly beside it."""
+        """Check whether a hit overlaps or adjoins this text."""
         return any(
             (each.source_id, each.page) == (hit.source_id, hit.page)
             and (
@@ -103,7 +103,7 @@ def pack(hits: Iterable[Hit], max_tokens: int, count: Counter) -> list[Passage]:
 
 
 def _beginning(hit: Hit, max_tokens: int, count: Counter) -> list[Passage]:
-    """The longest beginning of a hit that fits; nothing if its place alone is too long."""
+    """The longest fitting beginning of a hit; nothing if the place alone is too long."""
     (whole,) = _passages([_Group(0, [hit], count)], count)
 
     def cut(kept: int) -> Passage:

@@ -1,4 +1,4 @@
-"""Path policy of a server: which files and folders its requests may name."""
+"""Path policy of a server: files and folders allowed in requests."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class PathPolicy:
         )
 
     def named(self, path: str) -> str:
-        """The absolute path that a request means: relative ones begin at the first root."""
+        """The absolute path meant by a request: relative ones begin at the first root."""
         paths.refuse_unusable(path)
         if (known := paths.off_disk(path)) is not None:
             return known
         return os.path.join(self.roots[0], path)  # noqa: PTH118 - Path would take away a last slash
 
     def allowed(self, path: str, *, allow_external: bool = False) -> str:
-        """The real path; raise ``PathOutside``, whether or not it exists.
+        """The real path; raise ``PathOutside`` for other paths, existing or not.
 
         Raises ``WebOff`` for a web page, unless the setting lets requests name them.
         """

@@ -78,7 +78,7 @@ class Placement(NamedTuple):
 
 
 class WantedPlace(NamedTuple):
-    """A request's words about its place. ``project``: wanted or not; None: by the rule."""
+    """The place stated by a request. ``project``: wanted or not; None: by the rule."""
 
     tenant_id: str | None = None
     branch: str | None = None
@@ -128,7 +128,7 @@ def work_tree(root: str) -> WorkTree:
 
 
 def followed(catalog: Catalog, place: Place, path: str) -> dict[str, str]:
-    """The metadata that binds a job for a path to its branch; empty outside of projects."""
+    """The metadata for binding a job of a path to the branch; empty outside of projects."""
     recorded = _deepest(catalog, path)
     if recorded is None or recorded.tenant_id != place.tenant_id:
         return {}
@@ -142,7 +142,7 @@ def placed_to_read(
     *,
     own_tenant: bool,
 ) -> Placement:
-    """Place a request that reads. ``recorded_at``: the recorded projects among some folders."""
+    """Place a reading request. ``recorded_at``: the recorded projects among some folders."""
     off_disk = paths.off_disk(path) is not None
     if off_disk or wanted.tenant_id is not None or wanted.project is False:
         return placed(wanted, None, None)
@@ -154,7 +154,7 @@ def placed_to_read(
 
 
 def _deepest(catalog: Catalog, path: str) -> ProjectRoot | None:
-    """The recorded project whose folder is the nearest above a path."""
+    """The nearest recorded project above a path."""
     above = [path, *map(str, Path(path).parents)]
     return max(catalog.projects.at(above), key=lambda one: len(one.root), default=None)
 
@@ -175,7 +175,7 @@ class ProjectView(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """Branches of a project that its repository no longer has, and the reason if that cannot be told."""
+    """Branches of a project missing from the repository, and the reason if the repository is not readable."""
 
     project: ProjectView
     branches: list[TenantCount]
@@ -213,7 +213,7 @@ class Projects:
         return placed(wanted, tree, recorded, own_tenant=self._own_tenant)
 
     def record(self, placement: Placement) -> Placement:
-        """Record the project of a request to index. The folder keeps the tenant that was recorded first."""
+        """Record the project of a request to index. The first recorded tenant of a folder stays."""
         if placement.project is None or self._catalog.projects.at([placement.project.root]):
             return placement
         project = self._catalog.projects.record(placement.project)
@@ -273,13 +273,13 @@ class Projects:
         return project_views(self._catalog.projects.all(), counts)
 
     def find(self, named: str) -> ProjectView:
-        """The project with a name, at a path, or with a tenant whose id starts like this."""
+        """The project with a name, at a path, or with a tenant id beginning like this."""
         return find_project(self.all(), named, real_path(named))
 
     # Forgotten branches.
 
     def prunable(self, project: ProjectView, branches: Sequence[str] = ()) -> Prune:
-        """Branches whose documents can go: the named ones, or those that no repository of it has any more."""
+        """Branches to remove: the named ones, or those missing from every repository of the project."""
         if branches:
             known = {one.branch for one in project.branches}
             missing = [name for name in branches if name not in known]

@@ -25,11 +25,11 @@ class SpaceRanking(NamedTuple):
     limit: int
 
     def least(self) -> float:
-        """The cosine given to a chunk outside this ranking: the last one in it."""
+        """The cosine assumed for a chunk outside this ranking: the smallest one inside."""
         return self.near[-1].score if self.near else 0.0
 
     def most(self) -> float:
-        """The most that the cosine of a chunk outside this ranking can be."""
+        """The largest possible cosine of a chunk outside this ranking."""
         return self.near[-1].score if len(self.near) >= self.limit else 0.0
 
 
@@ -65,7 +65,7 @@ class Rankings(NamedTuple):
         return self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
 
     def matches(self, words: Mapping[int, tuple[str, ...]], asked: int) -> Callable[[int], Match]:
-        """Return a function that describes the match of a chunk. ``words``: those found, of ``asked``."""
+        """Return a function describing the match of a chunk. ``words``: found ones, of ``asked`` in all."""
         places = {hit.content_id: place for place, hit in enumerate(self.keyword, 1)}
         near = {
             hit.content_id: (place, Similarity(space.embedder, hit.score))
@@ -99,7 +99,7 @@ class Rankings(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores of one ranking by chunk, and what a chunk outside of it is given; the weight of the best."""
+    """Scores of one ranking by chunk, the score of chunks outside, and the weight of the best."""
 
     by_chunk: Mapping[int, float]
     outside: float
@@ -140,7 +140,7 @@ def fused(
 
 
 def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:
-    """The best share of each chunk in any space, and that of a chunk outside of all."""
+    """The best share of each chunk in any space, and the share of a chunk outside of all."""
     scaled = [space.scaled() for space in spaces]
     outside = max((share for _, share in scaled), default=0.0)
     if len(scaled) == 1:

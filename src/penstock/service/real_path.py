@@ -1,4 +1,4 @@
-"""Real paths: links followed, and each name in the case that its folder has.
+"""Real paths: links followed, and each name in the case used by the folder.
 
 A folder that ignores case (macOS, FAT, network shares, ext4 with ``casefold``) takes ``Docs`` and ``docs``
 for the same name. A document must not be indexed once for each spelling, so that a path is stored as the
@@ -20,7 +20,7 @@ class Disk(Protocol):
         """Tell whether both paths exist and lead to the same file or folder."""
 
     def names(self, folder: str) -> Sequence[str]:
-        """The names in a folder as the disk writes them; none if it cannot be listed."""
+        """The names in a folder as stored on the disk; none for an unreadable folder."""
 
 
 class _LocalDisk:
@@ -49,7 +49,7 @@ def real_path(path: str, disk: Disk = _LOCAL) -> str:
 
 
 def in_disk_case(path: str, disk: Disk) -> str:
-    """Replace each name of an absolute path by the entry of a folder that ignores case."""
+    """Replace each name of an absolute path by the entry on the disk, in folders that ignore case."""
     folder = "/"
     for name in filter(None, path.split("/")):
         other = _other_case(name)
@@ -76,5 +76,5 @@ def _folded(name: str) -> str:
 
 
 def _other_case(name: str) -> str:
-    """The name with small and capital letters exchanged, except letters that would become several."""
+    """The name with small and capital letters exchanged, except letters with a longer counterpart."""
     return "".join(one if len(one.swapcase()) != 1 else one.swapcase() for one in name)

@@ -68,7 +68,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unknown(path: str, place: Place, elsewhere: list[Place]) -> Reason:
-    """The reason for a path which the place does not know; other collections may have it."""
+    """The reason for a path unknown at the place, with other collections of the path."""
     if elsewhere:
         names = list(dict.fromkeys(other.collection for other in elsewhere))
         cause = f"not in collection {place.collection}, but in {', '.join(names)}"
@@ -126,7 +126,7 @@ def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | 
 
 
 def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
-    """The reason for exactly this path; None where the catalog does not know it."""
+    """The reason for exactly this path; None for a path unknown to the catalog."""
     known = snapshot.why(place, path)
     if known.source is not None:
         known = msgspec.structs.replace(known, source=with_page_warnings(snapshot, known.source))
@@ -138,7 +138,7 @@ def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None
 
 
 def _with_failed_inside(reason: Reason | None, snapshot: CatalogSnapshot, place: Place) -> Reason | None:
-    """The reason for a container, with the files inside it that failed."""
+    """The reason for a container, with the failed files inside."""
     if reason is None or reason.source is None or not may_hold_members(reason.path):
         return reason
     entries = islice(_pages(snapshot.failures, place, reason.path), MOST)
@@ -191,7 +191,7 @@ _Row = TypeVar("_Row", bound=_HasPath)
 
 
 def _pages(read: Callable[..., list[_Row]], place: Place, folder: str) -> Iterator[_Row]:
-    """Iterate over all rows that ``read`` returns a page at a time, by path."""
+    """Iterate over all rows of ``read``, page by page, by path."""
     after = ""
     while page := read(place, folder, after=after):
         yield from page
@@ -209,7 +209,7 @@ def _state(source: KnownSource) -> Verdict:
 
 
 def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerEntry | None:
-    """The entry of the nearest folder above that was left out, and this path with it."""
+    """The entry of the nearest skipped folder above, and therefore of this path."""
     while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
         found = snapshot.why(place, path).ledger
         if found is not None:
@@ -285,12 +285,12 @@ def recognized_text(found: RecognizedPages) -> str:
 
 
 def _not_read_yet(building: Document) -> bool:
-    """Check whether a file inside another waits for its own job."""
+    """Check whether a file inside another still waits for a job."""
     return any((state.error or "").startswith(NOT_READ) for _, state in building.phases.items())
 
 
 def _remedy(building: Document, source: Source | None) -> str:
-    """The remedy for a generation that is kept back: a retry helps only after an outage."""
+    """The remedy for a generation kept back: a retry helps only after an outage."""
     if building.outage:
         return "Retry the failed parts: penstock retry JOB."
     error = source.failure.error if source is not None else None
@@ -320,7 +320,7 @@ def _building(document: Document, postponed: str | None) -> str:
 
 
 def with_page_warnings(snapshot: CatalogSnapshot, source: Source) -> Source:
-    """The document in search, with the warnings of its pages among its own."""
+    """The document in search, with the warnings of the pages added."""
     if source.published_id is None:
         return source
     pages = snapshot.page_warnings(source.published_id, limit=MAX_WARNINGS)
@@ -359,7 +359,7 @@ def queued(queue: Queue, path: str, place: Place) -> Reason | None:
 
 
 def path_of(job: Job) -> str | None:
-    """The file or folder that a job is about."""
+    """The file or folder of a job."""
     payload = job.payload
     found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
     if job.item_type == "library":

@@ -1,4 +1,4 @@
-"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs for it."""
+"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cost(msgspec.Struct, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Documents to re-index, by reason. ``roots`` are the folders that contain them."""
+    """Documents to re-index, by reason. ``roots`` are the folders above them."""
 
     space: str
     total: Cost
@@ -116,6 +116,6 @@ class Rebuilder:
         return self._jobs.submit_many(submissions, limited=False, exact=True)
 
     def _work_tree(self, place: Place) -> dict[str, str]:
-        """The metadata that keeps files of another branch out of a project's documents."""
+        """The metadata for keeping files of another branch out of a project's documents."""
         found = [one.root for one in self._catalog.projects.all() if one.tenant_id == place.tenant_id]
         return {WORK_TREE: found[0]} if found else {}

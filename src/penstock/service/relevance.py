@@ -1,4 +1,4 @@
-"""Relevance of a hit: weak ones share few words with the query and are far from it in meaning. Pure.
+"""Relevance of a hit: weak hits share few words with the query and have another meaning. Pure.
 
 The rule and its limits come from a measurement (``bench/weak_hits.py``). Hits of queries from another field
 should be weak, and relevant hits should not.
@@ -16,7 +16,7 @@ LEAST = {"static": 0.4, "hashing": 0.3}
 
 
 class Similarity(NamedTuple):
-    """Cosine of a chunk and the query, or the most it can be."""
+    """Cosine of a chunk and the query, or an upper bound."""
 
     embedder: str
     cosine: float

@@ -44,7 +44,7 @@ def renaming(
 
 
 def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
-    """Refuse a path that no document has. A pending job may add one, and a move may be recorded already."""
+    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
     reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
     if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
         return

@@ -1,4 +1,4 @@
-"""Submissions: every check of a request before it becomes a row."""
+"""Submissions: all checks of a request before the job is added."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _once(read: Callable[[], datetime]) -> Callable[[], datetime]:
 
 
 def _refuse_own(given: Submission) -> None:
-    """Refuse a call of a function that only schedules add, since it is about all tenants."""
+    """Refuse a call of the backup function: only schedules add such jobs, since they cover all tenants."""
     payload = given.get("payload") if isinstance(given, dict | Mapping) else None
     if isinstance(payload, dict | Mapping) and payload.get("function_name") == BACKUP:
         raise InvalidName(
@@ -203,7 +203,7 @@ class _Builder:
         )
 
     def _lock(self, payload: Payload, item_type: str) -> str | None:
-        """The lock of a serial job is its collection: a parent holds it until its children have ended."""
+        """The lock of a job. A serial job locks the collection; a parent, until the children end."""
         if item_type in items.PATH_TYPES and _or(self._given.get("serial"), self._settings.serial):
             return items.serial_lock(self._tenant_id, self._collection)
         return items.lock_key(
@@ -280,14 +280,14 @@ def _check_webhook(url: object, settings: Settings) -> None:
 
 
 def refuse_reserved(metadata: Mapping[str, Any]) -> None:
-    """Refuse keys in the metadata of a request that only Penstock itself writes."""
+    """Refuse metadata keys reserved for Penstock."""
     for key in metadata:
         if isinstance(key, str) and key.startswith(RESERVED):
             raise InvalidPayload(f"metadata: keys must not start with {RESERVED!r}, got {key[:80]!a}")
 
 
 def _dependencies(given: Submission) -> dict[str, Any]:
-    """The fields of a job that waits for others; none for most jobs."""
+    """The fields of a job with dependencies; empty for most jobs."""
     after, choice = given.get("after"), given.get("on_dependency_failure")
     if choice is not None and choice not in ("cancel", "run"):
         raise InvalidRequest(f"on_dependency_failure: expected cancel or run, got {str(choice)[:80]!r}")

@@ -53,7 +53,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its queue position, history and the ``reason`` why it is waiting."""
+    """A job with queue position, history and the ``reason`` for waiting."""
 
     job: Job
     reason: str | None

@@ -39,7 +39,7 @@ class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_digest(settings: Settings) -> str:
-    """A digest of all settings that decide what a server answers; equal for the same ones."""
+    """A digest of all settings with an effect on a server's answers."""
     values = portable_values(settings)
     given = sorted((name, repr(value)) for name, value in values.items() if name not in OF_CLIENTS)
     return hashlib.sha256(repr(given).encode()).hexdigest()
@@ -73,7 +73,7 @@ class RuntimeFile:
         os.pwrite(self._held, msgspec.json.encode(server) + b"\n", 0)
 
     def release(self) -> None:
-        """Empty the file and give up the lock. The file stays: another server may wait for its lock."""
+        """Empty the file and release the lock. The file stays: another server may wait for the lock."""
         if self._held is not None:
             os.ftruncate(self._held, 0)
             os.close(self._held)
@@ -89,7 +89,7 @@ class RuntimeFile:
         return found if found is not None and self._locked() else None
 
     def is_stale(self) -> bool:
-        """Tell whether the file names a server that has died without removing its address."""
+        """Tell whether the file has the address of a dead server."""
         try:
             return self._path.stat().st_size > 0 and not self._locked()
         except OSError:
@@ -126,7 +126,7 @@ class RuntimeFile:
 
 
 def _taken(file: int) -> bool:
-    """Take the lock. Tried for a moment: a look at the file by ``find`` holds it as well."""
+    """Take the lock, with retries for a moment: ``find`` holds the lock while reading."""
     for _ in range(20):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

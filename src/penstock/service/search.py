@@ -76,7 +76,7 @@ class Reranker(Protocol):
     """Scores the best texts of a search by reading each together with the query."""
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Score each text, higher is better. Raises a JobError if it cannot."""
+        """Score each text, higher is better. Raises a JobError on failure."""
         ...
 
 
@@ -211,7 +211,7 @@ class Search:
     def _snippets(
         self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
     ) -> dict[int, str]:
-        """Snippets by the store. It would show the words that are added to a text for its index."""
+        """Snippets by the store, only for texts indexed without added words, which would be shown too."""
         plain = [each.view for each in chosen if is_indexed_as_it_is(each.view.text)]
         return snapshot.snippets(query, [view.content_id for view in plain], marks)
 
@@ -374,7 +374,7 @@ def _texts(
 
 
 def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int]) -> Set[int]:
-    """Ids of the chunks that have every quoted phrase of the query."""
+    """Ids of the chunks with every quoted phrase of the query."""
     required = {phrase.lower() for phrase in quoted_phrases(query)}
     if not required:
         return set(content_ids)

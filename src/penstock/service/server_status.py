@@ -66,7 +66,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueConnection(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue in short: pending and running jobs, and whether a worker serves it."""
+    """Short state of the queue: pending and running jobs, and whether a worker is alive."""
 
     queue_name: str
     connected: bool
@@ -279,7 +279,7 @@ class StatusReader:
         return {JOBS_LANE: jobs, **found}
 
     def connection(self) -> QueueConnection:
-        """The queue in short. Raises the error of a store that does not answer."""
+        """Short state of the queue. Raises the error of an unreachable store."""
         counts, _ = self._jobs.queue.tally()
         pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
         running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
@@ -343,7 +343,7 @@ class StatusReader:
 
 
 class CachedReads(Generic[T]):
-    """Values that cost too much to be read for each request.
+    """Cached values, for reads too expensive for each request.
 
     They are used for a second, or for 20 times their cost. For as long again they are renewed by a thread of
     their own, beside the requests. After that, or for the first time, a request waits for the value.

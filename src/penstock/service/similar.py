@@ -1,4 +1,4 @@
-"""Chunks of other documents that are like a chunk, or like a whole document."""
+"""Search for chunks similar to a chunk or to a whole document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGES_AT_ONCE = 100
 
 
 class Similar:
-    """Search by a chunk instead of words: its stored vector is the query, so no model is needed."""
+    """Search by a chunk instead of words: the stored vector is the query, so no model is needed."""
 
     def __init__(self, catalog: Catalog, documents: Documents, vectors: NearestVectors) -> None:
         self._catalog = catalog
@@ -118,7 +118,7 @@ def _chunks(snapshot: CatalogSnapshot, source: Source) -> list[ChunkView]:
 
 
 def _at(views: Sequence[ChunkView], line: int, path: str) -> list[ChunkView]:
-    """The chunk at a line: the first that has it, else the last that begins before it; or those of a page."""
+    """The chunk at a line: the first containing the line, else the last one before; or all of a page."""
     numbered = [view for view in views if view.first_line is not None]
     if not numbered or views[0].page_count > 1:
         found = [view for view in views if view.page_number == line]

@@ -1,4 +1,4 @@
-"""Vector search in a store outside the catalog, or in the catalog's own vectors if it cannot be used."""
+"""Vector search in an outside store, with the catalog's vectors as the fallback."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class StoreSearch:
 
 
 class _Asking:
-    """One search: the store is asked for more until there are enough published chunks, or no more points."""
+    """One search: more points are read from the store until there are enough published chunks."""
 
     def __init__(
         self, snapshot: PublishedChunks, tenant_id: str, allowed: frozenset[int] | None, limit: int

@@ -35,7 +35,7 @@ log = logging.getLogger("penstock.http")
 
 
 class LaneMinute(msgspec.Struct, array_like=True):
-    """One lane in one minute: waiting at its end, minutes of work that this is, done and failed in it."""
+    """One lane in one minute: tasks waiting at the end, their estimated minutes of work, done and failed."""
 
     waiting: int | None = None
     minutes_waiting: float | None = None
@@ -135,7 +135,7 @@ class Throughput:
         )
 
     def look(self) -> None:
-        """Add what the workers did since the last look, and note it in the current minute."""
+        """Add the work done since the last call to the current minute."""
         workers = {report.worker_id: report for report in self._queue.workers()}
         waiting = self._waiting()
         now = clock.now()
@@ -198,7 +198,7 @@ class Throughput:
             log.warning("the history of the queue is not kept: %s", error)
 
     def _read(self) -> StoredHistory:
-        """The stored history. One that cannot be read is begun again: nothing depends on it."""
+        """The stored history; empty if unreadable: nothing depends on the history."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=StoredHistory)
         except FileNotFoundError:

@@ -39,7 +39,7 @@ log = logging.getLogger("penstock.uploads")
 
 
 class UploadRecord(SubmitRecord, frozen=True, kw_only=True):
-    """The answer to an upload: that of a submission, with the path and size of the file."""
+    """The answer to an upload: as to a submission, with the path and size of the file."""
 
     path: str
     size: int
@@ -92,7 +92,7 @@ class Uploads:
             self._open -= 1
 
     def put(self, received: Path, name: str, size: int, options: Mapping[str, Any]) -> UploadRecord:
-        """Put a received file in its place and queue its job. If that is refused, nothing has changed."""
+        """Move a received file to the final path and queue the job. A refusal changes nothing."""
         target, submission = self._plan(received, name, options)
         marker, former = received.with_suffix(".json"), received.with_suffix(".old")
         with uploads_lock(self.directory):
@@ -117,7 +117,7 @@ class Uploads:
         return UploadRecord(**columns, path=self._known_as(target, submission), size=size)
 
     def _plan(self, received: Path, name: str, options: Mapping[str, Any]) -> tuple[Path, Submission]:
-        """The place of a received file, and the submission of its job. Nothing has changed yet."""
+        """The final path of a received file, and the submission of the job. Changes nothing."""
         target = self._folder(self._place(options)) / name
         submission = self._documents.submission(received, **options)
         payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
@@ -133,7 +133,7 @@ class Uploads:
         return self._documents.notes.place_of(**given)
 
     def recover(self) -> None:
-        """After a crash: remove what was not received whole, and queue what was put in place."""
+        """Clean up after a crash: remove incomplete files, and queue files already moved to their path."""
         if not self._incoming.is_dir():
             return
         for marker in self._incoming.glob("*.json"):
@@ -146,7 +146,7 @@ class Uploads:
                 left.unlink()
 
     def _queue_again(self, marker: Path) -> bool:
-        """Queue the job of a file that was put in place. False: not now; the next start tries again."""
+        """Queue the job of a moved file. False: not possible now; the next start tries again."""
         try:
             submission = msgspec.json.decode(marker.read_bytes())
             payload = submission["payload"]
@@ -168,7 +168,7 @@ class Uploads:
 
 
 class Upload:
-    """A file that is being received. ``finish`` or ``discard`` ends it."""
+    """A file being received. ``finish`` or ``discard`` ends the upload."""
 
     def __init__(self, uploads: Uploads, name: str, path: Path) -> None:
         self._uploads = uploads
@@ -191,7 +191,7 @@ class Upload:
             raise DiskFull(f"the file cannot be written ({error.strerror})") from None
 
     def finish(self, **options: Any) -> UploadRecord:
-        """Put the file in its place, and queue its job, with the options of that job."""
+        """Move the file to the final path, and queue the job with these options."""
         assert self._file is not None
         try:
             self._file.flush()
@@ -201,7 +201,7 @@ class Upload:
         return self._uploads.put(self._path, self.name, self.size, options)
 
     def discard(self) -> None:
-        """Close the file, and remove it unless it is in its place."""
+        """Close the file, and remove the file unless already moved."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -211,7 +211,7 @@ class Upload:
 
 
 def refuse_name(name: str) -> None:
-    """Refuse a name that is no plain name of a file."""
+    """Refuse a name other than a plain file name."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -224,7 +224,7 @@ def refuse_name(name: str) -> None:
 
 
 def too_large(most_bytes: int) -> RequestTooLarge:
-    """The refusal of a file that no worker would read."""
+    """The error for a file above the size limit of workers."""
     return RequestTooLarge(
         f"the file has more than {most_bytes:,} bytes",
         remedy="Send a smaller file, or raise PENSTOCK_MAX_FILE_MB.",

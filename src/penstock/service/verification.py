@@ -112,7 +112,7 @@ class Verifier:
             self._graph_copies.close()
 
     def unreadable(self, tenant_id: str | None = None) -> list[FailedPath]:
-        """Files that failed by their content, by place and path. No differences: search has none of it."""
+        """Files with unreadable content, by place and path. No differences: search has nothing of them."""
         with self._catalog.snapshot() as snapshot:
             places = [
                 Place(one.tenant_id, one.collection, one.branch)
@@ -122,7 +122,7 @@ class Verifier:
         return [one for place in places for one in failed_paths(self._catalog, place) if one.remembered]
 
     def _on_its_way(self, known: KnownSource) -> bool:
-        """Tell whether a delivered file was indexed and is not moved to its path yet.
+        """Tell whether a delivered file was indexed, but not moved to the final path yet.
 
         Indexing its path now would bring back the former file, or none.
         """
@@ -139,8 +139,8 @@ class Verifier:
         return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
-        """Repair faults of the catalog and its copies that need no source file; return the number of rows,
-        files and vectors.
+        """Repair faults of the catalog and its copies without reading source files; return the number of
+        rows, files and vectors.
 
         Chunks without a vector become tasks of the vector lane.
         """
@@ -158,7 +158,7 @@ class Verifier:
         return total
 
     def fix(self, found: list[Difference]) -> list[Receipt]:
-        """Queue a job for every path that differs from the disk, unless its disk may be unmounted."""
+        """Queue a job for every path different on the disk, unless the disk may be unmounted."""
         submissions: list[Submission] = [
             {
                 "item_type": "file",
@@ -192,7 +192,7 @@ class _Roots:
         self._known: tuple[str, list[str]] = ("", [])
 
     def above(self, path: str) -> list[str]:
-        """Roots above a path, cached for its folder: files of one folder follow each other."""
+        """Roots above a path, cached for the folder: consecutive files are mostly in one folder."""
         folder = path.rpartition("/")[0] or "/"
         if folder != self._known[0]:
             with self._catalog.snapshot() as snapshot:

@@ -12,7 +12,7 @@ from penstock.queue.protocol import Queue
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that reported lately. ``state``: ``alive``, or ``silent`` after two missed heartbeats."""
+    """A worker with a recent report. ``state``: ``alive``, or ``silent`` after two missed heartbeats."""
 
     worker_id: str
     host: str
@@ -27,7 +27,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that failed lately, or a lane that a worker does not serve: ``state`` says which."""
+    """A recently failed service, or a lane not served by a worker: ``state`` says which."""
 
     name: str
     state: str
@@ -36,7 +36,7 @@ class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
-    """Workers that have not reported their end."""
+    """Workers without a reported end."""
     now = queue.now()
     return [
         WorkerRecord(
@@ -57,7 +57,7 @@ def worker_records(queue: Queue, heartbeat_s: float) -> list[WorkerRecord]:
 
 
 def breaker_records(workers: Sequence[WorkerReport]) -> list[BreakerRecord]:
-    """Services that failed lately, by the reports of living workers; the worst state of each."""
+    """Recently failed services, by the reports of living workers; the worst state of each."""
     found: dict[str, BreakerRecord] = {}
     for worker in workers:
         for name, state in worker.info.get("services", {}).items():

@@ -81,7 +81,7 @@ class Journal:
             raise _refusal(self.directory, error) from error
 
     def _wait_for_lock(self, kind: int) -> None:
-        """Take the lock, or give up after the timeout: a process that is stuck must not stop all others."""
+        """Take the lock, or give up after the timeout: a hung process must not stop all others."""
         pause, give_up_at = FIRST_RETRY_S, 0.0
         while True:
             try:
@@ -315,7 +315,7 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _truncate(fd: int, size: int) -> None:
-    """Cut a file, durably: a power cut must not leave a later line amid the bytes that were cut off."""
+    """Cut a file, durably: after a power cut, no later line may follow remains of the cut bytes."""
     os.ftruncate(fd, size)
     _sync(fd)
 

@@ -48,7 +48,7 @@ class JsonlQueue(MemoryQueue):
         restoring: bool = False,
         busy_timeout_s: float = 60,
     ) -> None:
-        """``restoring``: open the directory also if a restore of it was not finished."""
+        """``restoring``: open a directory even if the last restore was not finished."""
         super().__init__()
         self._restoring = restoring
         self._journal = Journal(directory / "jobs", busy_timeout_s)

@@ -37,7 +37,7 @@ class Dependents:
         return sorted(each for each in self._waiting.get(queue_id, ()) if each > after)[:limit]
 
     def awaited(self, after: str, limit: int) -> list[str]:
-        """Ids of the rows that others are held for."""
+        """Ids of the rows awaited by others."""
         return sorted(each for each in self._waiting if each > after)[:limit]
 
 

@@ -257,7 +257,7 @@ class MemoryQueue(Engine[Table], MappedSchedules):
         return len(gone)
 
     def _still_stored(self, reports: Sequence[WorkerReport]) -> list[str]:
-        """Workers whose stored report is one of these, and not a later one."""
+        """Workers with exactly these stored reports, and no later ones."""
         seen = {report.worker_id: report.seen_at for report in reports}
         return [
             name for name, at in seen.items() if name in self._workers and self._workers[name].seen_at == at

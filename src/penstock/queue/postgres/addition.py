@@ -113,7 +113,7 @@ def _try_add_one(
 def _try_add_alike(
     connections: PostgresConnections, channel: str, new: Sequence[NewJob], limits: QueueLimits, now: datetime
 ) -> bool:
-    """Try to add plain jobs that never meet others, and share all but id, lock and payload."""
+    """Try to add plain jobs without deduplication or limits, equal in all but id, lock and payload."""
     first = new[0]
     limited = any(_limits(first, limits).values())
     if first.dedupe or limited or len(new) > MOST_ALIKE:
@@ -192,7 +192,7 @@ def _shared(new: NewJob, now: datetime) -> dict[str, str | None]:
 
 
 def _limits(new: NewJob, limits: QueueLimits) -> dict[str, str | None]:
-    """The limits that count for a job."""
+    """The limits applying to a job."""
     functions = new.item_type == "function"
     return {
         "functions": _limit(limits.functions if functions else None),

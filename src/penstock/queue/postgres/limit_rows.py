@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL queue that have a limit, and the limits themselves."""
+"""Rows of a PostgreSQL queue with a limit, and the limits themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.queue.rules.pauses import Pause
 
 
 class LimitRows(PauseRows):
-    """The part of the rows of one transaction that limits use."""
+    """The rows of one transaction, as used by limits."""
 
     limit_keys: set[str]
 

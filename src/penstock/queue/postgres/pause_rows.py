@@ -1,4 +1,4 @@
-"""Statements of one transaction on PostgreSQL, and the rows that pauses hold back."""
+"""Statements of one transaction on PostgreSQL, and the rows held by pauses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 
 
 class PauseRows:
-    """Statements of one transaction, and the part of its rows that pauses and resumes use."""
+    """Statements of one transaction, and the rows as used by pauses and resumes."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

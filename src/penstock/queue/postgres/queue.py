@@ -69,7 +69,7 @@ class PostgresQueue(PostgresStore):
         timeout_s: float = 60,
         restoring: bool = False,
     ) -> None:
-        """``restoring``: open the schema also if a restore of it was not finished."""
+        """``restoring``: open a schema even if the last restore was not finished."""
         self._schema = postgres_schema.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
         self._connections = PostgresConnections(

@@ -118,7 +118,7 @@ class Ended(NamedTuple):
 
     @property
     def freed(self) -> set[str]:
-        """Locks that the jobs held."""
+        """Locks held by the jobs."""
         return {key for key in self.lock_keys if key is not None}
 
 

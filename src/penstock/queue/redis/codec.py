@@ -64,7 +64,7 @@ def new_job(new: NewJob) -> tuple[object, ...]:
 
 
 def addition(new: Sequence[NewJob], limits: QueueLimits) -> tuple[object, ...]:
-    """Encode jobs for additions.lua, with the limits and the tenants that they count for."""
+    """Encode jobs for additions.lua, with the limits and tenants to count them for."""
     most = (limits.functions, limits.indexing, limits.per_tenant)
     limited = () if limits.per_tenant is None else (each for each in new if each.item_type != "function")
     tenants = sorted({each.tenant_id for each in limited})
@@ -124,7 +124,7 @@ def whole_row(job: Job) -> tuple[object, ...]:
 
 
 def _state(job: Job, more: int) -> list[object]:
-    """The values of ``STATE`` in keys.lua, in its order."""
+    """The values of ``STATE`` in keys.lua, in the same order."""
     times = (job.lease_until, job.updated_at, job.started_at, job.finished_at)
     flags = (HELD_NUMBER[job.held], int(job.cancel_requested), job.priority, more)
     return [
@@ -311,7 +311,7 @@ def _long_columns(fields: Mapping[str, bytes | None]) -> dict[str, Any]:
 
 
 def _reason(status: int, error_code: str, message: bytes | None) -> str | None:
-    """The reason of a failed job. It is not stored: the scripts have no index of it."""
+    """The reason of a failed job, computed: the scripts store no index of reasons."""
     failed = STATUSES[status - 1] is Status.FAILED
     return failure_reason(error_code or None, _text(message)) if failed else None
 
@@ -354,7 +354,7 @@ def keyed_limits(limits: QueueLimits) -> list[object]:
 
 
 def queue_full(pending: int, key: bytes | None = None) -> QueueFull:
-    """The error of add.lua; ``key`` is that of a function with a limit of its own."""
+    """The error of add.lua; ``key``: of a function with a separate limit."""
     return QueueFull(pending, function=_text(key))
 
 

@@ -1,4 +1,4 @@
-"""Limits on a Redis server: a hash of them, and sorted sets of the rows that wait or have a slot."""
+"""Limits on a Redis server: a hash of limits, and sorted sets of rows waiting or with a slot."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions):
     """A queue on a Redis server. The contract of the methods is in ``queue/protocol.py``."""
 
     def __init__(self, url: str, *, timeout_s: float = 60, restoring: bool = False) -> None:
-        """``restoring``: open the queue also if a restore of it was not finished."""
+        """``restoring``: open the queue even if the last restore was not finished."""
         self._restoring = restoring
         self._server = Server(url, timeout_s=timeout_s)
         self._subscriptions = Subscriptions(self._server)
@@ -317,7 +317,7 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions):
         return repaired + self._advance(now, pauses.RESUME_STEPS) + self._release_stranded(now)
 
     def _resolve_again(self, now: datetime | None) -> int:
-        """Continue cascades over dependencies that a crash has cut off. Returns their number."""
+        """Continue dependency cascades cut off by a crash. Returns their number."""
         last, *ended = self._run("unresolved", (self._resolved_after, dependencies.RESOLVED_AT_ONCE), now)
         self._resolved_after = last.decode()
         self._cascade("resolve", ended, now)

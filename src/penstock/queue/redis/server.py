@@ -92,7 +92,7 @@ class Server:
                 return self._execute("EVAL", source, *arguments)
 
     def _execute(self, *command: Any) -> Any:
-        """Send a command past the driver's retries and metrics, which take longer than all else in it."""
+        """Send a command without the driver's retries and metrics, which cost more than the rest."""
         pool = self._client.connection_pool
         connection = pool.get_connection()
         try:

@@ -53,7 +53,7 @@ def _first_keys(server: Server) -> list[tuple[object, ...]]:
 
 
 def begin_restore(server: Server) -> None:
-    """Mark the queue as unfinished, then delete all its keys but the mark."""
+    """Mark the queue as unfinished, then delete all keys but the mark."""
     marker = server.key("format").encode()
     server.call("SET", marker, RESTORING)
     cursor = b"0"

@@ -86,7 +86,7 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
 
 
 def _await(rows: Rows, new: Sequence[NewJob], added: Sequence[AddResult], now: datetime) -> list[AddResult]:
-    """Mark the rows that others wait for; rows that wait for a failed one end at once."""
+    """Mark the awaited rows; rows waiting for a failed one end at once."""
     ids = sorted({queue_id for item in new for queue_id in item.after})
     dependencies.await_rows(rows, ids)
     ended = [queue_id for queue_id in ids if (job := rows.get(queue_id)) is not None and job.ended]
@@ -136,7 +136,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
 
 
 def _try_insert_whole(rows: Rows, job: Job) -> bool:
-    """Insert a row that is not plain: plain inserts do not have all columns."""
+    """Try to insert a row with columns missing from plain inserts."""
     if job.dedupe and rows.live(job.tenant_id, job.branch, job.idempotency_key) is not None:
         return False
     _insert_whole(rows, job)
@@ -150,7 +150,7 @@ def _insert_whole(rows: Rows, job: Job) -> None:
 
 
 def restore(rows: Rows, jobs: Sequence[Job]) -> list[str | None]:
-    """Insert whole rows. Returns for each the id of the row in its way, or None."""
+    """Insert whole rows. Returns for each the id of a conflicting row, or None."""
     refuse_unstorable(jobs)
     rows.lock_rows([job.queue_id for job in jobs])
     for job in jobs:
@@ -174,7 +174,7 @@ def _restore_one(rows: Rows, turns: Turns, job: Job) -> str | None:
 
 
 def _obstacle(rows: Rows, job: Job) -> str | None:
-    """The id of the row that prevents the insertion of another one."""
+    """The id of the row conflicting with an insertion."""
     if rows.get(job.queue_id) is not None:
         return job.queue_id
     if job.lock_held and job.lock_key is not None and (holder := rows.lock_holder(job.lock_key)):

@@ -1,4 +1,4 @@
-"""Dependencies between rows: new rows that wait, and the effects of an ended row on them."""
+"""Dependencies between rows: new rows with dependencies, and the effects of an ended row on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESOLVED_AT_ONCE = 1_000
 
 
 def normalized(new: Sequence[NewJob]) -> Sequence[NewJob]:
-    """Check the dependencies among new rows. A later duplicate of one call stands for the first one.
+    """Check the dependencies among new rows. A later duplicate in one call is replaced by the first.
 
     Cycles are possible only here: every other row existed before those that wait for it.
     """
@@ -49,7 +49,7 @@ def normalized(new: Sequence[NewJob]) -> Sequence[NewJob]:
 
 
 def refuse_joined(new: Sequence[NewJob]) -> None:
-    """Refuse rows that cannot be added in the transaction of a caller.
+    """Refuse rows not allowed in the transaction of a caller.
 
     Both kinds would lock other rows until the caller commits, and the workers that hold them would wait.
     """
@@ -63,7 +63,7 @@ def refuse_joined(new: Sequence[NewJob]) -> None:
 
 
 def final_ids(rows: Rows, new: Sequence[NewJob]) -> dict[str, str]:
-    """The rows that new ids stand for: their own, or the live row with the same key."""
+    """The rows behind new ids: the new rows, or the live rows with the same key."""
     found = {}
     for item in new:
         twin = rows.live(item.tenant_id, item.branch, item.idempotency_key) if item.dedupe else None
@@ -112,7 +112,7 @@ def refused(kind: str, queue_id: str, other: str) -> InvalidRequest:
 
 
 def await_rows(rows: Rows, ids: Iterable[str]) -> None:
-    """Mark these rows as awaited, ended ones too: one that is requeued is waited for again."""
+    """Mark these rows as awaited, ended ones too: a requeued row is awaited again."""
     for queue_id in ids:
         job = rows.get(queue_id)
         if job is not None and not job.awaited:
@@ -120,7 +120,7 @@ def await_rows(rows: Rows, ids: Iterable[str]) -> None:
 
 
 def released(rows: Rows, job: Job, now: datetime) -> Job:
-    """The row after the last of its dependencies: held until its start time, or claimable like a new row."""
+    """The row after the end of the last dependency: held until the start time, or claimable."""
     if job.run_at is not None and job.run_at > now:
         return rows.change(job, {"held": Held.TIME, "turn": min(job.turn, RETURNED), "updated_at": now})
     free = msgspec.structs.replace(job, held=None, run_at=None)
@@ -134,7 +134,7 @@ def released(rows: Rows, job: Job, now: datetime) -> Job:
 
 
 def waiting(rows: Rows, job: Job, new: NewJob) -> Job:
-    """The new row with its dependencies. It is claimable if all of them have ended well.
+    """The new row with dependencies; claimable if all of them have ended well.
 
     A row that is not there yet is one of the same call.
     """
@@ -148,7 +148,7 @@ def waiting(rows: Rows, job: Job, new: NewJob) -> Job:
 
 
 def requeue_changes(rows: Rows, job: Job) -> Changes:
-    """The changes of a requeued row: it waits again for those of its dependencies that are live."""
+    """The changes of a requeued row: live dependencies are awaited again."""
     if job.after_json is None:
         return {}
     found = dependencies_of(job)
@@ -198,13 +198,13 @@ def _resolve_one(
 
 
 def resolve_step(rows: Rows, place: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """One batch of a cascade. Returns that this place is done, and the places to continue from."""
+    """Run one batch of a cascade. Returns True (this place is done) and the places to continue from."""
     _, left = resolve(rows, [place], now, limit)
     return True, left
 
 
 def unresolved(rows: Rows, after: str, limit: int) -> tuple[list[str], str]:
-    """Ended rows among those that others are held for: a crash came before their cascade.
+    """Ended rows with rows still held for them: a crash came before their cascade.
 
     Reads one batch. Returns their ids, and the id to continue from, empty at the end.
     """

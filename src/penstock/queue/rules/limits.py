@@ -1,4 +1,4 @@
-"""Limits over rows: slots and starts given to the rows that wait for them, in order."""
+"""Limits over rows: slots and starts given to waiting rows, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADMITTED_AT_ONCE = 1_000
 
 
 def admit_touched(rows: Rows, now: datetime) -> int:
-    """Release rows of the keys that this transaction has touched. Returns the number of rows looked at.
+    """Release rows of the keys touched by this transaction. Returns the number of rows looked at.
 
     The last step that waits for a lock, with keys in order, so that no two transactions wait for each other.
     """
@@ -80,7 +80,7 @@ def _wants_taken_lock(rows: Rows, job: Job) -> bool:
 
 
 def _released(rows: Rows, job: Job, start: datetime, now: datetime) -> Changes:
-    """The changes of a row that may start. It takes its lock, so that it does not wait for it in a slot."""
+    """The changes of a row free to start, including the row's lock, so that a slot never waits for a lock."""
     changes: Changes = {"limit_at": start, "updated_at": now}
     if job.lock_key is not None:
         changes["lock_held"] = True
@@ -91,7 +91,7 @@ def _released(rows: Rows, job: Job, start: datetime, now: datetime) -> Changes:
 
 
 def recall(rows: Rows, key: str, now: datetime) -> int:
-    """Hold rows again that no worker has claimed, after a change of their limit. Returns their number."""
+    """Hold unclaimed rows again after a change of their limit. Returns their number."""
     found = rows.unclaimed_rows(key, ADMITTED_AT_ONCE)
     for job in found:
         rows.change(

@@ -38,7 +38,7 @@ def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
 
 
 def pause(rows: Rows, scope: Scope) -> None:
-    """Pause a scope, also in the middle of its resume."""
+    """Pause a scope, also during a resume of the same scope."""
     rows.pauses(to_change=True)
     rows.set_pause(Pause(scope))
 

@@ -47,7 +47,7 @@ class Deletable(Rows, Protocol):
 
 
 def expire_results(rows: Rows, ids: Sequence[str], now: datetime) -> None:
-    """Remove results whose time is over."""
+    """Remove expired results."""
     rows.lock_rows(ids)
     for queue_id in ids:
         job = rows.get(queue_id)

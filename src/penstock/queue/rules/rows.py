@@ -66,7 +66,7 @@ class Rows(Protocol):
         """
 
     def insert(self, job: Job) -> None:
-        """Insert a whole row in any status. The rules have checked its id, key and lock."""
+        """Insert a whole row in any status. The rules have checked id, key and lock."""
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
@@ -97,7 +97,7 @@ class Rows(Protocol):
         """
 
     def parked_rows(self, scope: Scope, limit: int) -> Sequence[Job | None]:
-        """Parked rows of a scope, by lock, then in claim order; None for one that another has locked."""
+        """Parked rows of a scope, by lock, then in claim order; None for a row locked by others."""
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """List children of the current run in id order; running ones only without a cancel request."""
@@ -137,13 +137,13 @@ class Rows(Protocol):
         """List and lock the first rows held for a limit, in claim order; not rows locked by others."""
 
     def unclaimed_rows(self, key: str, number: int) -> Sequence[Job]:
-        """List and lock pending rows of a key that have a slot, in any order; not rows locked by others."""
+        """List and lock pending rows of a key with a slot, in any order; not rows locked by others."""
 
     def limited_keys(self, after: str, number: int) -> Sequence[str]:
         """List keys after ``after`` for which rows are held, in order."""
 
     def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
-        """Forget that the results of these rows had to be removed by this time."""
+        """Delete the due times of these rows' results, up to this time."""
 
     def seen_pauses(self) -> Sequence[Pause]:
         """List all pauses without a lock: another transaction may change them meanwhile."""
@@ -198,7 +198,7 @@ def page(query: JobQuery, jobs: Iterable[Job]) -> list[Job]:
 
 
 def searched_texts(text: str) -> tuple[str, str]:
-    """A searched text as it stands in names and messages, and as in a payload; ASCII in small letters."""
+    """A searched text in the form of names and messages, and in the form of payloads; ASCII in lower case."""
     return _small(text), _small(msgspec.json.encode(text).decode()[1:-1])
 
 
@@ -210,7 +210,7 @@ def contains(job: Job, text: str) -> bool:
 
 
 def _small(text: str) -> str:
-    """Small letters of ASCII, which is all that every engine can do alike."""
+    """Lower case of ASCII letters only: the same in every engine."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 

@@ -25,14 +25,14 @@ queue, by a retry for example, are seen at the next count."""
 
 
 class _Counted(NamedTuple):
-    """A count: the last row number at the time, and the end of its use."""
+    """A count: the last row number at the time, and the time until which the count is used."""
 
     pending: int
     last_row: int
     until: float
 
     def bound(self, last_row: int) -> int:
-        """The most that can be pending now: new rows have the numbers after the last one."""
+        """The largest possible number of pending jobs: the count and all later rows."""
         return self.pending + last_row - self.last_row
 
 
@@ -48,7 +48,7 @@ class BacklogBounds:
         return left.indexing is None and left.per_tenant is None and left.functions is None
 
     def binding(self, rows: SqliteRows, new: Sequence[NewJob], limits: QueueLimits) -> QueueLimits:
-        """The limits without those that the new rows surely keep; the rules have to check the others."""
+        """The limits, without limits certainly kept by the new rows; the rules check the others."""
         if limits == NO_LIMITS:
             return limits
         tenants = [item.tenant_id for item in new if item.item_type != "function"]
@@ -87,5 +87,5 @@ class BacklogBounds:
 
 
 def _is_used_up(known: _Counted, last_row: int, room: int) -> bool:
-    """Tell whether only a new count can say more. One that is above the limit itself is not repeated."""
+    """Tell whether only a new count can decide. A count already above the limit is not repeated."""
     return last_row < known.last_row or known.pending <= room < known.bound(last_row)

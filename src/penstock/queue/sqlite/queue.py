@@ -62,7 +62,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         busy_timeout_s: float = 60,
         restoring: bool = False,
     ) -> None:
-        """``restoring``: open the file also if a restore of it was not finished."""
+        """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
         self._schema = sqlite_schema.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
@@ -348,7 +348,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
 
 def _is_plain(new: NewJob) -> bool:
-    """Check whether a job can be claimed at once; its payload is in its row."""
+    """Check whether a job is claimable at once, with the payload in the row."""
     return not new.run_at and new.plain and len(new.payload_json) <= SPILL_OVER
 
 
