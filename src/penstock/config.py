@@ -300,8 +300,8 @@ SETTINGS: tuple[Setting, ...] = _rows()
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Load settings from arguments (None: not given), environment, files and defaults, and check them.
 
-    Settings files are read only with the environment of the process: whoever gives another one gives
-    everything.
+    Settings files are read only with the environment of the process. A given ``environ`` is complete:
+    no files are read.
     """
     if environ is not None:
         return combine(overrides, environ)

@@ -53,7 +53,7 @@ def keep_graph(
 ) -> StoreKeeper | None:
     """Start the upkeep of a graph store outside the catalog, if the settings name one.
 
-    One that was used before is forgotten: nobody would clear the records of removals any more.
+    A former store is detached: the records of its removals would never be cleared.
     """
     from penstock.graph_stores.factory import DEFAULT
 

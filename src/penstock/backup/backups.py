@@ -169,8 +169,8 @@ class Backups:
     ) -> BackupReport:
         """Put a backup into the stores of the settings. Nothing is written before the whole file is checked.
 
-        Raises ``StoreNotEmpty`` and ``WorkersRunning``. A restore that is killed leaves stores which nobody
-        can open; a second one starts from the beginning.
+        Raises ``StoreNotEmpty`` and ``WorkersRunning``. After a killed restore the stores cannot be opened; a
+        second restore starts from the beginning.
         """
         self._refuse_memory()
         with _opened(path) as file:
@@ -308,7 +308,7 @@ def _new_file(path: Path) -> Iterator[BinaryIO]:
                 _sync_directory(path.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
-            # What is still to be written would fail again.
+            # Closed without a flush: writing the rest would fail again.
             file.raw.close()
             raise
 

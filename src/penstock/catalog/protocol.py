@@ -68,10 +68,10 @@ from penstock.catalog.views import (
 from penstock.catalog.word_reads import WordReads
 
 BATCH = 1_000
-"""Sources removed or renamed in one transaction unless told otherwise."""
+"""Default number of sources removed or renamed in one transaction."""
 
 SWEPT = 256
-"""Chunks swept in one transaction unless told otherwise: others wait meanwhile."""
+"""Default number of chunks swept in one transaction: other writers wait meanwhile."""
 
 
 class CatalogSnapshot(WordReads, GraphReads, Protocol):

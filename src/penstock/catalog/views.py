@@ -83,7 +83,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     read_at: datetime | None
     published_at: datetime | None
     sweeping: bool
-    """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
+    """Leftovers are still in the outbox, and are cleared before the next write to an outside store."""
     failure: SourceFailure
 
     @property

@@ -1,7 +1,7 @@
 """Failed files of an index job: the section after the summary, and the same as JSON.
 
-Files that failed now and files that failed in an earlier run are told apart: the latter are unchanged since,
-were not read again, and are no reason for an exit code other than 0.
+Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
+read again, and do not change the exit code.
 """
 
 from __future__ import annotations

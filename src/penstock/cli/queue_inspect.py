@@ -152,7 +152,7 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
     yield "Reason", details.reason
-    # Of the last attempt: a job that was retried keeps it until it ends.
+    # A retried job keeps the error of its last attempt until it ends.
     of_error = "Error" if job.ended else "Last error"
     yield of_error, f"{job.error_code}: {job.error_message}" if job.error_code else None
     yield "What", f"{job.item_type} {job.op} {target(job)}".strip()

@@ -149,8 +149,8 @@ class SqliteConnections:
     def writing(self, *, synced: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Run one write transaction, begun as a writer, so the lock is taken at the start.
 
-        Nothing is committed to a file without a name, which no one could read. ``synced=False``: a power
-        cut may undo the transaction, as long as no later one was synced. The lock is free sooner.
+        Nothing is committed to a deleted file, which could not be read again. ``synced=False``: a power cut
+        may undo the transaction, as long as no later one was synced. The lock is free sooner.
         """
         return self._transaction() if synced else self._unsynced_transaction()
 

@@ -1,7 +1,7 @@
 """Contract of a graph store outside the catalog: what was found in each text, written as a whole.
 
-A store has the copies of many catalogs. Each is told by the ``catalog_id`` given to the store when it is
-opened. Texts and entities have the numbers of the catalog, which are never used twice.
+A store has the copies of many catalogs, each identified by the ``catalog_id`` of a call. Texts and
+entities have the numbers of the catalog, which are never used twice.
 """
 
 from __future__ import annotations

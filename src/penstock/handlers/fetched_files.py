@@ -227,7 +227,7 @@ class FetchedFiles:
                 turn = float(text)
             except ValueError:
                 turn = now
-            # Of a clock that was set back, or of a process that waited in vain.
+            # A turn too far ahead comes from a clock that was set back, or from a process that gave up.
             turn = now if turn > now + LONGEST_TURN_S else max(turn, now)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{turn + delay_s:.6f}".encode(), 0)

@@ -129,7 +129,7 @@ class GraphCopies:
     def _copy_after(self, content_id: int) -> CopiedBatch | None:
         texts = self._catalog.graph_texts.after(content_id, TEXTS_AT_ONCE)
         self._copy([(text.tenant_id, text.content_id) for text in texts])
-        # Those removed meanwhile must go again.
+        # Texts removed meanwhile must be removed again.
         gone = [StoredText(text.tenant_id, text.content_id) for text in texts]
         self._catalog.outside.withdraw(OutsideStore.GRAPH, gone)
         return CopiedBatch(texts[-1].content_id, len(texts)) if texts else None

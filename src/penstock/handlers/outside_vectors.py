@@ -124,7 +124,7 @@ class OutsideVectors:
             with self._calling():
                 points = [Point(*one) for one in vectors]
                 self._store.upsert(collection_name(self._catalog_id, space), points)
-            # Those removed meanwhile must go again.
+            # Vectors of texts removed meanwhile must be removed again.
             texts = [StoredText(one.tenant_id, one.content_id, space) for one in vectors]
             outside.withdraw(OutsideStore.VECTOR, texts)
         copied = [one.content_id for vectors in by_space.values() for one in vectors]
@@ -140,7 +140,7 @@ class OutsideVectors:
         for space, ids in sample.items():
             with self._calling():
                 missing = ids - self._store.present(collection_name(self._catalog_id, space), ids)
-            # Those removed meanwhile may be missing.
+            # Vectors of texts removed meanwhile may be missing.
             if missing and self._catalog.outside.vectors(space, sorted(missing)):
                 return True
         return False

@@ -127,7 +127,7 @@ class Phases:
         """Tasks of a lane to be run together beside the others, as they wait for a service; 0: none do."""
         if lane is not EXTRACTING:
             return 0
-        # Of a process that ends, those that were asked for are paid for again.
+        # Kept small: after a crash, all tasks of the batch are sent, and paid for, again.
         return ASKED if self._asked is not None else PHASES[lane].batch if self._copies is not None else 0
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
@@ -197,7 +197,7 @@ class Phases:
         read = self._bytes(source.path, file_path)
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)
-        # Of a file with a wrong name the type is that of the content, and the name stays what it was.
+        # A misnamed file keeps its name; its type comes from the content.
         misnamed = document is not None and reader_in(document.fingerprints.ocr) is not None
         named = not source.file_type or misnamed
         name = source.path if named else file_types.named_as(source.path, source.file_type)

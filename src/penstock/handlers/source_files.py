@@ -1,6 +1,6 @@
 """Files kept for documents besides the catalog: Markdown and pictures of pages, and uploads.
 
-They go with their document. Whoever clears the leftovers of a document calls ``remove_unused``.
+They are removed with their document: the code that clears leftovers calls ``remove_unused``.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class StoreComparison:
         for batch in _batches(found.missing):
             vectors = self._outside.vectors(found.space, batch)
             self._store.upsert(found.collection, [Point(*one) for one in vectors])
-            # Those removed meanwhile must go again.
+            # Vectors of texts removed meanwhile must be removed again.
             texts = [StoredText(one.tenant_id, one.content_id, found.space) for one in vectors]
             self._outside.withdraw(OutsideStore.VECTOR, texts)
             copied += len(vectors)

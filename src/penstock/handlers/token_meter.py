@@ -35,7 +35,7 @@ def embed_texts(catalog: Catalog, pipeline: Pipeline, texts: Sequence[OwnedText]
     try:
         return pipeline.embed([text for _, _, text in texts])
     finally:
-        # Of a call that failed in the middle, the batches before were paid for.
+        # After a failure in the middle, the batches before it were still paid for.
         tokens = embedder.take_tokens()
         if tokens:
             catalog.add_tokens(_shares(texts, embedder.service, _month(), tokens))

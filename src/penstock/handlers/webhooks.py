@@ -104,7 +104,7 @@ def ended_job(context: Context) -> Job | Later:
     own = context.read_job(context.job_id)
     after = dependencies_of(own).after if own is not None else ()
     job = context.read_job(after[0]) if after else None
-    # A hook that somebody wrote by hand must not read the jobs of others.
+    # A handwritten hook must not read the jobs of other tenants.
     if job is None or job.tenant_id != context.claim.tenant_id:
         raise EndedJobGone(f"the job {after[0] if after else '?'} was removed before its hook ran")
     if not job.ended:

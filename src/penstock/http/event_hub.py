@@ -257,7 +257,7 @@ class EventHub:
                 if listeners:
                     used_at = now
                 elif now - used_at > LINGER_S:
-                    # Nobody listens: what happens from now on is a gap.
+                    # No listeners: events from now on are not kept.
                     self._thread = None
                     self._kept.clear()
                     self._floor = self._number

@@ -110,7 +110,7 @@ class Guard:
         if match is None:
             raise HostRefused("the request needs one Host header with a name and a port")
         name = match["name"].lower().rstrip(".")
-        # Nobody can point an address at another machine, so any address of this one will do.
+        # DNS rebinding needs a name. An IP address cannot be pointed at another machine, so any is allowed.
         if name not in LOOPBACK_NAMES and name not in self._options.hosts and not _is_address(name):
             raise HostRefused(f"this server is not called {name[:80]!r}")
 

@@ -93,11 +93,11 @@ class GroupedSubmissions:
                 outcomes = submit_each(self._jobs, self._rows, [one.submission for one in group])
             except Exception as error:  # noqa: BLE001 - raised again in the requests
                 outcomes = [error] * len(group)
-            with suppress(RuntimeError):  # the loop was closed, and no one waits for the answers
+            with suppress(RuntimeError):  # the loop is closed, and no request waits
                 loop.call_soon_threadsafe(self._answer, group, outcomes)
 
     def _answer(self, group: list[_Waiting], outcomes: Sequence[Receipt | Exception]) -> None:
-        # Those that came meanwhile do not wait for the answers.
+        # Requests received meanwhile are added before these are answered.
         self._add_waiting()
         for one, outcome in zip(group, outcomes, strict=True):
             if one.answer.done():

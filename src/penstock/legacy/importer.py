@@ -1,4 +1,4 @@
-"""The import of one source: each row once, whatever ends the import in between.
+"""The import of one source: each row once, even if the import is interrupted.
 
 A row's job has the same id at each import, and the catalog records the rows that were taken. So an import
 that was killed goes on where it ended, and one that runs twice adds nothing.
@@ -122,7 +122,7 @@ class DryRun:
     def __init__(self, builder: RowBuilder, ledger: ImportLedger | None) -> None:
         self._builder = builder
         self._ledger = ledger
-        # A database without a name is a temporary file that nobody else sees.
+        # A database without a name is a private temporary file.
         self._seen = sqlite3.connect("", isolation_level=None)
         self._seen.execute("PRAGMA journal_mode = OFF")
         self._seen.execute("CREATE TABLE seen (key TEXT NOT NULL PRIMARY KEY, job_id TEXT) WITHOUT ROWID")

@@ -45,7 +45,7 @@ class Toolbox:
         self._assembly = assembly
         self._resolve = resolve
         self._principal = principal
-        # With the priorities of agents, whatever the door of the server around it.
+        # Jobs get the priorities of agents, also inside an HTTP server.
         self._work = Jobs(assembly.queue, assembly.settings, door="mcp")
         self._index = Documents(assembly.catalog, self._work, assembly.settings)
         self._jobs = JobRecords(self._work)

@@ -91,7 +91,7 @@ class Endpoint:
                     path=quote(parts.path, safe=_IN_PATHS), query=quote(parts.query, _IN_PATHS)
                 )
         except ValueError:
-            pass  # a port or an address that is none, or a name too long
+            pass  # an invalid port or address, or a name too long
         raise ServiceUnavailable(
             self._use.service,
             f"the URL of the {self._use.service} is not an http or https URL",

@@ -27,8 +27,8 @@ class MemoryInUse(Exception):
 class MemoryPool:
     """The pieces held by one process.
 
-    Whoever waits for pieces holds a further lock, the turn, and no one else takes pieces meanwhile: many
-    small requests cannot keep out a large one, nor the other way round.
+    A process that waits for pieces holds a further lock, the turn, and no other takes pieces meanwhile. So
+    many small requests cannot starve a large one, nor the other way round.
     """
 
     def __init__(self, path: str, total_bytes: int) -> None:

@@ -95,7 +95,7 @@ class Queue(ScheduleStore, LimitStore, Protocol):
     def begin_restore(self) -> None:
         """Delete all rows, pauses and reports of workers, and mark the store as unfinished.
 
-        Until ``end_restore``, nobody can open the store (``RestoreUnfinished``) but another restore.
+        Until ``end_restore``, only another restore can open the store (others: ``RestoreUnfinished``).
         """
 
     def end_restore(self) -> None:

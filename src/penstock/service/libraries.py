@@ -249,7 +249,7 @@ def version_in_name(file: str, library: str) -> str:
 
 def _unversioned(name: str, source: str) -> LibraryNotFound:
     return LibraryNotFound(
-        f"the version of {name} cannot be told from {source}",
+        f"{source} does not state the version of {name}",
         remedy=f"Name the version: {name}==VERSION.",
     )
 

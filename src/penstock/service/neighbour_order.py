@@ -34,7 +34,7 @@ def most_telling(found: Neighbourhood, limit: int) -> Neighbourhood:
     nodes = about + others[:limit]
     kept = {node.id for node, _ in nodes}
     edges = [edge for edge in found.edges if edge.source in kept and edge.target in kept]
-    # Of an edge, the farther end is what it leads to.
+    # An edge leads to its farther end.
     first = _Rank(0, False, 0.0, 0)
     order = {
         edge: (edge_hop(edge, hops), max(ranks.get(edge.source, first), ranks.get(edge.target, first)))

@@ -364,7 +364,7 @@ def _texts(
         found = [
             (score, view)
             for content_id, score in ranked[:read]
-            # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
+            # A hit has to be a chunk of the tenant: a stale copy of vectors may hold others.
             if (view := views[content_id]) and view.place.tenant_id == asked.filters.tenant_id
         ]
         chosen = spread(collapse(found), per_source)[:wanted]

@@ -145,7 +145,7 @@ class Throughput:
             for worker_id, report in workers.items():
                 counted = report.info.get("counters") or {}
                 counts[worker_id] = counted
-                # What a worker did before anybody looked belongs to no minute.
+                # Work done before the first reading belongs to no minute.
                 known = stored.workers.get(worker_id, counted if report.started_at < stored.looked_at else {})
                 for name, number in counted.items():
                     added[name] = added.get(name, 0) + max(number - known.get(name, 0), 0)

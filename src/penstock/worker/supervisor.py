@@ -133,7 +133,7 @@ class Supervisor:
 
     def _drain(self, watch: Watchdog) -> None:
         """Stop claiming, let running jobs finish, release the rest. Leases are renewed to the end."""
-        # Read before the message: whoever reads that may send the second signal at once.
+        # Read before the message is logged: a reader of the log may send the second signal at once.
         signals, deadline = self._signals, time.monotonic() + self._options.shutdown_grace_s
         log.info("finishing running jobs, for at most %.0f s", self._options.shutdown_grace_s)
         for child in self._pool.children:

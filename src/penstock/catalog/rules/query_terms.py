@@ -168,8 +168,9 @@ def _bounded(found: list[str]) -> Iterator[str]:
 def searchable(text: str) -> str:
     """Text for PostgreSQL's parser: words and nothing else.
 
-    Left to itself it takes ``config.py`` for a host, ``a/b`` for a file and keeps accents; SQLite's splits at
-    whatever is no letter or digit and folds them. So that both find the same, that is done here.
+    By default the parser takes ``config.py`` for a host and ``a/b`` for a file, and keeps accents. SQLite's
+    splits at every character other than a letter or digit, and removes accents. Doing the same here makes
+    both engines find the same texts.
     """
     if text.isascii():
         return text.translate(_ASCII)
@@ -178,9 +179,9 @@ def searchable(text: str) -> str:
 
 
 def as_terms(words: Iterable[str]) -> list[str]:
-    """Words and phrases as queries of PostgreSQL, without operators of their own.
+    """Words and phrases as queries of PostgreSQL; operators in them are not interpreted.
 
-    Those in which its parser sees no word are left out.
+    Terms without a word for PostgreSQL's parser are left out.
     """
     return [term for word in words if (term := as_term(word))]
 

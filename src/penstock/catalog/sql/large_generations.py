@@ -1,8 +1,8 @@
 """Large generations, written part by part: each transaction leaves all counters correct.
 
-A generation with parts to come (``unwritten``) is not published, and no job adopts it. Whoever finds it so
-(the same job after a crash, another reading of the file, upkeep) drops it, and the sweep takes its rows.
-Tasks of the parts that are there are done meanwhile.
+A generation with parts to come (``unwritten``) is not published, and no job adopts it. If it is found
+unfinished (by the same job after a crash, another reading of the file, or upkeep), it is dropped, and the
+sweep deletes its rows. Tasks of parts already written run meanwhile.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime)
     room, at = limit, format_time(now)
     gone: dict[str, list[int]] = {}
     removals = RemovalRows(rows, now)
-    # What two generations share goes with the later of them.
+    # Parts shared by two generations are removed with the later one.
     rows.hold("entries", listed(entry_ids))
     rows.hold("sources_of_entries", listed(entry_ids))
     rows.hold("families_of_entries", listed(entry_ids))
@@ -38,7 +38,7 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime)
             parts = _Parts(rows, tenant_id, at, removals, gone.setdefault(tenant_id, []))
             room -= parts.clear(document_id, source_key, space_id, room)
             if room > 0 and not rows.value("other_leftover", source_key, entry_id):
-                # What waited for these deletes; the entry goes with the last of them.
+                # Release the tasks held by these deletes; the entry is deleted after the last one.
                 room -= rows.run("release_outbox", source_key, room)
                 rows.notify()
             if room <= 0:
@@ -90,7 +90,7 @@ class _Parts:
     def _forget_texts(self, orphans: list[LeftoverChunk]) -> None:
         rows, ids = self._rows, [part.content_id for part in orphans]
         self._gone += ids
-        # Whoever runs a task of such a chunk may write to an outside store once more.
+        # A running task of such a chunk may still write to an outside store.
         for late in (False, True):
             texts = [part.content_id for part in orphans if bool(part.claimed) is late]
             self._removals.add_texts(self._tenant_id, texts, late=late)

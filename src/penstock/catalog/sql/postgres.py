@@ -111,7 +111,7 @@ class PostgresCatalog(SqlCatalog):
     ) -> None:
         """``restoring``: open a schema even if the last restore was not finished."""
         self._schema = SCHEMA._replace(restoring=restoring)
-        # Apart, so that whoever writes while reading cannot wait for itself.
+        # Separate pools: a thread that writes while reading must not wait for its own connection.
         self._writers = CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING
         )

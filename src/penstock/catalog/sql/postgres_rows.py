@@ -88,7 +88,7 @@ class PostgresStatements:
         self._free: list[int] = []
         self._cursors = count(1)
 
-    # What a transaction asks for.
+    # Methods for the transaction.
 
     def execute(self, statement: str, values: Mapping[str, object]) -> Cursor:
         return self._connection.cursor().execute(statement.encode(), values or None)
@@ -96,7 +96,7 @@ class PostgresStatements:
     def flush(self) -> None:
         pass
 
-    # What the rules ask for.
+    # Methods for the rules.
 
     def _ask(self, statement: str, values: Sequence[object]) -> Cursor:
         return psycopg.RawCursor(self._connection).execute(statement.encode(), values, binary=True)

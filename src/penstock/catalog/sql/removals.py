@@ -24,9 +24,9 @@ def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalRe
     asked_at = format_time(removal.asked_at)
     scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
     path = removal.path or ""
-    # Nothing lies between the two of a path that means itself alone.
+    # For a single path the range of paths below is empty: both ends are equal.
     first, last = span(path) if removal.below else (path + tombstones.ALONE,) * 2
-    # What is being added meanwhile is waited for, or finds the tombstone.
+    # Concurrent additions are either waited for here, or find the tombstone.
     rows.hold("tenant", removal.tenant_id)
     tombstones.add(rows, removal, at)
     newer = tombstones.newer_walks(rows, removal)

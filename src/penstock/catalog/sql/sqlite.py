@@ -93,7 +93,7 @@ class SqliteCatalog(SqlCatalog):
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlSnapshot]:
-        # A connection each: a search that takes its time holds up nobody else.
+        # One connection per snapshot: a slow search does not block others.
         try:
             role = self._idle_readers.pop()
         except IndexError:

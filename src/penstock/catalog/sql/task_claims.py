@@ -72,7 +72,7 @@ def _choose(rows: Statements, request: TaskRequest, at: str) -> list[int]:
     kind = (request.needs_ocr,) if request.lane is Phase.OCR else ()
     for number, suspect in rows.all(f"due_{request.lane}", at, request.limit, *kind):
         if suspect:
-            # What else is due was seen, and is not taken.
+            # Other due tasks were seen and left: wake another worker for them.
             rows.notify()
             return chosen or [number]
         chosen.append(number)

@@ -38,7 +38,7 @@ def removals(
     asked_at = format_time(since)
     if not rows.value("any_tombstone", place.tenant_id, asked_at):
         return []
-    # By where they could stand: one look for each path and folder, however many files were deleted today.
+    # Looked up by path and by each folder above, so the cost does not depend on the number of tombstones.
     paths, sources = {""}, set()
     for path, source_id in wanted:
         paths |= {path + ALONE, *at_and_above(path)}

@@ -30,7 +30,7 @@ SERVICE = "embedding endpoint"
 CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
 SIGNS_A_TEXT = 16
-"""Tokens that a model may add to a text. A text has at most one for each byte, whatever an endpoint says."""
+"""Tokens that a model may add to a text. A text has at most one for each byte; higher claims are capped."""
 MAX_NUMBER_BYTES = 32
 """Longest number of an answer; sets the largest answer that is read."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -149,7 +149,7 @@ class EndpointEmbedder:
                     remedy="Correct PENSTOCK_EMBED_ENDPOINT_MODEL, or set "
                     f"PENSTOCK_EMBED_ENDPOINT_DIMENSION to {numbers}.",
                 )
-        # In 64 bits, since the length of a vector of very small or large numbers is none in 32.
+        # In 64 bits: the length of a vector of very small or large numbers underflows or overflows in 32.
         vectors = np.array([entry.embedding for entry in entries], dtype=np.float64)
         with np.errstate(over="ignore"):
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]

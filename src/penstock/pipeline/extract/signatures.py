@@ -1,7 +1,7 @@
 """Signatures: the type of a file by content, independent of the name.
 
-A ZIP archive is told by the names of its members, an OLE file by the names of its streams. Only directories
-are read, within limits; nothing is unpacked.
+ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
+directories are read, within limits; nothing is unpacked.
 """
 
 from __future__ import annotations

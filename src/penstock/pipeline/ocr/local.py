@@ -25,7 +25,7 @@ _LOW_DPI = 180
 """Resolution below which a picture is doubled, unless it has many pixels."""
 _MANY_PIXELS = 2_500
 _NOISE = 45.0
-"""Mean confidence below which words that no one can read are taken for the texture of a photograph."""
+"""Mean confidence below which unreadable words are taken for the texture of a photograph."""
 _READABLE = 70
 """Confidence of a word that shows that a picture has text."""
 

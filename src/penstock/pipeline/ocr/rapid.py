@@ -24,7 +24,7 @@ _MODELS = {
     "Rec": "PP-OCRv6_rec_small.onnx",
     "Cls": "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
 }
-"""Models in the package, named one by one: whatever is not named would be downloaded."""
+"""Models in the package, named one by one: the library downloads models not named."""
 _OPTIONS = {
     "Global.log_level": "critical",
     # Pages come upright.

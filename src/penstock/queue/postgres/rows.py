@@ -366,7 +366,7 @@ class PostgresRows(LimitRows):
         ids = [queue_id for (queue_id,) in self.fetch("doubtful_parents", limit=limit)]
         self.lock_rows(ids)
         held = [self._known[queue_id] for queue_id in ids]
-        # What was doubtful may have been put right while its lock was waited for.
+        # Another transaction may have repaired a row while this one waited for its lock.
         return [job for job in held if job is not None and job.waiting]
 
     def ended_trees(

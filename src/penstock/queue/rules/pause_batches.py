@@ -114,7 +114,7 @@ def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> int:
     found = rows.parked_rows(pause.scope, limit)
     parked = [job for job in found if job is not None]
     _hold_back(rows, parked, now)
-    # What another transaction has locked is looked for once more.
+    # Rows locked by another transaction are looked for in the next call.
     return limit - len(found) if len(parked) == len(found) else 0
 
 

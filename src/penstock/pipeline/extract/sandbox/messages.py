@@ -26,7 +26,7 @@ class Fork(msgspec.Struct, array_like=True, tag=True):
     ocr_paths: tuple[str, ...] = ()
     """Folders that OCR reads. If there are some, its libraries are loaded as well."""
     memory_bytes: int = 0
-    """Memory that no file of this child may exceed, whatever it does; 0: the limits of the zygote."""
+    """Upper limit of memory for every file of this child; 0: the limits of the zygote."""
 
 
 class Collect(msgspec.Struct, array_like=True, tag=True):

@@ -58,7 +58,7 @@ _WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
 """Exit statuses of native code that runs out of memory; 127 comes from the dynamic linker."""
 
 
-_NO_ANSWER = "gave an answer that is none"
+_NO_ANSWER = "gave an invalid answer"
 
 
 class ChildDied(Exception):
