@@ -103,8 +103,8 @@ def add_application_directory() -> None:
 
 
 def inherited_path() -> list[str]:
-    """The import path for worker processes: without the directories that are added where an application is
-    loaded, which each of them does itself once everything else is loaded."""
+    """The import path for worker processes: without the directories added for an application. Each process
+    adds them itself, once everything else is loaded."""
     return [entry for entry in sys.path if entry not in _appended_directories]
 
 
@@ -127,7 +127,7 @@ def _is_reserved(name: str) -> bool:
 
 
 def _appended_directory(directory: str) -> "FileFinder":
-    """Path hook that makes an application's directory give no module a reserved name.
+    """Path hook for an application's directory, where modules with a reserved name are not found.
 
     The standard library and optional dependencies try modules that this machine may not have, such as
     ``msvcrt``. Without this, a file of that name would be found at the end of the path and run.

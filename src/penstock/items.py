@@ -98,7 +98,7 @@ def function_key(collection: str, key: str) -> str:
 
 
 def own_key(collection: str, queue_id: str) -> str:
-    """The idempotency key of a function job without a key of its caller: the last digits of its new id.
+    """The idempotency key of a function job without a caller's key: the last digits of the new id.
 
     Such a job never meets another one, so nothing is hashed.
     """

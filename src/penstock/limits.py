@@ -56,7 +56,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def most_unclaimed(self) -> int:
-        """Largest number of released, unclaimed rows: workers that were away start only these at once."""
+        """Largest number of released, unclaimed rows: workers back from a pause start only these at once."""
         interval = self.interval
         return MOST_AT_ONCE if interval is None else max(1, -(-AHEAD // interval))
 
@@ -107,7 +107,7 @@ def after_start(limit: Limit, last: datetime) -> Limit:
 
 
 def gated(job: Job, changes: Changes) -> Changes:
-    """The changes of a row with a limit key: it is claimable only with a start that the limit has given it.
+    """The changes of a row with a limit key: claimable only with a start given by the limit.
 
     The start, and with it the slot, is lost with the claim, and when the row is held for another reason.
     """

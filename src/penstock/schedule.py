@@ -1,4 +1,4 @@
-"""Schedules: values, and the rules for what is due.
+"""Schedules: values, and the rules for due runs.
 
 Pure. A schedule holds the next time at which it runs. A worker that finds it due adds the jobs under ids made
 of the schedule and the time, then moves the schedule on if it is still the same version. So a job is added

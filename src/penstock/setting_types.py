@@ -47,7 +47,7 @@ class Setting(NamedTuple):
         return self.read in (_directory, _directories)
 
     def read_default(self) -> Any:
-        """The default as a value; of settings that a project's file may lower."""
+        """The parsed default, for settings that a project's file may only lower; else None."""
         return self.read(self.default) if self.project == "lower" else None
 
 

@@ -68,7 +68,7 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlac
 
 
 def _is_own(path: Path) -> bool:
-    """Tell whether a file, and a link to it, belong to this user or to root, who installs files for services.
+    """Tell whether a file, and a link to the file, belong to this user or to root.
 
     Else another user could choose by a link in a shared folder which of this user's files is read.
     """
@@ -163,7 +163,7 @@ def _parsed(path: Path, setting: Setting, given: Any, environ: Mapping[str, str]
 
 
 def _same_kind(given: Any, value: Any) -> bool:
-    """Compare types: in TOML a number is not a text. The text ``none`` stands for None."""
+    """Compare types: in TOML a number is not a text. The text ``none`` means None."""
     if isinstance(given, bool) or isinstance(value, bool):
         return isinstance(given, bool) and isinstance(value, bool)
     if isinstance(given, str):

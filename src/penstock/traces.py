@@ -140,7 +140,7 @@ _unsettled: dict[tuple[str, int], Any] = {}
 
 
 class RunSpan:
-    """The span of one call of a handler, and that of the wait before it."""
+    """The span of one handler call, and the span of the wait before."""
 
     def __init__(self, current: Any, claims: Sequence[Claim]) -> None:
         self._tracer = current
@@ -202,7 +202,7 @@ def running(claims: Sequence[Claim]) -> RunSpan | None:
 
 
 def settled(results: Sequence[Settlement], statuses: Sequence[Status | None]) -> None:
-    """End the spans of results that the store has taken, or refused as too late."""
+    """End the spans of results accepted by the store, or refused as too late."""
     if not _unsettled:
         return
     for result, status in zip(results, statuses, strict=True):
@@ -222,7 +222,7 @@ def sent(name: str, attributes: Mapping[str, Any]) -> Any:
 
 
 def flush() -> None:
-    """Send what the provider has collected, before the process ends."""
+    """Send the provider's collected spans, before the process ends."""
     api: Any = sys.modules.get(_API)
     force = getattr(api.get_tracer_provider(), "force_flush", None) if api is not None else None
     if force is not None:

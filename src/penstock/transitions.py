@@ -256,7 +256,7 @@ def reopened(job: Job, now: datetime) -> Changes:
 
 
 def next_turn(head: int | None, last: int | None) -> int:
-    """Next turn of a tenant: after its last waiting job, and not before the queue's head."""
+    """Next turn of a tenant: after the last waiting job, and not before the queue's head."""
     return max(head or 0, 0 if last is None else last + 1)
 
 

@@ -1,4 +1,4 @@
-"""Answers of a server as values, or as the errors that the library raises in the same case. Pure."""
+"""Answers of a server as values, or as the same errors as raised by the library. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HttpAnswer(NamedTuple):
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds to wait, as the server asks for; None where it does not."""
+        """Seconds to wait, as requested by the server; None without a request."""
         text = self.headers.get("retry-after", "").strip()
         if text.isdecimal():
             return float(text[:9])
@@ -77,7 +77,7 @@ def value_of(call: ApiCall[T], answer: HttpAnswer) -> T:
 
 
 def error_of(answer: HttpAnswer) -> PenstockError:
-    """The error that a server reports, of the same class as in its own process."""
+    """The error reported by a server, of the same class as in the library."""
     try:
         problem = msgspec.json.decode(answer.body, type=_Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -101,7 +101,7 @@ def _classes() -> dict[str, type[PenstockError]]:
 
 
 def _foreign(answer: HttpAnswer) -> PenstockError:
-    """The error for an answer that no Penstock server gave, such as the page of a proxy."""
+    """The error for an answer from something other than Penstock, such as the page of a proxy."""
     status = answer.status
     named = f"status {status} and {answer.media_type[:SHOWN] or 'no type'}"
     if status == 401:

@@ -1,4 +1,4 @@
-"""Calls: the request of each method of a client, and the type of its answer. Pure.
+"""Calls: the request of each client method, and the type of the answer. Pure.
 
 The types of answers are imported by the call that needs them, so that one command does not load all of them.
 """
@@ -59,7 +59,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class ApiCall(NamedTuple, Generic[T]):
-    """A request. ``repeatable``: sent twice, it does no more than once.
+    """A request. ``repeatable``: sending twice has the same effect as once.
 
     ``kind``: the type of the answer, None for text; ``pick`` makes the value of the decoded answer.
     ``patience``: the timeout that counts.
@@ -218,7 +218,7 @@ def remove(source_id: str) -> ApiCall[Receipt]:
 
 
 def job(id_or_prefix: str) -> ApiCall[JobView]:
-    """Find a job with everything known of it."""
+    """Find a job with all details."""
     from penstock.service.library_values import JobView
 
     return _get(_job(id_or_prefix), JobView)
@@ -280,7 +280,7 @@ def projects() -> ApiCall[list[ProjectRecord]]:
 
 
 def document(source_id: str) -> ApiCall[DocumentView]:
-    """Find a document with everything known of it."""
+    """Find a document with all details."""
     from penstock.service.library_values import DocumentView
 
     return _get(f"/documents/{_id(source_id)}", DocumentView)

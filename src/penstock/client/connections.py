@@ -70,7 +70,7 @@ class Connections:
 
 
 def tls_context(address: Address, certificates: str | os.PathLike[str] | None) -> ssl.SSLContext | None:
-    """The context that checks the server's certificate; None without TLS."""
+    """The context for checking the server's certificate; None without TLS."""
     if not address.secure:
         return None
     import ssl

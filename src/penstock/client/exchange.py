@@ -1,4 +1,4 @@
-"""Steps of a call, without input or output: what to send, what was received, when to try again.
+"""Steps of a call, without input or output: requests to send, received data, and retries.
 
 A step is a request to the client: connect, send, receive, sleep. Both clients carry out the same steps.
 """
@@ -34,7 +34,7 @@ IDLE_S = 20.0
 
 
 class Address(NamedTuple):
-    """The place of a server. ``prefix``: the path below which a proxy serves it."""
+    """The address of a server. ``prefix``: the path of the server behind a proxy."""
 
     secure: bool
     host: str
@@ -81,7 +81,7 @@ class Link:
 
 
 class Connect(NamedTuple):
-    """Connect, or give a connection that is idle. ``fresh``: only a new one will do."""
+    """Connect, or reuse an idle connection. ``fresh``: only a new one will do."""
 
     timeout_s: float
     fresh: bool = False
@@ -166,7 +166,7 @@ class Caller:
         self.retry_for_s = patience.retry_for_s
 
     def call(self, call: ApiCall[T]) -> Steps[T]:
-        """Send a call until it is answered, or not accepted for longer than ``retry_for_s``."""
+        """Send a call until answered; refusals are retried for up to ``retry_for_s``."""
         until = clock.elapsed_s() + self.retry_for_s
         attempt = 0
         while True:

@@ -93,7 +93,7 @@ class EventParser:
 
 
 class EventFeed:
-    """The events of one job, or of all. After a break it goes on where it was."""
+    """The events of one job, or of all. After a break, the feed resumes after the last event."""
 
     def __init__(self, caller: Caller, job_id: str | None = None, last_id: str | None = None) -> None:
         self._caller = caller
@@ -162,7 +162,7 @@ class EventFeed:
 
 
 def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
-    """Carry out steps that only read, again for ``retry_for_s`` while the server cannot be reached."""
+    """Carry out read-only steps, with retries for ``retry_for_s`` while the server is unreachable."""
     until, pause = clock.elapsed_s() + caller.retry_for_s, FIRST_LOOK_S
     while True:
         try:

@@ -36,7 +36,7 @@ class FoundRelation(NamedTuple):
 
 
 class CopiedText(NamedTuple):
-    """All that a store has of a text."""
+    """The entities and relations of one text in a store."""
 
     content_id: int
     entities: frozenset[StoredEntity]
@@ -58,7 +58,7 @@ class GraphCopy(Protocol):
         """Ask for an answer."""
 
     def write(self, catalog_id: str, texts: Sequence[TextGraph]) -> None:
-        """Replace what the store has of these texts, unless that is of a later version.
+        """Replace the stored graphs of these texts, except later versions.
 
         Entities that no text mentions any more are removed.
         """
@@ -67,7 +67,7 @@ class GraphCopy(Protocol):
         """Remove texts, and the entities that no other text mentions."""
 
     def clear(self, catalog_id: str) -> None:
-        """Remove all that the store has of a catalog."""
+        """Remove everything of a catalog from the store."""
 
     def texts(self, catalog_id: str) -> Iterator[CopiedText]:
         """All texts in the order of their numbers."""
@@ -76,7 +76,7 @@ class GraphCopy(Protocol):
         """The numbers of the next texts after a number, in order."""
 
     def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
-        """Those of some texts that the store has."""
+        """The texts present in the store, out of the given ones."""
 
     def idle_entities(self, catalog_id: str) -> int:
         """Number of entities that no text mentions."""

@@ -22,7 +22,7 @@ def respond(value: object, status: int = 200) -> Response:
 
 
 def respond_values(value: object, status: int = 200) -> Response:
-    """The library's own value as JSON, for a client that asked for it."""
+    """The library's own value as JSON, for clients of the library."""
     return Response(_encoder.encode(value), status, media_type=VALUES)
 
 
@@ -35,7 +35,7 @@ def described(
     also: dict[int, str] | None = None,
     value: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: the answer, and the statuses with which it refuses.
+    """The ``responses`` of a route: the answer, and the statuses of refusals.
 
     ``value``: clients may have the library's own value instead.
     """

@@ -56,7 +56,7 @@ _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
 class Api(FastAPI):
-    """The application; its OpenAPI document has the schemas of answers as well."""
+    """The application, with an OpenAPI document including the schemas of answers."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -71,7 +71,7 @@ class Api(FastAPI):
 
 
 def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
-    """The application behind its guard. ``mcp`` answers the requests of agents."""
+    """The application behind the guard. ``mcp`` answers the requests of agents."""
     api = Api(
         title="Penstock",
         version=metadata.version("penstock"),

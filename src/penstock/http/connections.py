@@ -1,4 +1,4 @@
-"""Connections of the server, with limits that uvicorn lacks: the time and the size of a request's head.
+"""Connections of the server, with limits missing in uvicorn: the time and the size of a request's head.
 
 A sender that opens many connections and sends their heads byte by byte would otherwise occupy all of them.
 """
@@ -19,7 +19,7 @@ HEAD_BYTES = 64 * 1024
 
 
 class TimedConnection(HttpToolsProtocol):
-    """A connection that is closed when the head of a request does not arrive."""
+    """A connection with a time limit for the head of a request."""
 
     head_s: ClassVar[float] = HEAD_S
 

@@ -1,4 +1,4 @@
-"""Static files of the dashboard, with the headers that keep a browser from running anything else.
+"""Static files of the dashboard, with security headers against other scripts.
 
 Each file is a route of its own, so no path of a request is ever joined to a folder.
 

@@ -49,7 +49,7 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """One open stream. ``valid`` tells whether its key still is."""
+    """One open stream. ``valid`` tells whether the key is still valid."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Listener:
         self._ended = False
 
     def push(self, part: bytes) -> None:
-        """Add to what is sent next; a listener that does not read is dropped."""
+        """Add to the output of the stream; a listener that stops reading is dropped."""
         if self._size + len(part) > BUFFER_LIMIT:
             self._parts.clear()
             self.end()
@@ -80,7 +80,7 @@ class Listener:
         self._filled.set()
 
     def end(self) -> None:
-        """End the stream after what is to be sent."""
+        """End the stream after the pending output."""
         self._ended = True
         self._filled.set()
 
@@ -98,7 +98,7 @@ class Listener:
 
 
 class _Look(NamedTuple):
-    """One look as the event loop gets it: encoded events, and the figures of each view."""
+    """One read for the event loop: encoded events, and the figures of each view."""
 
     events: list[tuple[str, str, bytes]]
     """Kind, tenant and data."""
@@ -134,7 +134,7 @@ class EventHub:
     # In the event loop.
 
     def open(self, listener: Listener) -> None:
-        """Add a listener; the next look, which is at once, sends it the current state."""
+        """Add a listener; an immediate read sends the current state."""
         if len(self._listeners) >= MOST_LISTENERS or self._stopped:
             raise TooManyListeners(f"{len(self._listeners):,} streams of events are open")
         self._loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class EventHub:
             listener.push(KEEP_ALIVE)
 
     def _push_state(self, listener: Listener, look: _Look, states: dict[View, bytes]) -> None:
-        """Begin a stream: events after the last one that it had, or a reset; then the current state."""
+        """Begin a stream: events after the listener's last one, or a reset; then the current state."""
         view = listener.view
         if view not in look.figures:
             return
@@ -306,7 +306,7 @@ class EventHub:
             self._loop.call_soon_threadsafe(self._deliver, look)
 
     def _with_fresh(self, found: Changes, listeners: tuple[Listener, ...]) -> dict[str, JobRecord | None]:
-        """The watched jobs that changed, and those of new listeners."""
+        """The changed watched jobs, and the jobs of new listeners."""
         fresh = {one.job_id for one in listeners if one.fresh and one.job_id is not None}
         unread = fresh - found.watched.keys()
         return found.watched | {job_id: self._changes.job(job_id) for job_id in unread}

@@ -39,7 +39,7 @@ LastEventId = Annotated[
 
 
 class EventStream(Response):
-    """The answer of a stream. The listener is added when the answer begins, and removed at its end."""
+    """The response of a stream. The listener exists from the start of the response to the end."""
 
     media_type = "text/event-stream"
 

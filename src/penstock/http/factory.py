@@ -1,4 +1,4 @@
-"""Makes a server, or says what has to be installed for it."""
+"""Makes a server; a missing extra is an error with the command to install."""
 
 from __future__ import annotations
 

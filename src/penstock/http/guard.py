@@ -66,7 +66,7 @@ class GuardOptions(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
-        """The options of the settings, for a server that listens on this host."""
+        """The options from the settings, for a server on this host."""
         return cls(
             keys=keys,
             sessions=Sessions(settings.state_dir, keys),
@@ -79,7 +79,7 @@ class GuardOptions(NamedTuple):
 
 
 class Guard:
-    """Middleware that refuses requests with a problem document, and gives others their sender."""
+    """Middleware: refuses requests with a problem document, and adds the sender to others."""
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
         self._app = app
@@ -187,7 +187,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give the body that was read, then the messages after it."""
+    """Give the body already read, then the messages after it."""
     given = False
 
     async def again() -> Message:
@@ -201,7 +201,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _refuse_forged(method: str, headers: Headers) -> None:
-    """Refuse changes by a cookie that the server's own page did not send."""
+    """Refuse changes by a session cookie, unless sent by the server's own page."""
     own = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
     if method not in ("GET", "HEAD") and not own:
         raise OriginRefused(
@@ -211,7 +211,7 @@ def _refuse_forged(method: str, headers: Headers) -> None:
 
 
 def _refuse_large_head(scope: Scope) -> None:
-    """Refuse a head above the limit that arrived whole; the connection ends others."""
+    """Refuse a complete head above the limit; incomplete ones are ended by the connection."""
     size = len(scope["path"]) + len(scope.get("query_string", b""))
     if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEAD_BYTES:
         raise RequestHeadTooLarge(f"the head of the request has more than {HEAD_BYTES:,} bytes")

@@ -30,7 +30,7 @@ class PartData(NamedTuple):
 
 
 class BodyEnds(NamedTuple):
-    """The last part has ended. What comes after it does not count."""
+    """The last part has ended. Data after the last part is ignored."""
 
 
 Event = PartBegins | PartData | BodyEnds
@@ -52,7 +52,7 @@ def boundary_of(content_type: str) -> bytes | None:
 
 
 class MultipartReader:
-    """Splits a body into parts. Keeps no more than a header or a boundary of it."""
+    """Splits a body into parts. Buffers at most a header or a boundary."""
 
     def __init__(self, boundary: bytes) -> None:
         # The first boundary may stand at the very beginning, without a line break before it.

@@ -53,7 +53,7 @@ RETRY_STORE_S = 5
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """A field that was refused, as a path such as ``patterns.0``."""
+    """A refused field, as a path such as ``patterns.0``."""
 
     field: str
     message: str
@@ -147,7 +147,7 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 
 
 def _place(location: Sequence[int | str]) -> str:
-    """The field without the part of the request that has it."""
+    """The path of a field, without the leading part of the request such as ``body``."""
     parts = [str(part)[:80] for part in location]
     return ".".join(parts[1:] or parts)
 
@@ -171,6 +171,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def unexpected(_request: Request, error: Exception) -> Response:
-    """Answer an unexpected error. The text may hold contents of files, so it is only logged."""
+    """Answer an unexpected error. The text is only logged, since messages may hold contents of files."""
     log.error("a request failed", exc_info=error)
     return problem_response(PenstockError("the server failed to answer; its log has the cause"))

@@ -50,7 +50,7 @@ class _Waiting(NamedTuple):
 
 
 class GroupedSubmissions:
-    """Adds the jobs of requests that wait at the same time in one transaction. Used by one event loop."""
+    """Adds the jobs of concurrent requests in one transaction. Used by one event loop."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -70,7 +70,7 @@ class GroupedSubmissions:
         return await answer
 
     def close(self) -> None:
-        """End the thread, after the group that it adds."""
+        """End the thread, after the current group."""
         if self._thread is not None:
             self._groups.put(None)
             self._thread.join()
@@ -136,7 +136,7 @@ class QuickNotes:
         await answer(scope, receive, send)
 
     def _note(self, scope: Scope, message: Message) -> _Note | None:
-        """The note of a plain request; None: the route has to look at it."""
+        """The note of a plain request; None: left to the route."""
         if (b"content-type", b"application/json") not in scope["headers"] or message.get("more_body"):
             return None
         try:

@@ -39,7 +39,7 @@ Name = Annotated[Text, Field(min_length=1, max_length=255)]
 
 
 class RequestBody(BaseModel):
-    """A body without unknown fields, whose values have exactly the type of their field."""
+    """A body without unknown fields, and with values of exactly the declared types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""The parts that the routes of one server share, and the sender of a request."""
+"""The parts shared by all routes of a server, and the sender of a request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Shared:
-    """Services of one server, shared by all its threads."""
+    """Services of one server, shared by all threads."""
 
     def __init__(self, assembly: Assembly, policy: PathPolicy, sessions: Sessions) -> None:
         self.assembly = assembly
@@ -65,13 +65,13 @@ class Shared:
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 
     def close(self) -> None:
-        """End what only a server starts; the assembly stays open."""
+        """Close the parts used only by a server; the assembly stays open."""
         for close in (*self.closing, self.page_images.close):
             close()
 
 
 class Sender:
-    """The sender of a request, with the services for it."""
+    """The sender of a request, with the services and access rules for the sender."""
 
     def __init__(self, principal: Principal, shared: Shared, *, wants_values: bool = False) -> None:
         """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""

@@ -48,7 +48,7 @@ REPEAT_S = 0.2
 
 
 class ServerOptions(NamedTuple):
-    """Options of a server. ``processes`` 0: no worker. ``app``: the application whose functions it runs."""
+    """Options of a server. ``processes`` 0: no worker. ``app``: the application with the functions to run."""
 
     host: str = "127.0.0.1"
     port: int = 8765
@@ -61,7 +61,7 @@ class ServerOptions(NamedTuple):
 
 
 class HttpServer:
-    """A server ready to run: it has its address and the lock of its state directory."""
+    """A server ready to run, with the address bound and the lock of the state directory held."""
 
     def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
@@ -176,7 +176,7 @@ class HttpServer:
 
 
 class _Stop(threading.Event):
-    """Set by a stop signal, until a worker has handlers of its own.
+    """Set by a stop signal, until a worker has installed signal handlers.
 
     ``repeats``: a worker is starting. A signal that comes before its handlers is sent again, to them.
     """

@@ -1,4 +1,4 @@
-"""Threads for handlers in pools: writers that wait for a store, and pages being drawn, delay no reader."""
+"""Thread pools for handlers: writers waiting for a store, and page drawing, do not delay readers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def _in_pool(pool: Pool, handler: Callable[Given, Answer]) -> Callable[Given, Aw
 
 
 def reads(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
-    """Run a handler that only reads in a thread."""
+    """Run a read-only handler in a thread."""
     return _in_pool("read", handler)
 
 
 def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
-    """Run a handler that writes in a thread of its own pool."""
+    """Run a writing handler in a separate thread pool."""
     return _in_pool("write", handler)
 
 
 def draws(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
-    """Run a handler that may take seconds of computing in a thread of its own pool."""
+    """Run a handler with seconds of computing in a separate thread pool."""
     return _in_pool("draw", handler)

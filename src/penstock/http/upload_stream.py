@@ -80,7 +80,7 @@ class UploadStream(Generic[F]):
             return
 
     async def close(self) -> None:
-        """Remove what was received, unless it was put in its place."""
+        """Remove the received data, unless already moved to the final path."""
         if self._upload is not None:
             await to_thread.run_sync(self._upload.discard)
 

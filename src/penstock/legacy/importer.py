@@ -60,7 +60,7 @@ class Importer:
         return [reports[row.table, row.row_id] for row in rows]
 
     def _met(self, prepared: PreparedRow, obstacle: str) -> RowReport:
-        """Report a row whose id or key another job has."""
+        """Report a row with the id or key of another job."""
         there = self._queue.get(obstacle)
         if there is None or (obstacle != prepared.job.queue_id and there.ended):
             # It has ended since; nothing is in the way now.
@@ -111,7 +111,7 @@ class Importer:
 
 
 def _is_same_row(there: Job, job: Job) -> bool:
-    """Check whether a job with the id of a row is that row, from a copy of its store."""
+    """Check whether a job with the id of a row was made from the same row, in a copy of the store."""
     ours = (job.item_type, job.idempotency_key, job.created_at, job.tenant_id)
     return ours == (there.item_type, there.idempotency_key, there.created_at, there.tenant_id)
 
@@ -170,7 +170,7 @@ class DryRun:
 
 
 def reported(prepared: PreparedRow) -> RowReport:
-    """The report of a row that became a job."""
+    """The report of an imported row."""
     row, job = prepared.row, prepared.job
     reason = prepared.planned.note
     if job.ended:
@@ -181,7 +181,7 @@ def reported(prepared: PreparedRow) -> RowReport:
 
 
 def part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowReport:
-    """The report of a row that belongs to the job of another row."""
+    """The report of a row merged into the job of another row."""
     if owner is None or owner.job_id is None:
         reason = f"it is a part of {part.table} {part.row_id}, which was not imported"
         return RowReport(row.table, row.row_id, RowOutcome.REFUSED, None, reason)
@@ -191,7 +191,7 @@ def part_report(row: LegacyRow, part: PartOf, owner: RowReport | None) -> RowRep
 def known_rows(
     ledger: ImportLedger, builder: RowBuilder, rows: Sequence[LegacyRow]
 ) -> dict[tuple[str, str], RowReport]:
-    """The rows of a batch that an earlier import has taken."""
+    """The rows of a batch taken by an earlier import."""
     by_table: dict[str, list[str]] = {}
     for row in rows:
         by_table.setdefault(row.table, []).append(row.row_id)
@@ -218,7 +218,7 @@ def batches(rows: Iterable[LegacyRow], size: int = BATCH) -> Iterator[list[Legac
 
 
 class SourceComparison:
-    """Compares the rows of a source with the jobs that they became."""
+    """Compares the rows of a source with the imported jobs."""
 
     def __init__(self, builder: RowBuilder, queue: Queue, ledger: ImportLedger) -> None:
         self._builder = builder
@@ -227,7 +227,7 @@ class SourceComparison:
         self.checked: Counter[str] = Counter()
 
     def differences(self, rows: Sequence[LegacyRow]) -> list[RowReport]:
-        """The rows of a batch that the queue does not hold, each with its reason."""
+        """The rows of a batch missing from the queue, each with the reason."""
         known = known_rows(self._ledger, self._builder, rows)
         found = []
         for row in rows:

@@ -19,7 +19,7 @@ LONGEST_LINE = 16 * 1024 * 1024
 
 
 class RecordPlace(NamedTuple):
-    """RecordPlace of a record: the file, and where it begins and ends."""
+    """Place of a record: the file, and the start and end offsets."""
 
     file: str
     start: int
@@ -163,7 +163,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def _decoded(line: bytes) -> dict[str, Any] | str:
-    """The object of a line, or what is wrong with it."""
+    """The object of a line, or a description of the fault."""
     try:
         found = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The kinds of imports, and the use case: open a source, import it, verify it, set it aside."""
+"""The kinds of imports, and the steps: open a source, import, verify, set aside."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Imports:
 
     @property
     def _has_store(self) -> bool:
-        """Check for an existing store; opening one in a dry run would create it."""
+        """Check for an existing store; a dry run must not create one."""
         store = self._settings.catalog_store
         return store.engine == "sqlite" and os.path.exists(store.path)  # noqa: PTH110 - no error without rights
 

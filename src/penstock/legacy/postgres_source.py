@@ -37,7 +37,7 @@ class PostgresSource:
     """Rows of some tables of the schema in the search path. ``?schema=NAME`` in the URL names another."""
 
     def __init__(self, url: str, tables: Sequence[str], *, what: str) -> None:
-        """``what``: what the tables are called in messages."""
+        """``what``: the name of the tables in messages."""
         self._connections = PostgresConnections(url, size=1, pooled=False, timeout_s=TIMEOUT_S, plans={})
         self._wanted = tables
         self.shown = StoreUrl(url).masked

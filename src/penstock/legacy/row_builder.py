@@ -1,4 +1,4 @@
-"""The job that a row of another queue becomes, with the same id at each import."""
+"""The job made from a row of another queue, with the same id at each import."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Mapping: TypeAlias = Callable[[LegacyRow], Planned]
 
 
 class PreparedRow(NamedTuple):
-    """A row with the job that it becomes, and the same as a new request."""
+    """A row with the resulting job, and the same as a new request."""
 
     row: LegacyRow
     planned: PlannedJob
@@ -61,7 +61,7 @@ class RowBuilder:
         self._now = now
 
     def prepared(self, row: LegacyRow) -> PreparedRow | PartOf | RowReport:
-        """Map a row; a report for one that is refused."""
+        """Map a row; a report for a refused one."""
         try:
             if row.fault is not None:
                 raise Unmappable(row.fault)

@@ -1,4 +1,4 @@
-"""Neutral rows of other queues, and the values that mappings make of them. Pure."""
+"""Neutral rows of other queues, and the results of mappings. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LegacyRow(NamedTuple):
 
 
 class RowOutcome(enum.StrEnum):
-    """RowOutcome of a row: a job to be run, a part of another job, a job that has ended, or nothing."""
+    """Outcome of a row: a job to be run, a part of another job, an ended job, or nothing."""
 
     IMPORTED = "imported"
     MERGED = "merged"
@@ -43,7 +43,7 @@ class RowOutcome(enum.StrEnum):
 
 
 class RowReport(msgspec.Struct, frozen=True):
-    """RowOutcome of one row, as an import reports it."""
+    """Outcome of one row, as reported by an import."""
 
     table: str
     id: str
@@ -53,7 +53,7 @@ class RowReport(msgspec.Struct, frozen=True):
 
 
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that a row becomes. None: the default of a new job.
+    """The job planned for a row. None: the default of a new job.
 
     ``job_id``: the id of the row, kept if it can be one. ``extra``: columns without a meaning here.
     ``note``: what changed on the way, for the report.
@@ -86,7 +86,7 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartOf(NamedTuple):
-    """A row that is a part of the job of another one."""
+    """A row merged into the job of another one."""
 
     table: str
     row_id: str
@@ -97,7 +97,7 @@ Planned: TypeAlias = PlannedJob | PartOf
 
 
 class Unmappable(Exception):
-    """A row that cannot become a job; the message is the reason."""
+    """A row without an equivalent job; the message is the reason."""
 
 
 class LegacySource(Protocol):
@@ -123,14 +123,14 @@ class LegacySource(Protocol):
 
 
 class Columns:
-    """The columns of a row by name, in any case; those that were read are not extra."""
+    """The columns of a row by name, in any case; ``extra`` has the unread ones."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {str(name).lower(): value for name, value in values.items()}
         self._used: set[str] = set()
 
     def value(self, *names: str) -> Any:
-        """The first of these columns that has a value."""
+        """The first value among these columns."""
         self._used.update(names)
         return next((found for name in names if (found := self._values.get(name)) not in (None, "")), None)
 
@@ -165,7 +165,7 @@ class Columns:
         return _FLAGS[word]
 
     def time(self, *names: str) -> datetime | None:
-        """A time; None without a column that has one. Times without a zone are UTC."""
+        """A time; None without a value. Times without a zone are UTC."""
         for name in names:
             if (found := self.value(name)) is not None and (moment := read_time(found)) is not None:
                 return moment
@@ -228,7 +228,7 @@ def plain(value: Any) -> Any:
 
 
 def storable_text(text: str) -> str:
-    """Text that every engine can store: without NUL and lone surrogates."""
+    """Text storable in every engine: without NUL and lone surrogates."""
     text = text.replace("\0", "\ufffd")
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 

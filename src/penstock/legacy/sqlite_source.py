@@ -22,7 +22,7 @@ class SqliteSource:
     """Rows of some tables of a file. A table that was set aside is read under its new name."""
 
     def __init__(self, path: Path, tables: Sequence[str], *, what: str) -> None:
-        """``what``: what the tables are called in messages."""
+        """``what``: the name of the tables in messages."""
         self._path = path.absolute()
         self._wanted = tables
         self.identity = f"sqlite:///{self._path.resolve()}"
@@ -69,7 +69,7 @@ class SqliteSource:
         )
 
     def _found_tables(self, what: str) -> dict[str, str]:
-        """Tables by the name that rows have, with the name in the file."""
+        """Tables by the name used in rows, with the name in the file."""
         try:
             present = {name for (name,) in self._connection.execute(_TABLES)}
         except sqlite3.Error as error:

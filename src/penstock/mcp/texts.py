@@ -51,7 +51,7 @@ def context_text(found: PromptContext) -> str:
 
 
 def receipt_text(receipt: SubmitRecord) -> str:
-    """The job that a request became."""
+    """The job of a request."""
     return f"{receipt.message}: job {receipt.job_id}, {receipt.status}"
 
 
@@ -96,7 +96,7 @@ def page_text(page: ShownPage) -> str:
 
 
 def reason_text(reason: Reason) -> str:
-    """Why search finds a path, or does not, and what to do."""
+    """The reason why search finds a path or not, and the remedy."""
     lines = [f"{reason.path}: {reason.verdict}", reason.cause]
     lines += [f"warning: {warning}" for warning in reason.warnings]
     lines += [f"missing: {missing}" for missing in reason.missing]

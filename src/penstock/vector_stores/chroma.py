@@ -151,7 +151,7 @@ class ChromaStore(ClientStore["ClientAPI"]):
 
 
 def _timed_client(settings: Any, timeout_s: float) -> ClientAPI:
-    """Make a client that does not wait for ever: by default it does, from its constructor on."""
+    """Make a client with timeouts: by default the client waits for ever, from the constructor on."""
     from chromadb.api.client import Client
 
     class TimedClient(Client):  # type: ignore[misc]
@@ -160,7 +160,7 @@ def _timed_client(settings: Any, timeout_s: float) -> ClientAPI:
             return super().get_user_identity()
 
         def _validate_tenant_database(self, tenant: str, database: str) -> None:
-            """Skip a request that another connection, without a timeout, would send."""
+            """Skip a request sent over another connection without a timeout."""
 
     return TimedClient(settings=settings)
 

@@ -59,7 +59,7 @@ class ClientStore(ABC, Generic[C]):
 
     @abstractmethod
     def _status(self, error: Exception) -> int | None:
-        """The status of the response that a client's error is about, if it is about one."""
+        """The status of the HTTP response behind a client's error, if any."""
 
     @contextmanager
     def _client(self) -> Iterator[C]:
@@ -95,7 +95,7 @@ class ClientStore(ABC, Generic[C]):
 
 @contextmanager
 def locked_folder(folder: Path, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Hold the lock of a folder, made if need be; raises ``ServiceUnavailable`` if others hold it."""
+    """Hold the lock of a folder, created if missing; raises ``ServiceUnavailable`` if locked by others."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _refuse_foreign(folder)
@@ -108,7 +108,7 @@ def locked_folder(folder: Path, wait_s: float = WAIT_S) -> Iterator[None]:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that others may write to: an engine may execute what it reads."""
+    """Refuse a folder writable by others: an engine may execute code in the files."""
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & OTHERS_MAY_WRITE:
         raise unavailable(

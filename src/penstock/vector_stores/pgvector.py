@@ -162,7 +162,7 @@ class PgvectorStore:
             )
 
     def _dimension(self, connection: psycopg.Connection[tuple[Any, ...]], collection: str) -> int | None:
-        """The dimension of a table's vectors; 0 if it is another table, None if there is none."""
+        """The dimension of a table's vectors; 0 for another table, None without a table."""
         found = connection.execute(
             "SELECT coalesce((SELECT a.atttypmod FROM pg_attribute a WHERE a.attrelid = c.oid"
             " AND a.attname = 'vector' AND NOT a.attisdropped), 0)"
@@ -272,7 +272,7 @@ class PgvectorStore:
 
 
 def _find_extension(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-    """Make the extension's type and operators visible, whatever schema it was installed in."""
+    """Make the extension's type and operators visible, in any schema."""
     connection.execute(
         "SELECT set_config('search_path',"
         " current_setting('search_path') || ', ' || quote_ident(n.nspname), false)"

@@ -67,7 +67,7 @@ class VectorStore(Protocol):
         """The points nearest to a query, best first; None: there is no such collection."""
 
     def delete(self, collection: str, content_ids: Sequence[int]) -> None:
-        """Delete points; those that are not there, or in no collection, are deleted already."""
+        """Delete points; missing points and collections are ignored."""
 
     def delete_where(self, collection: str, where: PointFilter) -> None:
         """Delete the points of a tenant or of sources."""

@@ -102,7 +102,7 @@ class WatchedRoot:
 
 
 class WatcherThread:
-    """The watcher of a server: a thread with stores of its own. Jobs wait for a worker of the queue.
+    """The watcher of a server: a thread with separate stores. Jobs wait for a worker of the queue.
 
     ``paths`` are checked before the thread starts.
     """
@@ -168,7 +168,7 @@ def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
-    """Real paths of the folders, without those that lie in another one."""
+    """Real paths of the folders, without folders inside others."""
     for path in paths:
         if not Path(path).is_dir():
             raise PathNotFound(f"{path} is not a folder", remedy="Watch the folder that has the file.")

@@ -1,4 +1,4 @@
-"""Tasks that wait for a service, run in a thread beside the other work of their process."""
+"""Tasks waiting for a service, run in a thread beside the other work of the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class BackgroundBatch:
-    """A batch that is run and settled in its own thread. The process may end before the thread does."""
+    """A batch run and settled in a separate thread. The process may end before the thread does."""
 
     def __init__(
         self, catalog: Catalog, tasks: list[Task], run: Callable[[Sequence[Task]], list[TaskOutcome]]
@@ -40,7 +40,7 @@ class BackgroundBatch:
         return frozenset((task.lane, task.task_id) for task in self._tasks)
 
     def left(self) -> list[TaskOutcome]:
-        """The outcomes that the thread could not settle. Raises its error, unless the store was at fault."""
+        """The outcomes left unsettled. Raises the thread's error, unless the store was at fault."""
         if self._error is not None:
             raise self._error
         return self._left

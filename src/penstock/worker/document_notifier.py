@@ -125,7 +125,7 @@ def _content_code(missing: list[MissingPart]) -> str:
 
 
 def _outage_code(missing: list[MissingPart]) -> str:
-    """The code for parts that failed for reasons outside the document; a limit has a code of its own."""
+    """The code for parts that failed for reasons outside the document; a token limit has a separate code."""
     return TokenLimitReached.code if _code(missing) == TokenLimitReached.code else "ERR_OUTAGE"
 
 
@@ -165,7 +165,7 @@ def _result(job: Job, document: Document, missing: list[MissingPart], made: Chun
 
 
 def _failures(document: Document, missing: list[MissingPart]) -> str:
-    """The failed parts in words, with the remedy of the first one if it has one."""
+    """The failed parts in words, with the remedy of the first one, if any."""
     remedy = split_remedy(missing[0].error)[1] if missing else ""
     return with_remedy(_failed_parts(document, missing), remedy)
 
@@ -194,7 +194,7 @@ def _running(job: Job) -> bool:
 
 
 def document_of(job: Job) -> int | None:
-    """The document that a job waits for."""
+    """The document awaited by a job."""
     if not job.waiting or job.waiting_for in (None, CHILDREN):
         return None
     return int(job.waiting_for) if job.waiting_for.isdecimal() else None

@@ -48,7 +48,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class DocumentTools(NamedTuple):
-    """The catalog and the phases, which a worker needs for documents, and the files that go with these."""
+    """The catalog, phases and files of documents, as used by a worker."""
 
     catalog: Catalog
     phases: Phases
@@ -60,7 +60,7 @@ class DocumentTools(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Tasks waiting in a lane. Pages to be recognized wait apart from those whose text is only read."""
+    """Tasks waiting in a lane. Pages for OCR wait separately from pages with a text layer."""
 
     lane: Phase
     needs_ocr: bool = False
@@ -94,7 +94,7 @@ class Lanes:
         *,
         recognizes: bool = True,
     ) -> None:
-        """``recognizes``: this process is one of those that recognize text, if it serves lane ocr."""
+        """``recognizes``: this process may run OCR, if lane ocr is served."""
         self._queue = queue
         self._catalog = documents.catalog
         self._phases = documents.phases
@@ -202,7 +202,7 @@ class Lanes:
         return False
 
     def _due(self, now: float) -> list[Line]:
-        """The lines to be asked, the one that waits longest first. One is not while it has a batch."""
+        """The lines to claim from, longest waiting first; not lines with a batch in the background."""
         return [
             line
             for line in sorted(self._ask_at, key=self._ask_at.__getitem__)

@@ -194,7 +194,7 @@ class Worker:
 def _keep_stores(
     settings: Settings, open_catalog: Callable[[], Catalog], catalog: Catalog
 ) -> list[StoreKeeper]:
-    """Start the upkeep of the stores outside the catalog that the settings name."""
+    """Start the upkeep of the outside stores in the settings."""
     keepers = (
         keep_vectors(settings, open_catalog, catalog),
         keep_graph(settings, open_catalog, catalog),
@@ -203,7 +203,7 @@ def _keep_stores(
 
 
 def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
-    """Lanes that wait for a service: a language model, or a graph store outside the catalog."""
+    """Lanes with tasks waiting for a service: a language model, or an outside graph store."""
     waits = settings.graph_endpoint_url is not None or settings.graph_store != "default"
     return (EXTRACTING,) if waits else ()
 
@@ -228,7 +228,7 @@ def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
-    """Tell whether a worker that takes jobs is alive: here by its lock, on other hosts by its report."""
+    """Tell whether a worker is alive and takes jobs: here by lock, on other hosts by report."""
     from penstock.worker.liveness_lock import any_worker_alive
 
     if any_worker_alive(_own_directory(settings)):
@@ -246,7 +246,7 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
 
 
 def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
-    """A worker for a command that is no worker itself. ``enabled`` False: it never runs."""
+    """A worker for a command other than ``worker``. ``enabled`` False: never started."""
     from penstock.worker.on_demand import OnDemandWorker
 
     allowed = enabled and assembly.settings.queue_enabled
@@ -307,7 +307,7 @@ def load_handlers(
 
 
 def write_backup(assembly: Assembly, destination: Path, **options: Any) -> BackupReport:
-    """Write a backup of the stores. What it needs is loaded with the first one."""
+    """Write a backup of the stores. The modules are loaded at the first backup."""
     return assembly.backups.write(destination, **options)
 
 

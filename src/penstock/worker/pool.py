@@ -70,7 +70,7 @@ def _safe_path() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and in an interpreter that is started in this block.
+    """Block SIGINT in this thread, and in interpreters started in this block.
 
     Ctrl-C reaches all processes of a terminal. An interpreter without handlers yet would print a traceback,
     so it begins with the signal blocked. Its target unblocks it.
@@ -84,7 +84,7 @@ def _interrupt_blocked() -> Iterator[None]:
 
 
 class SafeProcess(context.SpawnProcess):
-    """A spawned process with a safe import path, in which SIGINT is blocked until its target unblocks it."""
+    """A spawned process with a safe import path; SIGINT is blocked until the target function unblocks it."""
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
@@ -275,7 +275,7 @@ class ProcessPool:
         return bool(self._unsettled)
 
     def work_counts(self) -> dict[str, Any]:
-        """Work of this worker since its start, and what its children do now, for its report."""
+        """Work of this worker since the start, and the current work of the children, for the report."""
         counters, executed = Counter(self.exit_counts.counters), self.exit_counts.executed
         for child in self.children:
             counters.update(child.state.counters())

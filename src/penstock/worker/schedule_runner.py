@@ -1,4 +1,4 @@
-"""Runs of schedules: adds the jobs of schedules whose time has come.
+"""Runs of schedules: adds the jobs of due schedules.
 
 Every worker and server does this; there is no leader. The rules are in ``penstock.schedule``.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.schedules")
 
 
 class ScheduleRunner:
-    """Adds jobs of due schedules. A run that another host has added is not added again."""
+    """Adds jobs of due schedules. A run already added by another host is not added again."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue

@@ -57,7 +57,7 @@ class SmallJobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
-    """Run the job here if it is small. False: it has not ended, and needs a worker."""
+    """Run a small job here. False: the job has not ended, and needs a worker."""
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
     job = options.queue.get(job_id)
@@ -79,7 +79,7 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
 
 
 def is_small(job: Job) -> bool:
-    """Decide by the row and the size of the file. A job that was lost once may crash its process."""
+    """Decide by the row and the size of the file. A once lost job may crash the process."""
     if job.status is not Status.PENDING or job.lost_count:
         return False
     if job.item_type == "content":

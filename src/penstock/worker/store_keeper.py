@@ -44,7 +44,7 @@ class KeptStore(Protocol):
 
 
 class StoreKeeper:
-    """Fills a store if it has not all that the catalog has, and removes texts that are gone."""
+    """Fills a store with missing texts of the catalog, and removes deleted ones."""
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ def clear_outbox(queue: Queue, catalog: Catalog, files: UnusedFiles = NO_FILES) 
 
 
 def _record(directory: Path) -> Path:
-    """The file whose time is that of the last upkeep; beside the workers' directory, whose files they own."""
+    """The file with the time of the last upkeep; beside the workers' directory."""
     return directory.with_name(f"{directory.name}.upkeep")
 
 
