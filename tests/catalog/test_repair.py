@@ -265,7 +265,7 @@ def test_a_sound_catalog_needs_no_repair(catalog: Catalog):
 COUNTS = {
     "page": ("task_queue_page", "does not stand where its chunks do"),
     "document": ("documents", "of /a.md does not stand where its pages do"),
-    "source": ("sources", "source /a.md does not count what is published of it"),
+    "source": ("sources", "source /a.md has wrong counters of its published parts"),
 }
 
 

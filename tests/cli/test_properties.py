@@ -64,7 +64,7 @@ def test_filters_narrow_a_search_and_a_list(ask: Callable[..., Any], folder: Pat
 def test_a_date_that_is_none_is_refused(run: Run):
     refused = run("search", "water", "--created-after", "yesterday", code=1)
 
-    assert "created_after: 'yesterday' is no date" in refused.stderr
+    assert "created_after: 'yesterday' is not a date" in refused.stderr
     assert "2024-05-01" in refused.stderr
 
 

@@ -113,7 +113,7 @@ def test_a_store_restored_empty_is_filled_without_extracting(graph: GraphUnderTe
     assert graph.copies is not None
     catalog_id = graph.copies.attach()
     graph.copy.clear(catalog_id)
-    assert graph.differences() == ["the graph store has not what was found in 3 texts"]
+    assert graph.differences() == ["the graph store lacks the entities of 3 texts"]
     assert graph.ids("ann lee") == []
     assert graph.copies.repair() == 3
     assert graph.ids("ann lee") != []
@@ -138,7 +138,7 @@ def test_damage_is_told_and_repaired(graph: GraphUnderTest):
         catalog=catalog_id,
     )
     assert graph.differences() == [
-        "the graph store has not what was found in 2 texts",
+        "the graph store lacks the entities of 2 texts",
         "the graph store has 1 text that the catalog has not",
         "the graph store has 1 entity that no text mentions",
     ]
@@ -308,7 +308,7 @@ def test_documents_commands_and_verify_use_the_store(tmp_path: Path):
         assert list(app.verifier.differences()) == []
         copy = Neo4jCopy(GraphStoreUrl(bolt.server_url()), 60.0)
         copy.clear(attached.catalog_id)
-        assert ["the graph store has not what was found in 1 text"] == [
+        assert ["the graph store lacks the entities of 1 text"] == [
             one.what for one in app.verifier.differences()
         ]
         assert app.verifier.repair() == 1

@@ -38,7 +38,7 @@ def test_options_may_come_without_a_name(registering: Penstock):
 
 
 def test_a_function_without_a_name_needs_one(registering: Penstock):
-    with pytest.raises(InvalidRequest, match="no name of its own"):
+    with pytest.raises(InvalidRequest, match="has no name"):
         registering.function(lambda payload: payload)
     with pytest.raises(InvalidName, match=r"must not start with 'penstock\.'"):
         registering.function("penstock.map")(takes_payload)

@@ -256,7 +256,7 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
             moment = job.run_at
     assert [JOB_BACKOFF.seconds(number) for number in (1, 2, 3)] == pauses
     assert ("failed", "3", "ERR_NETWORK") == (shown["status"], shown["retry_count"], shown["error_code"])
-    assert "it is no regular file" == shown["file_error"]
+    assert "it is not a regular file" == shown["file_error"]
     record = json.loads((town.inbox() / "failed" / "a.txt.error.json").read_text())
     assert (3, 3, None) == (
         record["retry_count"],

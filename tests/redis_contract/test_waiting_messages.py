@@ -235,7 +235,7 @@ def test_a_key_of_another_type_does_not_stop_the_other_lists(
     assert ["done", "failed"] == [shown["status"] for shown in found]
     beside = f"{QUEUE}:dead-letter:aside" if key.endswith("dead-letter") else f"{QUEUE}:dead-letter"
     assert 1 == town.redis.llen(beside)
-    reported = [one for one in caplog.messages if one.startswith(f"{key} is no list but a string")]
+    reported = [one for one in caplog.messages if one.startswith(f"{key} is a string, not a list")]
     assert (0 if key.endswith("dead-letter") else 1) == len(reported)
     assert {key: "string"} == health(town)["misplaced"]
     assert "something else" == town.redis.get(key)

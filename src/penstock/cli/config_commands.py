@@ -65,7 +65,7 @@ def _files(places: FilePlaces) -> list[tuple[str, object]]:
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the file.")
 @click.pass_obj
 def trust(session: Session, file: Path | None, revoke: bool) -> None:
     """Let the settings file of a project set everything.

@@ -40,12 +40,8 @@ def filter_options(verb: str) -> Callable[[F], F]:
         click.option(
             "--language", metavar="TAG", help=f"{verb} only documents in this language; en includes en-US."
         ),
-        click.option(
-            "--created-after", metavar="DATE", help="Only documents that say: made on this day or later."
-        ),
-        click.option(
-            "--created-before", metavar="DATE", help="Only documents that say: made before this day."
-        ),
+        click.option("--created-after", metavar="DATE", help="Only documents dated on this day or later."),
+        click.option("--created-before", metavar="DATE", help="Only documents dated before this day."),
     ]
 
     def decorated(command: F) -> F:

@@ -44,7 +44,7 @@ def graph() -> None:
     default=20,
     show_default=True,
     metavar="N",
-    help="Mentions.",
+    help="Maximum number of mentions.",
 )
 @click.pass_obj
 def entity(session: Session, name: str, kind: str | None, tenant: str | None, limit: int) -> None:
@@ -68,7 +68,7 @@ def entity(session: Session, name: str, kind: str | None, tenant: str | None, li
     default=1,
     show_default=True,
     metavar="N",
-    help="Relations to follow.",
+    help="Maximum distance, in relations.",
 )
 @_KIND
 @_TENANT
@@ -79,13 +79,13 @@ def entity(session: Session, name: str, kind: str | None, tenant: str | None, li
     default=50,
     show_default=True,
     metavar="N",
-    help="Entities.",
+    help="Maximum number of entities.",
 )
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a picture of them to FILE.",
+    help="Write an SVG picture of the entities and relations to FILE.",
 )
 @click.pass_obj
 def neighbours(
@@ -174,7 +174,7 @@ def stats(session: Session, tenant: str | None) -> None:
     type=click.Choice(["json", "graphml"]),
     default="json",
     show_default=True,
-    help="Form of the export.",
+    help="Format of the export.",
 )
 @_TENANT
 @click.pass_obj

@@ -42,7 +42,9 @@ DRAWN_EVERY_S = 0.2
 @click.option("--dry-run", is_flag=True, help="Report every row, but write nothing.")
 @click.option("--verify", is_flag=True, help="Compare the rows of the source with the queue afterwards.")
 @click.option("--retire", is_flag=True, help="Rename the tables, keys or files of the source afterwards.")
-@click.option("--drop", is_flag=True, help="Delete them afterwards, if the verification passed.")
+@click.option(
+    "--drop", is_flag=True, help="Delete the tables, keys or files afterwards, if the verification passed."
+)
 @click.option("--source-catalog", metavar="URL", help="Catalog of a penstock source, if it is another store.")
 @click.pass_obj
 def import_(session: Session, /, kind: str, source: str, **given: Any) -> None:

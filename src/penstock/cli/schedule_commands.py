@@ -57,7 +57,9 @@ def schedule() -> None:
 @click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
 @click.option("--collection", metavar="NAME", help="Collection of the jobs.")
 @click.option("--priority", type=click.IntRange(0, 10), metavar="0-10", help="Priority of the jobs.")
-@click.option("--key", metavar="TEXT", help="Key of the calls: while a job with it is live, none is added.")
+@click.option(
+    "--key", metavar="TEXT", help="Key of the calls: no call is added while a job with this key is live."
+)
 @click.option(
     "--keep", type=click.IntRange(min=1), help="Keep this many backups in the directory; delete older ones."
 )

@@ -39,7 +39,7 @@ from penstock.process_start import log_to_stderr
     show_default=True,
     metavar="DURATION",
     callback=seconds_of_grace,
-    help="Time between two comparisons of all files, for changes that the system does not tell of.",
+    help="Time between two comparisons of all files, for changes without an event of the system.",
 )
 @click.option("--no-worker", is_flag=True, help="Queue changes only; jobs wait for another worker.")
 @click.pass_obj

@@ -157,9 +157,7 @@ class Caller:
 
     def __init__(self, address: Address, key: str | None, patience: Patience) -> None:
         if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
-            raise InvalidSetting(
-                "the key has characters that cannot be sent", remedy="Give it as it was made."
-            )
+            raise InvalidSetting("the key has characters that cannot be sent", remedy="Copy the key again.")
         self.address = address
         self._key = key
         self._patience = patience

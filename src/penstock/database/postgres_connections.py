@@ -82,7 +82,7 @@ class PostgresConnections:
             raise self._not_a_url("it is not clear where the password ends")
         for port in str(parameters.get("port") or "0").split(","):
             if not port.isdecimal():
-                raise self._not_a_url("what follows the colon of the host is no port")
+                raise self._not_a_url("the text after the host's colon is not a port")
         parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:

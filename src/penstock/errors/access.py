@@ -37,7 +37,7 @@ class OriginRefused(NotAllowed):
 
 
 class HostRefused(PenstockError):
-    """The Host header names a server that this one is not."""
+    """The Host header has a name that is not one of this server."""
 
     code = "ERR_HOST_REFUSED"
     default_remedy = "Use the address the server printed, or add the name to PENSTOCK_HOSTS."

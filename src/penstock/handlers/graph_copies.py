@@ -179,7 +179,7 @@ class GraphCopies:
         return [
             what
             for count, what in (
-                (len(other), f"the graph store has not what was found in {how_many(len(other), 'text')}"),
+                (len(other), f"the graph store lacks the entities of {how_many(len(other), 'text')}"),
                 (len(stray), f"the graph store has {how_many(len(stray), 'text')} that the catalog has not"),
                 (idle, f"the graph store has {how_many(idle, 'entity', 'entities')} that no text mentions"),
             )

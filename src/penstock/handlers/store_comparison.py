@@ -35,7 +35,7 @@ class StoreProgress(msgspec.Struct, frozen=True, kw_only=True):
         """Describe an unfilled store in one line."""
         what = how_many(self.copied, "vector" if self.kind == OutsideStore.VECTOR else "text")
         done = f"{what} copied by workers so far, about {self.percent} %"
-        return f"the {self.kind} store {self.address} is not filled, and the catalog read meanwhile: {done}"
+        return f"the {self.kind} store {self.address} is not filled yet, so the catalog is read: {done}"
 
 
 def store_progress(outside: OutsideStores, settings: Settings) -> list[StoreProgress]:

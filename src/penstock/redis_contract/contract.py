@@ -73,7 +73,7 @@ class Contract:
         try:
             msgspec.json.encode(message)
         except UnicodeEncodeError:
-            raise InvalidMessage("a tag is no UTF-8", remedy="Give tags as UTF-8 text.") from None
+            raise InvalidMessage("a tag is not valid UTF-8", remedy="Give tags as UTF-8 text.") from None
         key = keys.QUEUE if request.priority is None else f"{keys.QUEUE}:{request.priority}"
         return PreparedMessage(message=message, key=key, collection=rag.collection, moves=place.managed)
 
@@ -159,7 +159,7 @@ def _source_type(path: str) -> str:
         shown = f".{suffix} files" if suffix else "files without a suffix"
         raise UnsupportedSource(
             f"{Path(path).name}: the contract has no type for {shown}; it has {', '.join(SOURCE_TYPES)}",
-            remedy="Say what it is with --type, or convert it.",
+            remedy="Name the type with --type, or convert the file.",
         )
     return found
 

@@ -33,7 +33,7 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             (
                 "Compare source_type with what the file is: file {filename}",
                 "Convert it to pdf, txt, md or docx",
-                "Try with --skip-validation to have it read as what it is",
+                "Try with --skip-validation to have it read by its content",
             ),
         ),
         "ERR_UNSUPPORTED_SOURCE": ("UnsupportedType", ("Use source_type pdf, txt, md or docx",)),
@@ -60,7 +60,7 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "ERR_FILE_MEMORY": ("OutOfMemory", ("Split the file, or raise PENSTOCK_FILE_MEMORY_MB",)),
         "ERR_COMPONENT_MISSING": (
             "ConfigurationError",
-            ("Install what the message names on the workers", _RESEND),
+            ("Install the component named in the message on the workers", _RESEND),
         ),
         "ERR_UNKNOWN_RAG": (
             "InvalidRagId",
@@ -102,7 +102,9 @@ def describe_error(
     if code == "ERR_PARSE":
         code = _PARSE_CODES.get(source_type, code)
     error_class, text = _split(message or "")
-    error_type, hints = _REPORTS.get(code, (error_class or "Error", ("See the error's own words", _RESEND)))
+    error_type, hints = _REPORTS.get(
+        code, (error_class or "Error", ("Read the message of the error", _RESEND))
+    )
     suggestions = tuple(hint.format(filename=filename, path=path) for hint in hints)
     return ErrorReport(text or code, error_type, code, suggestions)
 

@@ -43,7 +43,7 @@ def move(source: Path, target: Path, *, part: str, is_same_file: FileTest) -> Mo
         except (FileNotFoundError, NotADirectoryError):
             return Moved(str(target if target.exists() else source))
         if not stat.S_ISREG(found.st_mode):
-            return Moved(str(source), "it is no regular file")
+            return Moved(str(source), "it is not a regular file")
         if source.parent.resolve() != source.parent:
             return Moved(str(source), "its folder has become a link")
         if not is_same_file(found):
@@ -143,7 +143,7 @@ def write_record_beside(file: Path, record: Mapping[str, Any]) -> None:
     path = file.with_name(file.name + ERROR_SUFFIX)
     try:
         if os.path.lexists(path) and not _record_at(path):
-            log.warning("%s is no error record and was left as it is", path)
+            log.warning("%s is not an error record, and is left unchanged", path)
             return
         draft = path.with_name(f".{record['job_id'] or 'refused'}{ERROR_SUFFIX}")
         draft.write_bytes(_encode(record))

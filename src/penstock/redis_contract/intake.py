@@ -81,9 +81,7 @@ class Intake:
         """Warn once about each key of another type than list."""
         for key in self._lists.misplaced.keys() - self._misplaced.keys():
             kind = self._lists.misplaced[key]
-            log.warning(
-                "%s is no list but a %s; nothing can be taken from it, the other lists go on", key, kind
-            )
+            log.warning("%s is a %s, not a list: no messages are taken from it", key, kind)
         self._misplaced = self._lists.misplaced
 
     def expire(self) -> int:

@@ -70,7 +70,7 @@ def decode(raw: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMessage(f"the message is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidMessage(f"the message is no JSON object, but {_type_name(found)}")
+        raise InvalidMessage(f"the message is not a JSON object, but {_type_name(found)}")
     _refuse_deep(found)
     return found
 

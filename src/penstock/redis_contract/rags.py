@@ -166,7 +166,7 @@ def _rags(given: dict[str, Any], beside: Path) -> Rags:
     sources = _directory("sources", given.get("sources"), beside)
     listed = given.get("rags")
     if not isinstance(listed, dict) or not listed:
-        raise InvalidRags("'rags' names no RAG; expected RAG ids and what each has")
+        raise InvalidRags("'rags' names no RAG; expected RAG ids with their settings")
     built = (_rag(str(rag_id), fields, sources, beside) for rag_id, fields in listed.items())
     by_id = {rag.rag_id: rag for rag in built}
     redis_url = _redis(given.get("redis"))

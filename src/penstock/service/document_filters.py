@@ -70,6 +70,6 @@ def _time(name: str, text: str | None) -> str | None:
     found = time_key(text)
     if not found:
         raise InvalidRequest(
-            f"{name}: {text[:40]!r} is no date", remedy="Write a date like 2024-05-01, or a year."
+            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
         )
     return found

@@ -99,7 +99,8 @@ class FunctionJobs(Jobs):
             name = getattr(call, "__name__", None)
             if name is None or name == "<lambda>":
                 raise InvalidRequest(
-                    "function: it has no name of its own", remedy='Write app.function("name")(function).'
+                    "function: a lambda or a partial has no name",
+                    remedy='Write app.function("name")(function).',
                 )
         call = call._function if isinstance(call, FunctionHandle) else call
         self.functions.add(name, call, **options)

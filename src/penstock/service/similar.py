@@ -89,7 +89,7 @@ class Similar:
                 return [hit for hit in near if hit.content_id not in ids]
         raise UnknownDocument(
             f"{source.path} has no vectors",
-            remedy="`penstock documents tree` shows what became of its chunks.",
+            remedy="`penstock documents tree` shows the state of its chunks.",
         )
 
 

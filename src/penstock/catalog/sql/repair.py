@@ -119,7 +119,7 @@ def complaints(rows: Statements) -> list[str]:
             " does not stand where its pages do"
             for one in documents
         ),
-        *(f"source {source.path} does not count what is published of it" for source in sources),
+        *(f"source {source.path} has wrong counters of its published parts" for source in sources),
     ]
 
 

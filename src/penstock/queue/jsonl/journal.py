@@ -152,8 +152,8 @@ class Journal:
 
     def _vanished(self) -> StoreVanished:
         return StoreVanished(
-            f"{self.path} was removed, and with it what was recorded since the last snapshot",
-            remedy="Put the file back; or make an empty one to go on without what was in it.",
+            f"{self.path} was removed, with all changes since the last snapshot",
+            remedy="Put the file back, or create an empty one to go on without these changes.",
         )
 
     def _files_unchanged(self) -> bool:

@@ -195,7 +195,7 @@ _KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
         "BUSY",
         StoreUnavailable,
         "is busy with another script",
-        "Try again; SCRIPT KILL ends one that hangs.",
+        "Try again; SCRIPT KILL ends a script that hangs.",
     ),
     (
         "WRONGTYPE",

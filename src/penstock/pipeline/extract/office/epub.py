@@ -73,7 +73,7 @@ def _package(archive: Archive) -> _Package:
     archive.parse_if_present("META-INF/container.xml", container)
     name = container.path or next((one for one in archive.names if one.endswith(".opf")), "")
     if name not in archive:
-        raise DocumentDamaged("the archive is no EPUB book: it lacks a package file")
+        raise DocumentDamaged("the archive is not an EPUB book: it lacks a package file")
     package = _Package(name)
     archive.parse(name, package, outer_doctype=True)
     if not package.chapters:

@@ -35,7 +35,7 @@ class OpenDocumentExtractor:
         archive = Archive(content.data, limits)
         archive.parse_if_present("META-INF/manifest.xml", _Manifest())
         if "content.xml" not in archive:
-            raise DocumentDamaged("the archive is no OpenDocument file: it lacks 'content.xml'")
+            raise DocumentDamaged("the archive is not an OpenDocument file: it lacks 'content.xml'")
         title, properties = _about(archive)
         read = {"sheet": _sheets, "slide": _slides}.get(file_type.page_unit, _text)
         all_pages, own_title, warnings = read(archive, limits)
