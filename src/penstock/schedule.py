@@ -44,7 +44,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     job: NewJob
     """The job to add; its id, key and times are replaced."""
     summary: str
-    """What it does, in a few words."""
+    """Short description of the job."""
     missed: Missed = Missed.RUN_ONCE
     start_at: datetime
     """Time from which intervals are counted."""

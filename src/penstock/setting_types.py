@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     doc: str
     read: Callable[[Any], Any]
     project: ProjectRule = "trusted"
-    """What a project's settings file may do: set any value, lower it, or nothing unless it is trusted."""
+    """Rights of a project's settings file: set any value, lower it, or nothing unless it is trusted."""
 
     @property
     def is_url(self) -> bool:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 1_000
 TEXTS_AT_ONCE = 200
 ATTEMPTS = 5
-"""Of a transaction that meets another writer. The driver itself retries what the server calls transient."""
+"""Attempts at a transaction in conflict with another writer. The driver itself retries transient errors."""
 
 
 class Neo4jCopy:

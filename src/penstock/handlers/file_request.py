@@ -46,9 +46,9 @@ class FileRequest(NamedTuple):
     sizes: ChunkSizes
     gate: Gate
     graph: bool | None
-    """Whether entities are wanted; None: as the setting says, and those of the known source stay."""
+    """True to extract entities; None: by the setting, and the entities of the known source stay."""
     ocr: bool | None
-    """Whether the text of pictures is wanted; None: as the setting says."""
+    """True to read the text of pictures; None: by the setting."""
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool

@@ -23,7 +23,7 @@ from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in, si
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
-"""In a job's metadata: repeat only the outdated work, whatever the state of the disk."""
+"""Key in a job's metadata: repeat only the outdated work, without comparing files on the disk."""
 
 
 def from_catalog(

@@ -51,7 +51,7 @@ ROUTES = (
     upkeep_routes,
     session_routes,
 )
-"""Those that are asked most often first: a request is compared with one route after the other."""
+"""Most used routes first: a request is compared with one route after the other."""
 _UNUSED = ("HTTPValidationError", "ValidationError")
 
 

@@ -36,7 +36,7 @@ class EndpointUse(NamedTuple):
     """Use of an endpoint: OCR, embedding or graph."""
 
     service: str
-    """Its name in messages, such as ``OCR endpoint``."""
+    """Name in messages, such as ``OCR endpoint``."""
     settings: str
     """Beginning of the names of its settings, such as ``ocr_endpoint``."""
     path: str

@@ -28,7 +28,7 @@ LONGEST_S = 1.0
 """Longest time between checks with inotify, which does not see writes of other hosts."""
 
 ALERT_S = 1.0
-"""How long to poll after an event: SQLite writes and syncs before others can see a commit."""
+"""Time to poll after an event: SQLite writes and syncs before others can see a commit."""
 FIRST_ALERT_S = 0.05
 """The same at the start of every wait, for an event just before it."""
 

@@ -20,7 +20,7 @@ DOT = 6
 MARGIN = 230
 MAX_LABEL = 30
 COLOURS = ("#2563a8", "#b4530a", "#25794a", "#9a3a8f", "#a12c2c", "#6f6a14", "#3d5a80", "#7a4b2a")
-"""Of kinds, in the order of their frequency. Each is readable on white and, brightened, on black."""
+"""Colours of kinds, in the order of their frequency. Each is readable on white and, brightened, on black."""
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1b1f24; }
 .start text { font-weight: 700; font-size: 14px; }

@@ -155,7 +155,7 @@ class InsideFiles(msgspec.Struct, frozen=True):
     """Files inside others, such as attachments, indexed by a job."""
 
     suffixes: dict[str, int] = {}
-    """Their number by suffix."""
+    """Number of files by suffix."""
     chunks: int = 0
 
     @property

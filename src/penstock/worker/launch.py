@@ -68,7 +68,7 @@ class Worker:
     """A worker ready to run. ``serves``, ``where`` and ``processes`` are for its announcement."""
 
     niceness = 0
-    """How much its processes give way to others on the machine."""
+    """Niceness of the processes; see ``nice``."""
     linger_s = 0.0
     """Time without work after which it ends, with ``until_idle``."""
 

@@ -141,7 +141,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     ocr_workers: int = 1
     """Children that recognize text in pictures at the same time."""
     niceness: int = 0
-    """How much the processes give way to others on the machine; see ``nice``."""
+    """Niceness of the processes; see ``nice``."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
     keep_stores: Callable[[Catalog], list[StoreKeeper]] | None = None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.catalog.values import TaskStatus
 
 PROCESSING, WAITING, FAILED, COMPLETED, SKIPPED = range(5)
-"""How a part counts. A parent keeps the number of parts in each but the last."""
+"""Counters of the states of parts. A parent keeps the number of parts in each but the last."""
 
 WORDS = ("processing", "pending", "failed", "completed", "skipped")
 """The status of a part that counts so (one that failed with retries left waits, but says ``failed``)."""

@@ -52,8 +52,9 @@ _READING = {
 not read all of it later: the planner counts rows, not pages, so that a few lookups cost
 less than a small table."""
 _WRITING = _READING | {"enable_bitmapscan": "off", "penstock.catalog": "on"}
-"""What is claimed is read in its order. (Searching for words needs bitmaps.) The last is said by who keeps
-the counters of pages and documents itself; for all others triggers do."""
+"""Claimed tasks are read in index order, which a bitmap scan would lose; word search needs bitmaps.
+``penstock.catalog`` marks sessions that keep the counters of pages and documents themselves. For all other
+sessions triggers do."""
 _SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _MARKS = ("\ue000", "\ue001")
 _SNIPPET = f"StartSel={_MARKS[0]}, StopSel={_MARKS[1]}, MaxWords=24, MinWords=16, ShortWord=0"

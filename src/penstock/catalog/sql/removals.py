@@ -17,7 +17,7 @@ from penstock.clock import format_time
 from penstock.errors import InvalidRequest
 
 PARKED = "\x01"
-"""How the path of a source begins whose place was taken, until it is swept. No path asked for does."""
+"""First character of the path of a source replaced by another, until swept. No requested path has it."""
 
 
 def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalResult:

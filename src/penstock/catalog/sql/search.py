@@ -32,7 +32,7 @@ VECTORS_AT_ONCE = 4_096
 MENTIONS_AT_ONCE = 5_000
 """Mentions of an entity looked at for those that are more than the end of a relation."""
 OVERFETCH = 8
-"""How many times more ranks are looked at when too many of the first were of others or not published."""
+"""Factor for reading more ranks, when too many of the first belong to others or are not published."""
 FEW = 3
 """A filter passes few documents if fewer than one of so many pass."""
 

@@ -12,7 +12,7 @@ from penstock.catalog.values import Place, Removal, Walk
 from penstock.clock import format_time
 
 ALONE = "\x01"
-"""How the path of a delete ends that means this path and nothing below it. No path asked for does."""
+"""Last character of the path of a delete without the paths below. No requested path has it."""
 
 
 def add(rows: Statements, removal: Removal, at: str) -> None:

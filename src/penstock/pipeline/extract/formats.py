@@ -28,7 +28,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     read: str
     page_unit: str | None
-    """What a page is called; None: the whole file is one."""
+    """Name of a page, such as ``slide``; None: the whole file is one page."""
     position_unit: str | None
     extra: str | None
     """The extra that it needs."""
@@ -67,7 +67,7 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "xml": Reader("`element: text`, one line for each value; no entities"),
     }
 )
-"""What each extractor reads, by its name."""
+"""Facts about each extractor, by name."""
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -114,7 +114,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "text/yaml": "YAML",
     }
 )
-"""What people call a type, by its media type."""
+"""Usual names of types, by media type."""
 
 
 _SHORT_PAGES = ("slide", "chapter")

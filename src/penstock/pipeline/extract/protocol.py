@@ -42,9 +42,9 @@ class FileType(msgspec.Struct, frozen=True):
     extractor: str
     language: str | None = None
     page_unit: str = "page"
-    """What a page is called in hits: page, slide, sheet, chapter."""
+    """Name of a page in hits: page, slide, sheet, chapter."""
     position_unit: str = "line"
-    """What the positions of chunks count: line, paragraph, cell."""
+    """Unit of the positions of chunks: line, paragraph, cell."""
 
 
 class Content(msgspec.Struct, frozen=True):

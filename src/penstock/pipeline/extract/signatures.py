@@ -89,7 +89,7 @@ LABELS = {
 }
 """Types whose content always has a signature, by suffix: without it, the name is wrong."""
 TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
-"""What ``text_suffix`` finds."""
+"""Names of the types found by ``text_suffix``."""
 
 MAX_MEMBERS = 4_096
 MAX_STREAMS = 4_096

@@ -40,7 +40,7 @@ PROBE = "Ann Marlow lives in Porto."
 CHARS_PER_TOKEN = 4
 """Estimate for endpoints that do not count."""
 MAX_TOKENS = 4_096
-"""Of an answer."""
+"""Maximum length of an answer."""
 HALVINGS = 2
 """Times that a text is halved whose answer was cut off: seven calls at most."""
 MAX_ANSWER_BYTES = 1 << 20

@@ -25,7 +25,7 @@ class GraphDocument(NamedTuple):
     path: str
     chunks: Sequence[GraphChunk]
     language: str = ""
-    """Of source code, else empty."""
+    """Programming language of source code, else empty."""
     module: str = ""
 
 

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from penstock.job import SUSPECT, Held, Scope
 
 ROUNDS = 4
-"""How often one transaction of a claim reads candidates. The choice depends on the number of rows seen at
+"""Times that one transaction of a claim reads candidates. The choice depends on the number of rows seen at
 once, so every engine reads as many: the limit at first, then ``HELD_BACK_AT_ONCE``."""
 
 HELD_BACK_AT_ONCE = 1_000

@@ -49,7 +49,7 @@ class _State:
         self.target = target
         """None: text of this group is left out."""
         self.encoding = ""
-        """Of the font; empty for that of the document."""
+        """Encoding of the font; empty: the encoding of the document."""
         self.skipped = 1
         self.level = 0
         self.list_level = 0

@@ -49,7 +49,7 @@ class ParseRequest(msgspec.Struct, array_like=True):
     sizes: ChunkSizes | None = None
     """Chunk sizes, if the text is to be cut into chunks as well."""
     ocr: OcrOptions | None = None
-    """How pages without a usable text layer are recognized; None: they are not."""
+    """Options of OCR for pages without a usable text layer; None: no OCR."""
     image_dpi: int = 0
     """Resolution at which the pages are drawn, instead of being read; 0: they are read."""
     places: bool = False
