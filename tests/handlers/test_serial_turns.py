@@ -12,7 +12,7 @@ import pytest
 from penstock import config, lifecycle
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, Registry
-from penstock.handlers.serial_turns import AGAIN, give_turns
+from penstock.handlers.serial_turns import AGAIN_S, give_turns
 from penstock.job import Claim, ClaimRequest
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
@@ -36,7 +36,7 @@ class Worker:
 
     def step(self) -> list[str]:
         """Paths of the jobs that begin now."""
-        self.now += AGAIN + timedelta(milliseconds=1)
+        self.now += timedelta(seconds=AGAIN_S, milliseconds=1)
         claims = self.queue.claim(ClaimRequest("w1", 10), now=self.now)
         contexts = [Context(claim, report=lambda _: None, stop_requested=lambda: False) for claim in claims]
         answers = self._call(contexts) if self._batch else [self._call(context) for context in contexts]
@@ -84,6 +84,6 @@ def test_a_released_job_keeps_its_place(tmp_path: Path):
     worker.end("/a")
     # The next look of /b is still to come, and /c is claimed before.
     jobs.submit(item_type="folder", op="scan", payload={"folder_path": "/c"}, collection="docs")
-    worker.now -= AGAIN
+    worker.now -= timedelta(seconds=AGAIN_S)
     assert [] == worker.step()
     assert ["/b"] == worker.step()

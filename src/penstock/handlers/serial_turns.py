@@ -18,7 +18,8 @@ from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 
 REASON = "another job for paths of this collection runs before it, and the worker is serial"
-AGAIN = timedelta(seconds=1)
+AGAIN_S, LONGEST_S = 1, 5
+"""Time until the next look at a job: longer after many looks, so that a long line of jobs costs little."""
 LOOKED_AT = 500
 """Jobs of a collection that are looked at; those behind them wait in any case."""
 
@@ -55,32 +56,37 @@ class SerialTurns:
         if all(context.claim.parent_id is not None for context in contexts):
             return [None] * len(contexts)
         with self._open_queue() as queue:
-            return [None if _is_next(queue, context) else Later(REASON, AGAIN) for context in contexts]
+            return [None if _is_next(queue, context) else _again(context) for context in contexts]
+
+
+def _again(context: Context) -> Later:
+    return Later(REASON, timedelta(seconds=min(AGAIN_S + context.claim.claim_number // 10, LONGEST_S)))
 
 
 def _is_next(queue: Queue, context: Context) -> bool:
-    claim = context.claim
-    own = queue.get(claim.queue_id) if claim.parent_id is None else None
+    own = queue.get(context.job_id) if context.claim.parent_id is None else None
     if own is None:
         return True
-    running, pending = (
-        queue.find(
-            JobQuery(
-                statuses=frozenset([status]),
-                tenant_id=claim.tenant_id,
-                collection=claim.collection,
-                top_level=True,
-                by_priority=True,
-                limit=LOOKED_AT,
-            )
-        )
-        for status in (Status.IN_PROGRESS, Status.PENDING)
-    )
-    others = [job for job in running if job.queue_id != own.queue_id and job.item_type in items.PATH_TYPES]
-    if any(_start(job) < _start(own) for job in others):
+    running = _jobs_for_paths(queue, own, Status.IN_PROGRESS)
+    if any(_start(job) < _start(own) for job in running if job.queue_id != own.queue_id):
         return False
-    ahead = (job for job in pending if _waits_for_its_turn(job))
-    return not any((-job.priority, job.queue_id) < (-own.priority, own.queue_id) for job in ahead)
+    waiting = filter(_waits_for_its_turn, _jobs_for_paths(queue, own, Status.PENDING))
+    return not any((-job.priority, job.queue_id) < (-own.priority, own.queue_id) for job in waiting)
+
+
+def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:
+    """The first jobs of the same collection with this status."""
+    found = queue.find(
+        JobQuery(
+            statuses=frozenset([status]),
+            tenant_id=own.tenant_id,
+            collection=own.collection,
+            top_level=True,
+            by_priority=True,
+            limit=LOOKED_AT,
+        )
+    )
+    return [job for job in found if job.item_type in items.PATH_TYPES]
 
 
 def _start(job: Job) -> tuple[float, str]:
@@ -89,4 +95,4 @@ def _start(job: Job) -> tuple[float, str]:
 
 def _waits_for_its_turn(job: Job) -> bool:
     """True for a job that this rule released; those that are held for other reasons are passed."""
-    return job.held is Held.TIME and job.error_message == REASON and job.item_type in items.PATH_TYPES
+    return job.held is Held.TIME and job.error_message == REASON

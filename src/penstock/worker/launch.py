@@ -54,7 +54,7 @@ ON_DEMAND_GRACE_S = 5.0
 LINGER_S = 300.0
 """Time for which a worker of a command stays without work: the next change needs no new processes, and no
 model is loaded again."""
-SERIAL_LINGER_S = 3.0
+SERIAL_LINGER_S = 6.0
 """Time for which a serial worker with ``until_idle`` waits for jobs whose turn comes: ``serial_turns``."""
 LOCK_SILENCE_S = 30.0
 """Time beyond the busy timeout after which a silent child with the lock of the store is stopped."""
