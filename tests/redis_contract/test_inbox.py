@@ -109,7 +109,7 @@ def test_what_is_not_the_file_worked_on_stays(file: Path, tmp_path: Path):
 def test_what_is_no_file_stays(tmp_path: Path):
     (tmp_path / "link").symlink_to("/etc/passwd")
 
-    assert "no regular file" in moved(tmp_path / "link", tmp_path / "out").error
+    assert "not a regular file" in moved(tmp_path / "link", tmp_path / "out").error
 
 
 def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, tmp_path: Path):

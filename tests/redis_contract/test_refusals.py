@@ -23,7 +23,7 @@ def having(**fields: Any) -> Making:
 
 BAD: dict[str, tuple[Making, str, str]] = {
     "no JSON": (lambda _: "{not json", "ERR_INVALID_MESSAGE", "is not JSON"),
-    "no object": (lambda _: "[1, 2]", "ERR_INVALID_MESSAGE", "no JSON object, but a list"),
+    "no object": (lambda _: "[1, 2]", "ERR_INVALID_MESSAGE", "not a JSON object, but a list"),
     "no text": (lambda _: "\udcff", "ERR_INVALID_MESSAGE", "is not JSON"),
     "no id": (without("job_id"), "ERR_INVALID_MESSAGE", "missing required field 'job_id'"),
     "no path": (without("source_path"), "ERR_INVALID_MESSAGE", "missing required field 'source_path'"),
