@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,9 +39,6 @@ GRACE_S = 5
 """Time for open requests to end."""
 WORKER_NICENESS = 5
 """Processes of the worker give way to the server, whose answers cost a millisecond."""
-SWITCH_S = 0.001
-"""Time for which a thread may keep the interpreter from others, instead of 5 ms. A read gives it up at each
-row of the store, and may wait for the worker's thread each time."""
 REPEAT_S = 0.2
 """Time after which a signal for a starting worker is sent again."""
 
@@ -92,8 +88,6 @@ class HttpServer:
         options = self._options
         server = uvicorn.Server(self._config())
         thread = threading.Thread(target=self._serve, args=(server,), name="http")
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)
         try:
             worker = None
             if options.processes:
@@ -123,7 +117,6 @@ class HttpServer:
             self._socket.close()
             self._shared.close()
             self._runtime.release()
-            sys.setswitchinterval(interval)
         if self._failure is not None:
             raise ServerFailed(f"the server stopped: {self._failure}") from self._failure
 
