@@ -40,6 +40,7 @@ ELSEWHERE = (
     "cli/",
     "application.py",
     "worker/child.py",
+    "worker/child_start.py",
     "worker/launch.py",
     "worker/pool.py",
     "worker/supervisor.py",
@@ -221,7 +222,7 @@ def recorded() -> Iterator[set[tuple[str, str]]]:
     [
         ("`worker/child.py` `Child._claim` and `queue/`", []),
         ("`worker/no_child.py` `Child`", ["worker/no_child.py"]),
-        ("`worker/child.py` `Child._clam`, `main`", ["worker/child.py Child._clam"]),
+        ("`worker/child.py` `Child._clam`, `log`", ["worker/child.py Child._clam"]),
         ("`worker/child.py`\n   `Claim`", ["worker/child.py Claim"]),
         ("`no_package/`", ["no_package/"]),
         ("`src/penstock/config.py` `SETTINGS`", []),

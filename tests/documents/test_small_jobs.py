@@ -22,8 +22,9 @@ from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import batch_size
-from penstock.worker.child import Child, ChildOptions
+from penstock.worker.child import Child
 from penstock.worker.child_handle import OCCUPIED_S, ChildHandle, child_for_small_jobs
+from penstock.worker.child_options import ChildOptions
 from penstock.worker.lanes import DocumentTools
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState

@@ -171,3 +171,30 @@ def test_results_are_kept_until_they_are_sent(child: SharedState, supervisor: Sh
     assert results == supervisor.results()
     child.clear_results()
     assert [] == supervisor.results()
+
+
+@pytest.mark.parametrize("sizes", [(3, 1), (1, 3)])
+def test_results_are_dropped_in_the_order_of_their_arrival(
+    child: SharedState, supervisor: SharedState, sizes: tuple[int, int]
+):
+    """With more behind them than before them the results stay in their place, else they move to the start."""
+    results = [settled(number) for number in range(1, sum(sizes) + 1)]
+    child.save_results(results[: sizes[0]])
+    until = child.results_end
+    child.save_results(results[sizes[0] :])
+
+    child.drop_results(until)
+
+    assert results[sizes[0] :] == supervisor.results()
+    assert child.save_results([settled(9)])
+    assert [*results[sizes[0] :], settled(9)] == supervisor.results()
+
+
+def test_results_that_come_and_go_never_fill_the_memory(child: SharedState, supervisor: SharedState):
+    """As an exchange is always on its way: some results are sent, others have come meanwhile."""
+    until = 0
+    for number in range(1, 200):
+        assert child.save_results([settled(number, '"' + "x" * 10_000 + '"')])
+        child.drop_results(until)
+        until = child.results_end
+        assert number == int(supervisor.results()[-1].queue_id.rpartition("_")[2])

@@ -66,7 +66,7 @@ class PostgresConnections:
         self.timeout_s = timeout_s
         self.parked = False
         """True if the last check found rows parked for a lock: a guess for the next."""
-        self._size = size
+        self.size = size
         self._parameters = self._read(address)
         self._reset()
         fork_hooks.register(self)
@@ -106,7 +106,7 @@ class PostgresConnections:
 
     def _reset(self) -> None:
         self._idle: list[Connection] = []
-        self._room = FairSemaphore(self._size)
+        self._room = FairSemaphore(self.size)
 
     def after_fork(self) -> None:
         # The driver closes no connection of another process, so the parent's sessions go on.
@@ -128,7 +128,7 @@ class PostgresConnections:
         room = self._room
         if not room.acquire(timeout=self.timeout_s or None):
             raise StoreUnavailable(
-                f"all {self._size} connections to {self.name} stayed busy for {self.timeout_s:g} s",
+                f"all {self.size} connections to {self.name} stayed busy for {self.timeout_s:g} s",
                 remedy="Raise PENSTOCK_POSTGRES_POOL_SIZE, or use fewer threads.",
             )
         try:

@@ -28,7 +28,7 @@ from penstock.job import (
     Status,
 )
 from penstock.limits import Limit
-from penstock.queue.exchange import Exchange
+from penstock.queue.exchange import Exchange, NoSentExchanges
 from penstock.queue.limit_rows import KEYS_AT_ONCE
 from penstock.queue.positions import CountedAdditions
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
@@ -145,7 +145,7 @@ class RuleLimits(ABC):
         return int(admitted)
 
 
-class Engine(RuleLimits, CountedAdditions, ABC, Generic[R]):
+class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
     """Queue methods shared by the memory, JSONL, SQLite and PostgreSQL engines."""
 
     _unfinished = False

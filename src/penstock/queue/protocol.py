@@ -33,7 +33,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.exchange import Exchange
+from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.limit_rows import LimitStore
 from penstock.queue.schedule_rows import ScheduleStore
 from penstock.row_counts import RowCounts
@@ -149,6 +149,15 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         """Settle and claim in one transaction, for half the price of two."""
+
+    def send_exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> SentExchange | None:
+        """Send an exchange without waiting for its result.
+
+        None: nothing was sent, as only ``exchange`` can do it. Nothing is settled or claimed that
+        ``exchange`` would not.
+        """
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
         """Extend leases and write progress of claims still held and leased."""

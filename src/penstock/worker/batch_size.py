@@ -7,6 +7,9 @@ import math
 BATCH_LIMIT = 100
 BATCH_WORTH_S = 0.1
 """Target amount of work in one claim."""
+AHEAD_WORTH_S = 0.02
+"""Longest work of a batch during which the next one is claimed: the jobs of both wait less than those of one
+batch may."""
 SLOW_S = 0.05
 NEWEST_SHARE = 0.2
 LONGEST_TASK_TIME_S = 0.1
@@ -35,6 +38,11 @@ class BatchSize:
         """Number of jobs to claim. A batch handler gets all jobs of a call from one claim."""
         jobs = max(int(BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
         return max(1, min(BATCH_LIMIT, jobs, BATCH_LIMIT if most is None else most))
+
+    @property
+    def is_quick(self) -> bool:
+        """True if a full batch takes so little time that the next may be claimed before its end."""
+        return self._seconds_a_job * BATCH_LIMIT <= AHEAD_WORTH_S
 
     def record_jobs(self, seconds: float, *, single: bool, now: float) -> None:
         """Give tasks as much time. ``single``: no other job was claimed with this one."""

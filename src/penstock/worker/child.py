@@ -9,31 +9,29 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import timedelta
 from typing import NoReturn
 
 import msgspec
 
 from penstock import lifecycle
-from penstock.catalog.values import Phase
-from penstock.errors import PenstockError, StoreError, StoreUnavailable
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
+from penstock.worker.child_options import ChildOptions
 from penstock.worker.executor import Executor, context_factory
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
-from penstock.worker.log_text import error_text
 from penstock.worker.orphans import OrphanedClaims
-from penstock.worker.outbox import OUTAGE, Outbox
-from penstock.worker.process_guard import ProcessGuard, Stopped, end_process, open_state
+from penstock.worker.outage import OutageRetry
+from penstock.worker.outbox import Outbox
+from penstock.worker.process_guard import ProcessGuard, Stopped
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 SETTLE_AT = 100
@@ -45,30 +43,10 @@ CLAIM_EVERY_S = 0.25
 """Time between two claims while tasks run and no hint of a job came: a job may have become due."""
 EXIT_CHECK_S = 0.5
 """Time between two checks for a stop request while the child waits for work."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-LONGEST_OUTAGE_S = 60.0
-"""After an outage this long the process ends: the outage may be its own, and a new process may recover."""
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
 log = logging.getLogger("penstock.worker")
-
-
-class ChildOptions(msgspec.Struct, frozen=True):
-    """Options of one child process, passed at the start."""
-
-    worker_id: str
-    state_path: str
-    parent_pid: int
-    lease: timedelta
-    lease_by_type: dict[str, timedelta]
-    poll_s: float
-    recycle_after: int | None = None
-    recycle_growth_mb: int | None = None
-    takes_jobs: bool = True
-    lanes: tuple[Phase, ...] = ()
-    recognizes: bool = True
-    """This process may recognize text in pictures; see the setting ``ocr_workers``."""
 
 
 class Child:
@@ -103,6 +81,7 @@ class Child:
         self._batch_size = BatchSize()
         self._claimed: deque[Claim] = deque()
         self._lock = threading.Lock()
+        self._collecting = threading.Lock()
         self._unsent_since = 0.0
         self._executing_since = 0.0
         self._claimed_at = 0.0
@@ -113,6 +92,7 @@ class Child:
         self._jobs = 0
         self._isolation = Isolation(guard, RecyclePolicy(options.recycle_after, options.recycle_growth_mb))
         self._services: dict[str, str] = {}
+        self._retry_on_outage = OutageRetry(self._leaving)
 
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
@@ -136,6 +116,8 @@ class Child:
         """
         if self._claimed:
             self._run_next()
+        elif self._outbox.ahead:
+            self._retry_on_outage(lambda: self._claim(self._limit()))
         elif self._batch_size.tasks_due and self._lanes is not None and self._lanes.has_work():
             # Send results first. More jobs are claimed only after the tasks had their turn.
             self._retry_on_outage(self._outbox.send)
@@ -143,8 +125,7 @@ class Child:
                 self._batch_size.end_task_turn()
         else:
             if self._claim_due():
-                limit = self._batch_size.limit(self._isolation.jobs_left(self._jobs))
-                self._retry_on_outage(lambda: self._claim(limit))
+                self._retry_on_outage(lambda: self._claim(self._limit()))
             if not self._claimed and not self._run_tasks():
                 self._retry_on_outage(self._wait_for_work)
 
@@ -174,19 +155,6 @@ class Child:
     def _background_done(self) -> bool:
         return self._lanes is not None and self._lanes.background_done
 
-    def _retry_on_outage(self, attempt: Callable[[], None]) -> None:
-        """Retry until the store is available again. A short outage costs time, not the process."""
-        pause, give_up_at = FIRST_PAUSE_S, self._now() + LONGEST_OUTAGE_S
-        while True:
-            try:
-                return attempt()
-            except OUTAGE as error:
-                if self._leaving() or self._now() > give_up_at:
-                    raise
-                log.warning("the store is unavailable, next attempt in %.1f s: %s", pause, error)
-                self._sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, LONGEST_PAUSE_S)
-
     def _run_tasks(self) -> bool:
         lanes, worked = self._lanes, False
         if lanes is None:
@@ -212,30 +180,69 @@ class Child:
         if not self._options.takes_jobs:
             self._outbox.send()
             return
+        got = self._collect()
+        if not got:
+            request = self._request(limit)
+            got = self._accept(lambda: self._outbox.exchange(request))
+        if got:
+            self._guard.repair_output()
+        with self._lock:
+            # Nothing is being executed here, so every known claim is in the list or in the outbox.
+            known = {(claim.queue_id, claim.claim_number) for claim in self._claimed}
+        self._orphans.release_unknown(known | self._outbox.claims(), self._now())
+        if got >= (limit := self._limit()) and self._may_claim_ahead():
+            try:
+                self._outbox.send_ahead(self._request(limit))
+            except StoreUnavailable as error:
+                # No reason to hold up the jobs just claimed.
+                log.warning("the store is unavailable: %s", error)
+                self._orphans.suspect(self._now())
+
+    def _limit(self) -> int:
+        return self._batch_size.limit(self._isolation.jobs_left(self._jobs))
+
+    def _request(self, limit: int) -> ClaimRequest:
         self._rounds += 1
         self._claimed_at = self._now()
-        request = ClaimRequest(
+        return ClaimRequest(
             self._options.worker_id,
             limit,
             self._options.lease,
             self._options.lease_by_type,
             oldest=self._rounds % OLDEST_EVERY == 0,
         )
+
+    def _accept(self, attempt: Callable[[], list[Claim]]) -> int:
+        """Make a claim; return the number of jobs."""
         try:
-            claims = self._outbox.exchange(request)
+            claims = attempt()
         except StoreUnavailable:
             self._orphans.suspect(self._now())
             raise
         if claims:
             self._single_claim = len(claims) == 1
-            self._guard.repair_output()
             with self._lock:
                 self._claimed.extend(claims)
             self._busy.set()
-        with self._lock:
-            # Nothing is being executed here, so every known claim is in the list or in the outbox.
-            known = {(claim.queue_id, claim.claim_number) for claim in self._claimed}
-        self._orphans.release_unknown(known | self._outbox.claims(), self._now())
+        return len(claims)
+
+    def _collect(self) -> int:
+        """Take in the jobs that were claimed while others ran; return their number."""
+        with self._collecting:
+            return self._accept(self._outbox.collect)
+
+    def _may_claim_ahead(self) -> bool:
+        """Decide whether to send the next claim before the jobs in hand are done.
+
+        Only if these take a moment, and neither tasks nor the end of the process come first.
+        """
+        return (
+            self._batch_size.is_quick
+            and not self._leaving()
+            and not self._orphans.suspected
+            and self._isolation.jobs_left(self._jobs) is None
+            and (self._lanes is None or not self._lanes.has_work())
+        )
 
     # Running.
 
@@ -295,6 +302,10 @@ class Child:
             settlements = self._executor.run(claims, contexts)
         if state.jobs_released(number):
             # The supervisor released the waiting jobs in this child's name.
+            if self._outbox.ahead:
+                # Perhaps also those claimed meanwhile: if not, the next claim releases them.
+                self._retry_on_outage(self._collect)
+                self._orphans.suspect(self._now())
             with self._lock:
                 self._claimed.clear()
         if self._lanes is not None and state.tasks_released(number):
@@ -350,6 +361,7 @@ class Child:
             self._state.heartbeat(now)
             if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
                 try:
+                    self._collect()
                     if now - since > RELEASE_AFTER_S:
                         self._release_claimed("behind a slow job")
                     self._outbox.send()
@@ -365,35 +377,9 @@ class Child:
 
     def _leave(self) -> None:
         """Settle or release everything claimed: no job has to wait for the end of a lease."""
+        self._retry_on_outage(self._collect)
         self._release_claimed("worker is stopping")
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:
             self._retry_on_outage(self._lanes.release_batch)
             self._retry_on_outage(self._lanes.release_background)
-
-
-def main(
-    options: ChildOptions,
-    open_queue: Callable[[], Queue],
-    registry: Callable[[], Registry],
-    open_documents: Callable[[Registry], DocumentTools] | None = None,
-) -> None:
-    """Run a child process from start to exit. Queue, handlers and catalog are opened here."""
-    state = open_state(options.state_path)
-    code = 1
-    try:
-        guard = ProcessGuard(state, options.parent_pid)
-        guard.set_up()
-        handlers = registry()
-        documents = open_documents(handlers) if open_documents is not None else None
-        Child(open_queue(), handlers, guard, state, options, documents).run()
-        code = 0
-    except BaseException as error:  # the supervisor reports it
-        state.write_message(msgspec.json.encode({"died": error_text(error)}).decode())
-        state.set_leaving(time.monotonic())
-        if isinstance(error, PenstockError):
-            log.warning("a worker process ends: %s", error)
-        else:
-            log.exception("a worker process ends")
-    finally:
-        end_process(state, code)

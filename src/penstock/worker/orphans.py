@@ -242,6 +242,11 @@ class OrphanedClaims:
         self._suspect_until = 0.0
         self._check_at = math.inf
 
+    @property
+    def suspected(self) -> bool:
+        """True if there may be such claims."""
+        return self._check_at < math.inf
+
     def suspect(self, now: float) -> None:
         """A claim failed and may have been committed all the same."""
         self._suspect_until = now + SUSPECT_FOR_S

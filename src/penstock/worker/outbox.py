@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from penstock import lifecycle, traces
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
 from penstock.job import Claim, ClaimRequest, Job, Settlement, Status
-from penstock.queue.exchange import Exchange
+from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import SharedState
@@ -20,6 +21,16 @@ log = logging.getLogger("penstock.worker")
 
 OUTAGE = (StoreUnavailable, DiskFull)
 """Errors of the store that pass by themselves. Any other error of the store stops the worker."""
+
+
+class Ahead(NamedTuple):
+    """An exchange sent ahead."""
+
+    sent: SentExchange
+    results: list[Settlement]
+    until: int
+    """Place behind their copy in the shared state."""
+    began: float
 
 
 class Outbox:
@@ -33,6 +44,7 @@ class Outbox:
         self._state = state
         self._results: list[Settlement] = []
         self._sent: list[Settlement] = []
+        self._ahead: Ahead | None = None
         self._lock = threading.Lock()
         self._sending = threading.Lock()
 
@@ -42,7 +54,8 @@ class Outbox:
     def claims(self) -> set[tuple[str, int]]:
         """Claims with results in the outbox or being sent."""
         with self._lock:
-            return {(result.queue_id, result.claim_number) for result in self._results + self._sent}
+            ahead = self._ahead.results if self._ahead is not None else []
+            return {(result.queue_id, result.claim_number) for result in ahead + self._results + self._sent}
 
     def add(self, results: Sequence[Settlement]) -> bool:
         """Add results. False: the shared state has no room for a copy, so they should be sent at once."""
@@ -73,10 +86,55 @@ class Outbox:
                         raise
                     exchange = Exchange(settle_all(self._queue, results), [])
             self._count(results, exchange.settled)
-            if exchange.claims:
-                self._state.count("claims", len(exchange.claims))
-                self._state.count("claim_us", round((time.monotonic() - began) * 1_000_000))
+            self._count_claims(exchange.claims, began)
             return exchange.claims
+
+    # Ahead: the store works while jobs run here.
+
+    @property
+    def ahead(self) -> bool:
+        """True if an exchange was sent whose result is not read."""
+        return self._ahead is not None
+
+    def send_ahead(self, request: ClaimRequest) -> None:
+        """Send all results and a claim, if the store can do so without being waited for."""
+        with self._sending:
+            if self._ahead is not None:
+                return
+            began = time.monotonic()
+            with self._lock:
+                results, until = list(self._results), self._state.results_end
+            sent = self._queue.send_exchange(results, request)
+            if sent is not None:
+                with self._lock:
+                    self._results = self._results[len(results) :]
+                    self._ahead = Ahead(sent, results, until, began)
+
+    def collect(self) -> list[Claim]:
+        """Wait for the exchange sent ahead. After an error its results are here again."""
+        with self._sending:
+            ahead = self._ahead
+            if ahead is None:
+                return []
+            try:
+                exchange = ahead.sent.finish()
+            except BaseException as error:
+                with self._lock:
+                    self._results, self._ahead = ahead.results + self._results, None
+                if isinstance(error, StoreError) or not isinstance(error, Exception):
+                    raise
+                return []  # one result is bad: the next exchange finds out which
+            with self._lock:
+                self._ahead = None
+                self._state.drop_results(ahead.until)
+            self._count(ahead.results, exchange.settled)
+            self._count_claims(exchange.claims, ahead.began)
+            return exchange.claims
+
+    def _count_claims(self, claims: Sequence[Claim], began: float) -> None:
+        if claims:
+            self._state.count("claims", len(claims))
+            self._state.count("claim_us", round((time.monotonic() - began) * 1_000_000))
 
     def settle_now(self, settlement: Settlement) -> Status | None:
         """Settle at once for a running handler; skips the batch, but waits for a send in progress."""
@@ -103,7 +161,7 @@ class Outbox:
             raise
         with self._lock:
             self._sent = []
-            if not self._results:
+            if not self._results and self._ahead is None:
                 self._state.clear_results()
 
     def _count(self, results: Sequence[Settlement], statuses: Sequence[Status | None]) -> None:

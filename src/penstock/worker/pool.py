@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -31,9 +31,9 @@ from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker import child as child_process
-from penstock.worker import orphans
+from penstock.worker import child_start, orphans
 from penstock.worker.child_handle import ChildHandle
+from penstock.worker.child_options import ChildOptions
 from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
@@ -42,6 +42,9 @@ from penstock.worker.store_keeper import StoreKeeper
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
 FALSE_ALARM_S = 0.02
+LATE_CLAIM_S = 2.0
+"""Time after which the claims of a dead child are looked for once more: a server still works on what was sent
+to it before."""
 _lock = threading.Lock()
 
 log = logging.getLogger("penstock.worker")
@@ -174,6 +177,8 @@ class ProcessPool:
         self._context = start_context(options.start_method)
         self._liveness = LivenessLock(options.directory, name)
         self._unsettled: list[tuple[ChildHandle, orphans.Resolve]] = []
+        self._late: deque[tuple[float, str]] = deque()
+        """Dead children that may have sent a claim which the store committed later, and when to look."""
         self._start_directory = Path("/")
         with suppress(FileNotFoundError):
             self._start_directory = Path.cwd()
@@ -217,7 +222,7 @@ class ProcessPool:
         return child
 
     def _start(self, worker_id: str, state: SharedState, *, recognizes: bool) -> BaseProcess:
-        options = child_process.ChildOptions(
+        options = ChildOptions(
             worker_id=worker_id,
             state_path=str(state.path),
             parent_pid=os.getpid(),
@@ -231,7 +236,7 @@ class ProcessPool:
             recognizes=recognizes,
         )
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
-            target=child_process.main,
+            target=child_start.main,
             args=(options, self._options.open_queue, self._options.registry, self._options.open_documents),
         )
         process.start()
@@ -304,6 +309,14 @@ class ProcessPool:
             child.state.close(remove=True)
             self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
+            if child.process.exitcode:
+                self._late.append((time.monotonic() + LATE_CLAIM_S, child.worker_id))
+        self._release_late_claims()
+
+    def _release_late_claims(self) -> None:
+        while self._late and self._late[0][0] <= time.monotonic():
+            orphans.settle_dead_jobs(self._queue, self._late[0][1], [], orphans.released)
+            self._late.popleft()
 
     def _count_exit(self, child: ChildHandle) -> None:
         counts, state = self.exit_counts, child.state

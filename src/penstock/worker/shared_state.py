@@ -2,7 +2,7 @@
 
 The memory is a mapped file, so that it outlives both: another supervisor can read which jobs the children of
 a dead one were executing. Every field has one writer. A word is written at once; longer values are a
-``_Record``.
+``SharedRecord``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.job import Settlement
 from penstock.pipeline.budget import FileMark
+from penstock.worker.shared_record import SharedRecord
 
 MOST_MEMBERS = 100
 """Most jobs in one call of a batch handler."""
@@ -47,7 +48,7 @@ COUNTERS = (
 )
 """Counters of a child: claims and their duration, retries; ends, failures and duration by kind."""
 _LAYOUT = 63
-LAYOUT = 2
+LAYOUT = 3
 """Version of the layout: a worker may read the file of a dead worker of another version."""
 _STOPS = 64
 """One word for each member: the number of the execution it is asked to stop."""
@@ -61,7 +62,8 @@ _RESULTS_AT = _PROGRESS_AT + MOST_MEMBERS * _PAGE
 RESULTS_LIMIT = 64 * _PAGE
 SIZE = _RESULTS_AT + RESULTS_LIMIT
 
-_TRIES = 1_000
+_START_AT, _END = 32, (1 << 32) - 1
+"""One word has the start and the end of the saved results, so that both change at once."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -95,45 +97,6 @@ class FileRun(NamedTuple):
     """Start of the file; without a file, the end of the last one."""
 
 
-class _Record:
-    """A sequence number, two words and some bytes. The number is odd while the rest is being written.
-
-    A number that stays odd means that the writer died: there is nothing to read, and no handler was running.
-    """
-
-    def __init__(self, view: memoryview, at: int) -> None:
-        self._words = view.cast("Q")
-        self._times = view.cast("d")
-        self._bytes = view
-        self._at = at
-        self._word = at // 8
-        self._sequence = 0
-
-    def write(self, number: int, time: float, body: bytes) -> None:
-        words, word = self._words, self._word
-        words[word] = self._sequence + 1
-        words[word + 1] = number
-        self._times[word + 2] = time
-        words[word + 3] = len(body)
-        self._bytes[self._at + 32 : self._at + 32 + len(body)] = body
-        self._sequence += 2
-        words[word] = self._sequence
-
-    def read(self) -> tuple[int, float, bytes] | None:
-        words, word = self._words, self._word
-        for _ in range(_TRIES):
-            before = words[word]
-            number, time, length = words[word + 1], self._times[word + 2], words[word + 3]
-            body = bytes(self._bytes[self._at + 32 : self._at + 32 + length])
-            if before % 2 == 0 and words[word] == before:
-                return number, time, body
-        return None
-
-    def release(self) -> None:
-        self._words.release()
-        self._times.release()
-
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_members = msgspec.msgpack.Decoder(tuple[ExecutingJob, ...]).decode
 _decode_mark = msgspec.msgpack.Decoder(FileMark).decode
@@ -154,10 +117,10 @@ class SharedState:
         self._view = memoryview(self._page)
         self._words = self._view.cast("Q")
         self._times = self._view.cast("d")
-        self._members = _Record(self._view, _MEMBERS_AT)
-        self._message = _Record(self._view, _MESSAGE_AT)
-        self._file = _Record(self._view, _FILE_AT)
-        self._progress_records: dict[int, _Record] = {}
+        self._members = SharedRecord(self._view, _MEMBERS_AT)
+        self._message = SharedRecord(self._view, _MESSAGE_AT)
+        self._file = SharedRecord(self._view, _FILE_AT)
+        self._progress_records: dict[int, SharedRecord] = {}
         self._progress_lock = threading.Lock()
         self._number = 0
         self._started = 0.0
@@ -182,10 +145,10 @@ class SharedState:
         state._words[_LAYOUT] = LAYOUT
         return state
 
-    def _progress(self, index: int) -> _Record:
+    def _progress(self, index: int) -> SharedRecord:
         record = self._progress_records.get(index)
         if record is None:
-            record = self._progress_records[index] = _Record(self._view, _PROGRESS_AT + index * _PAGE)
+            record = self._progress_records[index] = SharedRecord(self._view, _PROGRESS_AT + index * _PAGE)
         return record
 
     # Written by the child.
@@ -194,7 +157,7 @@ class SharedState:
         self._words[_READY] = 1
 
     def begin(self, members: tuple[ExecutingJob, ...], started: float) -> int:
-        """Record the jobs about to run; return the number of this execution."""
+        """SharedRecord the jobs about to run; return the number of this execution."""
         self._number += 1
         self._started = started
         self._members.write(self._number, started, _encode(members))
@@ -211,7 +174,7 @@ class SharedState:
         self._words[_COUNTERS_AT + COUNTERS.index(counter)] += number
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
-        """Record the file being parsed from now on; None: parsing has ended."""
+        """SharedRecord the file being parsed from now on; None: parsing has ended."""
         self._file.write(number, now, _encode(mark) if mark is not None else b"")
 
     def write_progress(self, number: int, index: int, progress_json: str) -> None:
@@ -223,14 +186,30 @@ class SharedState:
 
     def save_results(self, results: Sequence[Settlement]) -> bool:
         """Copy unsent results to memory outliving this process. False: no room."""
-        # The length is written last: after a death in between nothing counts as saved.
-        length = self._words[_RESULTS]
+        # The end is written last: after a death in between nothing counts as saved.
+        word = self._words[_RESULTS]
+        end = word & _END
         body = b"".join(_with_length(_encode(result)) for result in results)
-        if length + len(body) > RESULTS_LIMIT:
+        if end + len(body) > RESULTS_LIMIT:
             return False
-        self._view[_RESULTS_AT + length : _RESULTS_AT + length + len(body)] = body
-        self._words[_RESULTS] = length + len(body)
+        self._view[_RESULTS_AT + end : _RESULTS_AT + end + len(body)] = body
+        self._words[_RESULTS] = word + len(body)
         return True
+
+    @property
+    def results_end(self) -> int:
+        """Place behind the last saved result, for ``drop_results``."""
+        return self._words[_RESULTS] & _END
+
+    def drop_results(self, until: int) -> None:
+        """Drop the results before this place. Those behind it stay, also if this process dies meanwhile."""
+        end = self.results_end
+        self._words[_RESULTS] = until << _START_AT | end
+        if end - until <= until:
+            # There is room before them, where nothing is needed any more.
+            moved = bytes(self._view[_RESULTS_AT + until : _RESULTS_AT + end])
+            self._view[_RESULTS_AT : _RESULTS_AT + len(moved)] = moved
+            self._words[_RESULTS] = len(moved)
 
     def clear_results(self) -> None:
         self._words[_RESULTS] = 0
@@ -249,7 +228,7 @@ class SharedState:
         self._words[_IDLE] = idle
 
     def set_leaving(self, now: float) -> None:
-        """Record the begin of the exit: everything is settled, only the process has to end."""
+        """SharedRecord the begin of the exit: everything is settled, only the process has to end."""
         self._times[_LEAVING_SINCE] = now
 
     def stop_requested(self, number: int, index: int) -> bool:
@@ -331,7 +310,9 @@ class SharedState:
 
         After a power cut the file may be torn: complete results count, the other jobs run again.
         """
-        saved = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
+        word = self._words[_RESULTS]
+        start, end = word >> _START_AT, min(word & _END, RESULTS_LIMIT)
+        saved = bytes(self._view[_RESULTS_AT + start : _RESULTS_AT + end])
         results_found: list[Settlement] = []
         at = 0
         while at < len(saved):

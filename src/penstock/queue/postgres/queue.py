@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
+import psycopg
+
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import PostgresConnections, ServerClock
 from penstock.errors import StoreError
@@ -16,7 +18,6 @@ from penstock.job import (
     Beat,
     Claim,
     ClaimRequest,
-    Held,
     Job,
     JobQuery,
     NewJob,
@@ -28,13 +29,15 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.exchange import Exchange
+from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.postgres.addition import try_add
 from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
 from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.pause_rows import PLANS, Found
+from penstock.queue.postgres.pause_rows import PLANS
+from penstock.queue.postgres.row_tally import tally
 from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.sent_exchange import PlainExchange, UnreadExchange
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
 from penstock.queue.postgres.whole_store import PostgresStore
@@ -46,7 +49,7 @@ from penstock.queue.rules.rows import storable
 from penstock.queue.rules.settlement import Leftovers
 from penstock.queue.sql import filters
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.row_counts import BOUND, Class, RowCounts, combined
+from penstock.row_counts import RowCounts
 
 T = TypeVar("T")
 
@@ -80,6 +83,8 @@ class PostgresQueue(PostgresStore):
         self._max_candidates = MAX_CANDIDATES
         self._plain = True
         """True if the last claim was plain, so that the next tries the fast path."""
+        self._plain_ends = True
+        """True if the last jobs that ended were plain, so that the next exchange can be sent."""
         self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
         self._all_paused = False
         """True if the last claim found everything paused, so that the next reads pauses first."""
@@ -143,6 +148,29 @@ class PostgresQueue(PostgresStore):
             claims = self._fill_up(claims, request, moment)
         return Exchange(answers, claims)
 
+    def send_exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> SentExchange | None:
+        plain = self._plain_ends and self._expects_plain(request) and not self._all_paused
+        # One connection is in use until the result is read.
+        if not plain or not _all_done(settlements) or self._connections.pooled or self._connections.size < 2:
+            return None
+        try:
+            unread = UnreadExchange(self._connections, settlements, request, now or self.now())
+        except psycopg.Error:
+            return None
+        return PlainExchange(
+            unread,
+            settlements,
+            settle=self.settle,
+            repeat=lambda: self.exchange(settlements, request),
+            record=self._record_sent,
+        )
+
+    def _record_sent(self, *, claims: bool, ends: bool, rows_read: int) -> None:
+        self._plain, self._plain_ends, self.rows_read = claims, ends, rows_read
+        self._resuming = False
+
     def _fill_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
         """Claim again after rows were held back, up to the limit."""
         before = len(claims)
@@ -156,8 +184,7 @@ class PostgresQueue(PostgresStore):
         self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
     ) -> tuple[list[Status | None], Leftovers, ClaimResult | None]:
         """Settle and claim; in two round trips if all jobs are plain."""
-        done = all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
-        if not done or request.oldest or self._all_paused:
+        if not _all_done(settlements) or request.oldest or self._all_paused:
             answers, left = self._settled(rows, settlements, now)
             return answers, left, self._claim_rest(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
@@ -170,7 +197,10 @@ class PostgresQueue(PostgresStore):
             claims = claim.read_fast_claim(fast)
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
-        if finished and (len(finished.ids) < len(settlements) or any(finished.parents)):
+        self._plain_ends = not finished or (
+            len(finished.ids) == len(settlements) and not any(finished.parents)
+        )
+        if not self._plain_ends:
             answers, left = self._settled(rows, settlements, now)
             return answers, left, self._claim_rest(rows, request, now, claims or [])
         rows.to_wake.update(finished.freed if finished else ())
@@ -276,7 +306,7 @@ class PostgresQueue(PostgresStore):
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:
-            return _tally(rows)
+            return tally(rows)
 
     def oldest(self) -> datetime | None:
         with self._reading() as rows:
@@ -360,30 +390,5 @@ class PostgresQueue(PostgresStore):
         self._connections.close()
 
 
-FEW_PAGES = 1_000
-"""Tables up to this number of pages, some thousand rows, are counted exactly."""
-
-SAMPLED_PAGES = 200
-
-
-def _tally(rows: PostgresRows) -> RowCounts:
-    """Count rows at a bounded price.
-
-    A counter would have to be written by every transaction: as a statement trigger it cost 12 % of a drain in
-    batches of 100, and 24 % of one job by job. So a large table is counted up to a bound, class by class, and
-    estimated beyond it from random pages.
-    """
-    pages = int(rows.scalar("table_pages"))
-    if pages <= FEW_PAGES:
-        return RowCounts(_counts(rows.fetch("tally_all")))
-    percent = 100 * SAMPLED_PAGES / pages
-    sample = _counts(rows.fetch("tally_sample", percent=percent))
-    return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
-
-
-def _counts(found: Found) -> dict[Class, int]:
-    return {_kind(*row[:3]): row[3] for row in found}
-
-
-def _kind(status: str, held: str | None, item_type: Any) -> Class:
-    return Status(status), None if held is None else Held(held), item_type
+def _all_done(settlements: Sequence[Settlement]) -> bool:
+    return all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)

@@ -31,7 +31,7 @@ from penstock.job import (
 )
 from penstock.queue import fork_hooks
 from penstock.queue.engine import pages_of
-from penstock.queue.exchange import Exchange
+from penstock.queue.exchange import Exchange, NoSentExchanges
 from penstock.queue.positions import CountedAdditions
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, refuse_uncountable
 from penstock.queue.redis import codec, queries, server_check
@@ -49,7 +49,7 @@ COMPLETE, RESUMING = 1, 2
 """Flags of a claim's answer: all candidates were seen; a resume is active."""
 
 
-class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions):
+class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions, NoSentExchanges):
     """A queue on a Redis server. The contract of the methods is in ``queue/protocol.py``."""
 
     def __init__(self, url: str, *, timeout_s: float = 60, restoring: bool = False) -> None:

@@ -17,7 +17,22 @@ WITH ended AS (
 )
 SELECT 0, array_agg(queue_id), array_agg(lock_key), array_agg(parent_id), array_agg(parent_run) FROM ended
 
--- The same, and if all were plain the locks are passed on at once, so that the claim in the same round trip finds the
+-- The same for an exchange whose commit is sent before its result is read: also without lock and parent, as nothing
+-- else can be done in the transaction. The result is the ids.
+-- name: finish_unread
+WITH ended AS (
+    UPDATE unified_queue AS q
+    SET status = 'done', lease_until = NULL, error_code = NULL, error_message = NULL,
+        result_json = s.result_json, finished_at = :now, updated_at = :now
+    FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
+    WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
+      AND q.followup_json IS NULL AND q.children_open = 0 AND NOT q.awaited AND q.limit_key IS NULL
+      AND q.result_ttl_s IS NULL AND q.lock_key IS NULL AND q.parent_id IS NULL
+    RETURNING q.queue_id
+)
+SELECT array_agg(queue_id) FROM ended
+
+-- Like finish, and if all were plain the locks are passed on at once, so that the claim in the same round trip finds the
 -- rows. Like first_parked it does not wait. The holders are the rows of this statement.
 -- The first parked row stays while an earlier row of its tenant and priority is claimable: that row was locked by another
 -- transaction when this one was parked, and a woken row would pass it. It also stays while an earlier row with a turn
