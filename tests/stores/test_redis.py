@@ -177,6 +177,23 @@ def test_ten_thousand_are_added_or_none(queue: RedisQueue) -> None:
     assert 10_000 == len(queue.claim(ClaimRequest("w", 20_000)))
 
 
+def test_a_search_reads_no_more_rows_than_are_wanted(
+    queue: RedisQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add([new(number) for number in range(50)])
+    read: list[str] = []
+    decode = codec.job
+    monkeypatch.setattr(codec, "job", lambda name, fields: read.append(name) or decode(name, fields))
+
+    queue.oldest()
+    assert 1 == len(read)
+
+    read.clear()
+    pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=7)
+    assert [job.queue_id for job in queue.find(pending)] == read
+    assert 7 == len(read)
+
+
 def test_the_servers_clock_counts_to_the_microsecond(queue: RedisQueue, client: redis.Redis) -> None:
     seconds, micros = client.time()
     queue.add([new(1)])

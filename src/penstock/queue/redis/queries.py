@@ -50,20 +50,22 @@ def find(server: Server, query: JobQuery) -> list[Job]:
         everything = msgspec.structs.replace(query, by_priority=False, after=None, after_priority=None)
         return page(query, chain.from_iterable(_matching(server, everything)))
     found: list[Job] = []
-    for jobs in _matching(server, query):
+    for jobs in _matching(server, query, query.limit):
         found += jobs
         if len(found) >= query.limit:
             break
     return found[: query.limit]
 
 
-def _matching(server: Server, query: JobQuery) -> Iterator[list[Job]]:
-    """Yield matching rows by pages of ids. The scripts do not know reasons: those are compared here."""
+def _matching(server: Server, query: JobQuery, limit: int | None = None) -> Iterator[list[Job]]:
+    """Yield matching rows by pages of ids, up to ``limit`` of each page: a row costs much more than its id.
+    The scripts do not know reasons: those are compared here."""
     filters = _filters(query)
     reason = query.error_reason
     size = PAGE if filters or reason is not None or query.by_priority else min(PAGE, query.limit)
+    most = size if limit is None or reason is not None else min(size, limit)
     for ids in _pages(server, query, size):
-        jobs = _rows(server, filters, ids, size)
+        jobs = _rows(server, filters, ids, most)
         yield jobs if reason is None else [job for job in jobs if job.error_reason == reason]
 
 
