@@ -25,8 +25,6 @@ CHUNKS_OF_A_DOCUMENT = 4
 WHOLE_TABLES = re.compile(r"audit_|miscounted_|wordless$|stray_|forget_stray|vectorless$|idle_sources$")
 READ_IN_FULL = {
     *("statistics", "tenants", "all_spaces", "count_pending_graphrag"),  # sums over all documents
-    "source_columns+sources_where",  # the sources of a tenant, in order
-    *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
     "project_roots",  # a row for each project of a person
@@ -247,6 +245,40 @@ def test_no_statement_multiplies_two_tables_when_statistics_are_old(
 
     # Renewing looks for a page by number and by claim number; while pages are few, either order is as good.
     assert [] == [fault for fault in _all_faults(catalog) if not fault.startswith("renew_ocr")]
+
+
+LISTS = [f"source_columns+{name}where" for name in ("sources_", "newest_sources_", "sources_or_failures_")]
+
+
+def _nodes(plan: Plan) -> Iterator[str]:
+    yield plan["Node Type"]
+    for part in plan.get("Plans", []):
+        yield from _nodes(part)
+
+
+def test_a_page_of_documents_is_read_in_order_and_not_sorted(catalog: PostgresCatalog, url: str):
+    grow(url, 1, 250)
+    with psycopg.connect(url) as connection:
+        for name in LISTS:
+            explain = f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {_executed()[name]}"
+            ((plan,),) = connection.execute(explain.encode()).fetchall()
+
+            assert "Sort" not in set(_nodes(plan[0]["Plan"])), name
+
+
+def test_a_page_of_documents_is_read_in_order_and_not_sorted_in_sqlite(tmp_path: Path):
+    SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL").close()
+    raw = sqlite3.connect(tmp_path / "catalog.db")
+    raw.create_function("catalog_glob", -1, lambda *_: True)
+    statements = load("sqlite")
+    for name in LISTS:
+        one, _, two = name.partition("+")
+        explain = f"EXPLAIN QUERY PLAN {statements[one]} {statements[two]}"
+        plan = [text for *_, text in raw.execute(explain, (None,) * 13)]
+
+        assert any("USING INDEX idx_sources_listed" in text for text in plan), name
+        assert not any("TEMP B-TREE" in text for text in plan), name
+    raw.close()
 
 
 def _rows_read(plan: Plan) -> int:

@@ -56,6 +56,8 @@ CREATE TABLE sources (
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);
 CREATE INDEX idx_sources_change ON sources (tenant_id, change_seq);
 CREATE INDEX idx_sources_family ON sources (family_key);
+-- Lists of documents, page by page.
+CREATE INDEX idx_sources_listed ON sources (tenant_id, id);
 
 -- One generation of a source.
 CREATE TABLE documents (
