@@ -322,6 +322,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Equality filters, paged by id. The list is closed, so every engine can support all of them.
 
     ``text`` occurs in the id, the payload or the error message; capital letters of ASCII count as small ones.
+    ``waiting``: only jobs in progress without a worker (``Job.waiting``), few among many claimed ones.
     ``by_priority`` orders by priority, highest first, then by id; ``after`` is then the last id of the page
     before, and ``after_priority`` its priority.
     """
@@ -340,6 +341,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     root_id: str | None = None
     waiting_for: str | None = None
+    waiting: bool = False
     top_level: bool | None = None
     error_code: str | None = None
     error_reason: str | None = None

@@ -152,6 +152,7 @@ QUERIES = st.builds(
     limit_key=st.sampled_from([None, None, None, "api"]),
     held=st.sampled_from([None, None, *Held]),
     waiting_for=st.sampled_from([None, None, "children"]),
+    waiting=st.sampled_from([False, False, False, True]),
     top_level=st.sampled_from([None, True, False]),
     after=st.sampled_from([None, "job_0004"]),
     newest_first=st.booleans(),

@@ -56,6 +56,9 @@ def test_an_empty_queue_has_no_jobs(queue):
     [
         ({"statuses": frozenset({Status.PENDING})}, ["behind", "later", "elsewhere"]),
         ({"statuses": frozenset({Status.IN_PROGRESS, Status.DONE})}, ["parent", "child", "locked"]),
+        ({"waiting": True}, ["parent"]),
+        ({"waiting": True, "statuses": frozenset({Status.IN_PROGRESS})}, ["parent"]),
+        ({"waiting": True, "statuses": frozenset({Status.PENDING})}, []),
         ({"item_type": "folder"}, ["parent"]),
         ({"op": "update"}, ["locked"]),
         ({"tenant_id": "B"}, ["elsewhere"]),

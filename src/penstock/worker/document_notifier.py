@@ -43,7 +43,7 @@ class DocumentNotifier:
         self._queue = queue
         self._catalog = catalog
         self._after = 0
-        self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS}), waiting=True))
 
     def process_outbox(self) -> bool:
         """Settle the jobs named by the outbox; True when there may be more."""

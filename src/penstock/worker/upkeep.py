@@ -177,7 +177,7 @@ class OverdueEnder:
     def __init__(self, queue: Queue, catalog: Catalog | None = None) -> None:
         self._queue = queue
         self._catalog = catalog
-        self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
+        self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS, waiting=True))
 
     def run(self) -> bool:
         page, more = self._pages.next_page()

@@ -300,6 +300,8 @@ def _matches(query: JobQuery, job: Job) -> bool:
         return False
     if query.top_level is not None and query.top_level is not (job.parent_id is None):
         return False
+    if query.waiting and not job.waiting:
+        return False
     if query.prefix is not None and not job.queue_id.startswith(query.prefix):
         return False
     if query.text is not None and not contains(job, query.text):

@@ -190,6 +190,8 @@ def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> se
 def _filters(query: JobQuery) -> dict[str, Any]:
     named = {name: getattr(query, name) for name in _EQUAL}
     filters = {name: value for name, value in named.items() if value is not None}
+    if query.waiting:
+        filters["waiting"] = True
     if query.statuses:
         filters["statuses"] = {codec.NUMBER_OF[status]: True for status in query.statuses}
     if query.text is not None:
@@ -307,6 +309,8 @@ def _small_index(server: Server, query: JobQuery) -> list[bytes] | None:
         return _read_indexes(server, [f"tree:{parents[0].root_id}"]) if parents else []
     if query.held is Held.TIME:
         return _read_indexes(server, ["later"])
+    if query.waiting:
+        return _read_indexes(server, ["waiting"])
     if query.statuses == {Status.IN_PROGRESS}:
         return _read_indexes(server, ["lease", "waiting"])
     return None

@@ -22,6 +22,7 @@ local COLUMNS = {
   parent_id = function(row) return row.kin and row.kin[PARENT] or '' end,
   root_id = function(row) return root_of(row) end,
   error_code = function(row) return row[CODE] end,
+  waiting = function(row) return row[STATUS] == RUNNING and not (row[LEASE] > 0) end,
   top_level = function(row) return not row.kin end,
 }
 
