@@ -19,7 +19,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour browser test test-long test-chaos check lint type format bench bench-search peers pipeline-peers chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
+.PHONY: help setup demo tour browser test test-long test-chaos check lint type format bench bench-search peers pipeline-peers capacity chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ peers: $(STAMP) ## Measure beside the queues people use today
 
 pipeline-peers: $(STAMP) ## Measure beside the libraries people index folders with
 	@$(PY) -m bench.pipeline_peers $(ARGS)
+
+capacity: $(STAMP) ## Measure a million jobs, two million chunks and a hundred hosts (ARGS="--quick")
+	@$(PY) -m bench.capacity $(ARGS)
 
 chaos: $(STAMP) ## Attack a deployment of each engine for 30 minutes, and check (ARGS="--minutes 3 --engines redis")
 	@$(PY) -m tests.chaos $(ARGS)

@@ -183,7 +183,12 @@ def test_a_search_reads_no_more_rows_than_are_wanted(
     queue.add([new(number) for number in range(50)])
     read: list[str] = []
     decode = codec.job
-    monkeypatch.setattr(codec, "job", lambda name, fields: read.append(name) or decode(name, fields))
+
+    def recorded(name: str, fields: Any) -> Any:
+        read.append(name)
+        return decode(name, fields)
+
+    monkeypatch.setattr(codec, "job", recorded)
 
     queue.oldest()
     assert 1 == len(read)
