@@ -71,7 +71,7 @@ def _measure(options: argparse.Namespace) -> Report:
                 _measure_round(sides, found, source, Path(below))
             figures += found
     machine = msgspec.structs.replace(described(), servers={"SQLite": sqlite3.sqlite_version})
-    return Report(machine=machine, rounds=rounds, corpora=corpora, figures=figures)
+    return Report(machine=machine, corpora=corpora, figures=figures)
 
 
 def _measure_round(sides: Sequence[Side], figures: Sequence[Figures], source: Path, below: Path) -> None:

@@ -55,11 +55,12 @@ def draw(said: str, figures: Sequence[Figures]) -> str:
 
 def _results(report: Report, name: str) -> str:
     shown = [each for each in report.figures if each.corpus == name]
-    times = "once" if report.rounds[name] == 1 else f"{report.rounds[name]} times, medians"
+    counts = sorted({len(runs) for each in shown for runs in each.steps.values()})
+    times = " or ".join("once" if count == 1 else f"{count} times" for count in counts)
     wrong = table.differences(shown)
     parts = [
         f"### {report.corpora[name]}",
-        f"Each step {times}.",
+        f"Each step {times}; medians.",
         f"![CPU seconds of each command](charts/{CHART.format(name)})",
         table.cpu(shown),
         table.placed(shown),

@@ -13,8 +13,6 @@ from bench.pipeline_peers.figures import Figures, joined
 
 class Report(msgspec.Struct, kw_only=True):
     machine: Machine
-    rounds: dict[str, int]
-    """Runs of each step, by corpus."""
     corpora: dict[str, str]
     """Descriptions of the folders."""
     figures: list[Figures]
@@ -25,7 +23,6 @@ def joined_reports(reports: Sequence[Report]) -> Report:
     busiest = max(reports, key=lambda report: report.machine.busy)
     return Report(
         machine=busiest.machine,
-        rounds={name: count for report in reports for name, count in report.rounds.items()},
         corpora={name: said for report in reports for name, said in report.corpora.items()},
         figures=sorted(
             joined(each for report in reports for each in report.figures),

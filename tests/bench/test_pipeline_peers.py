@@ -186,7 +186,6 @@ def test_the_page_has_tables_charts_and_troubles(tmp_path):
     shown[1].trouble = "no space left"
     report = Report(
         machine=MACHINE,
-        rounds={"300": 3},
         corpora={"300": "300 text files"},
         figures=shown,
         notes=["A note."],
@@ -197,7 +196,7 @@ def test_the_page_has_tables_charts_and_troubles(tmp_path):
     text = (tmp_path / page.PAGE).read_text()
     for part in (
         "### 300 text files",
-        "3 times, medians",
+        "Each step once",
         "- A note.",
         "CocoIndex, 300 files: no space left",
     ):
