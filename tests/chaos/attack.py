@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from tests.worker.worker_processes import until
 KILLS = ("child", "supervisor", "tree", "HTTP server", "store")
 FAULTS = ("polite stop", "freeze", "outage", "full disk", "slow disk", "clock jump")
 CHANCES = {
-    "child": 52,
+    "child": 60,
     "supervisor": 8,
     "tree": 6,
     "HTTP server": 6,
@@ -39,10 +40,12 @@ PATIENCE_S = 10.0
 START_S = 120.0
 """Seconds for the first endings: a strike at processes that only start tests little."""
 STUCK_EVERY = 4
-AT_ONCE = (1, 1, 2, 3)
+AT_ONCE = (1, 2, 3)
 """Children killed in one strike."""
 FAULT_S = (0.3, 3.0)
-FREEZE_S = (0.3, 4.0)
+FREEZE_S = (0.3, 3.0)
+LONG_FREEZE_S = (9.0, 12.0)
+"""Longer than a lease: what the process held is given to others, and it wakes up with stale claims."""
 OUTAGE_S = (0.5, 4.0)
 
 
@@ -54,6 +57,7 @@ class Attack:
         self._calls = calls
         self._chance = chance
         self.struck: Counter[str] = Counter()
+        self._frozen: list[threading.Thread] = []
         self.jumps: list[tuple[float, float]] = []
         self.mapped: set[str] = set()
         """Shared memory that processes of the deployment used."""
@@ -80,6 +84,13 @@ class Attack:
 
     def run(self, deadline: float) -> None:
         self._let_work(max(deadline, time.monotonic() + START_S), START_S)
+        try:
+            self._strike_until(deadline)
+        finally:
+            for thread in self._frozen:
+                thread.join()
+
+    def _strike_until(self, deadline: float) -> None:
         for number, what in enumerate(self._plan()):
             if time.monotonic() > deadline:
                 return
@@ -122,9 +133,14 @@ class Attack:
         return running
 
     def _freeze(self) -> bool:
+        """Freeze any process for a moment, or a supervisor for longer than a lease, beside the attack."""
+        if self._chance.random() < 0.3:
+            given = (self._worker().pid, self._chance.uniform(*LONG_FREEZE_S))
+            self._frozen.append(threading.Thread(target=_hold_frozen, args=given, daemon=True))
+            self._frozen[-1].start()
+            return True
         member = self._chance.choice(self._deployment.members)
-        with frozen(self._chance.choice([member.pid, *member.children()])):
-            time.sleep(self._chance.uniform(*FREEZE_S))
+        _hold_frozen(self._chance.choice([member.pid, *member.children()]), self._chance.uniform(*FREEZE_S))
         return True
 
     def _crash_store(self) -> bool:
@@ -154,6 +170,11 @@ class Attack:
         # What was written with a wrong time is read until that time has come.
         self.jumps.append((start, time.monotonic() + CLOCK_JUMP_S))
         return True
+
+
+def _hold_frozen(pid: int, seconds: float) -> None:
+    with frozen(pid):
+        time.sleep(seconds)
 
 
 @contextmanager

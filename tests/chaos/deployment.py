@@ -31,9 +31,9 @@ SETTINGS = {
     "EMBEDDER": "hashing",
     # Power cuts have tests of their own, and the sync is most of the cost of a commit.
     "SQLITE_SYNCHRONOUS": "NORMAL",
-    "LEASE_S": "12",
-    "TASK_LEASE_S": "12",
-    "HEARTBEAT_S": "3",
+    "LEASE_S": "8",
+    "TASK_LEASE_S": "8",
+    "HEARTBEAT_S": "2",
     "POLL_S": "0.25",
     "UPKEEP_S": "1",
     "CANCEL_GRACE_S": "0.5",
