@@ -6,6 +6,7 @@ A call without an answer is never blamed: it may have happened at any later time
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -61,6 +62,7 @@ class History:
         self._jumps = jumps
         for call in calls:
             self._read(call)
+        self.unanswered_claims.sort()
         for taken in self.claims.values():
             taken.sort(key=lambda each: each.claim.number)
 
@@ -164,7 +166,7 @@ def _followed(history: History, one: Taken, following: Taken) -> Iterator[Violat
         yield Violation("claim numbers", f"{job_id}: claim {after} was given out twice")
         return
     gap = after - before - 1
-    unanswered = sum(start < following.end for start in history.unanswered_claims)
+    unanswered = bisect_left(history.unanswered_claims, following.end)
     # A job that waits for its children or its document has a number more when the wait is over.
     waited = any(each.settled.what == "waits" for each in history.endings[job_id])
     if gap > unanswered and not waited:
@@ -249,5 +251,6 @@ def _unclaimed_until(history: History, job_id: str) -> float:
     return history.claims[job_id][0].call.start
 
 
-def _hidden(unanswered: Iterable[float], call: Call) -> bool:
-    return any(start <= (call.end or 0.0) and call.start <= start + UNANSWERED_S for start in unanswered)
+def _hidden(unanswered: Sequence[float], call: Call) -> bool:
+    first = bisect_left(unanswered, call.start - UNANSWERED_S)
+    return first < bisect_right(unanswered, call.end or 0.0)
