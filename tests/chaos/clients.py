@@ -14,7 +14,14 @@ from itertools import count, cycle, product
 from typing import Any, TypeVar
 
 from penstock.client.sync_client import Client
-from penstock.errors import InvalidRequest, PenstockError, QueueFull, ServerUnreachable, StoreError
+from penstock.errors import (
+    CannotCancel,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+    ServerUnreachable,
+    StoreError,
+)
 from penstock.service.requests import Submission
 from tests.chaos.deployment import Deployment
 from tests.documents.random_folder import Tree
@@ -149,7 +156,8 @@ class Calls(Loop):
     def _cancel(self, job_id: str) -> None:
         try:
             self._client.cancel(job_id)
-        except InvalidRequest as error:
+        except (InvalidRequest, CannotCancel) as error:
+            # It ended meanwhile, or a cancellation without an answer had its effect.
             self.refused[error.code] += 1
 
     def _call(self, do: str, entity: str, **options: Any) -> None:

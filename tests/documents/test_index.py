@@ -78,6 +78,7 @@ def test_an_empty_or_missing_root_removes_nothing(docs: IndexedFolder):
     docs.folder.rmdir()
     job = docs.run("folder", "ingest", payload)
     assert (Status.FAILED, "ERR_FILE_NOT_FOUND") == (job.status, job.error_code)
+    assert f"{docs.folder} does not exist" == job.error_message
     assert ["mill.md"] == docs.found("wheel")
 
 

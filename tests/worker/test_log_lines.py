@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from penstock.errors import DiskFull, StoreUnavailable
 from penstock.handlers.context import Context
 from penstock.process_start import log_formatter
 from tests.handlers.conftest import run_all
@@ -62,6 +63,23 @@ def test_lines_of_a_job_name_it(lines: io.StringIO):
     assert failed["traceback"].startswith("Traceback (most recent call last):\n")
     assert "+00:00" in failed["time"]
     assert "\x1b" not in lines.getvalue()
+
+
+@pytest.mark.parametrize("outage", [StoreUnavailable, DiskFull])
+def test_an_outage_in_the_middle_of_a_job_has_no_traceback(
+    lines: io.StringIO, outage: type[StoreUnavailable | DiskFull]
+):
+    with Penstock("memory://") as app:
+
+        @app.function(max_retries=0)
+        def grind(payload: dict[str, Any]) -> None:
+            raise outage("the mill's store was stopped") from OSError("connection refused")
+
+        grind.call({})
+        run_all(app)
+    (failed,) = objects(lines)
+    assert (outage.code, False) == (failed["error_code"], "traceback" in failed)
+    assert "the mill's store was stopped" in failed["event"]
 
 
 def test_other_lines_have_no_job(lines: io.StringIO):

@@ -17,7 +17,7 @@ from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
-from penstock.errors import NothingToIndex
+from penstock.errors import NothingToIndex, PermanentFailure
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.container_paths import ContainerFile, container_of, published_members
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
@@ -383,9 +383,11 @@ def _payload(context: Context) -> Walked:
 
 
 def _refuse_missing(root: str) -> None:
-    """Raise OSError for a missing root, maybe an unmounted disk: nothing is removed then."""
-    with os.scandir(root):
-        return
+    """Raise for a missing root, maybe on an unmounted disk: nothing is removed then."""
+    try:
+        os.scandir(root).close()
+    except FileNotFoundError:
+        raise PermanentFailure(f"{root} does not exist", code="ERR_FILE_NOT_FOUND") from None
 
 
 def _covered(path: str, folders: set[str]) -> bool:

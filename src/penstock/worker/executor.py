@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from penstock import lifecycle, retry, traces
-from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
+from penstock.errors import (
+    DiskFull,
+    InvalidRequest,
+    JobError,
+    PermanentFailure,
+    ServiceUnavailable,
+    StoreUnavailable,
+)
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement, Status
@@ -203,7 +210,9 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
-    trace = None if isinstance(error, JobError | InvalidRequest) else loggable_error(error)
+    # An outage is no defect of the handler, and its message names the store.
+    expected = isinstance(error, JobError | InvalidRequest | StoreUnavailable | DiskFull)
+    trace = None if expected else loggable_error(error)
     about = {"job_fields": traces.job_fields(claim) | {"error_code": settlement.error_code}}
     log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace, extra=about)
 
