@@ -17,6 +17,7 @@ from bench.catalog import texts
 from bench.judged_sets import CORPUS
 from bench.plan import Plan
 from bench.results import Line, most
+from penstock.worker.small_folder import SMALL_BYTES
 
 OVERHEAD, TWO, FLAT, MEMORY_MB = 1.15, 1.1, 1.1, 400
 STEPS = 8
@@ -45,13 +46,16 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
 
 
 def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]:
-    """Less what the same command takes for a line of text: interpreters and a model are loaded once."""
+    """Less what the same command takes for a little text: interpreters and a model are loaded once.
+
+    A command indexes a short text in its own process, so this one is long enough for a worker.
+    """
     rounds = []
     with tempfile.TemporaryDirectory(dir=plan.directory) as below:
         line, nothing = Path(below, "line"), Path(below, "nothing")
         line.mkdir()
         nothing.mkdir()
-        (line / "line.md").write_text("Water drives the wheel.")
+        (line / "line.md").write_text("Water drives the wheel.\n" * (SMALL_BYTES // 20))
         for _ in range(plan.pipeline_runs):
             # In turns, so that whatever else the machine does, does it to all of them.
             rounds.append(_Round(*_in_turn(engine, (line, nothing, folder), plan.directory)))

@@ -3,12 +3,13 @@
 Nothing may be imported before the working directory has left the import path, not even ``__future__``.
 """
 
-from penstock.interpreter import leave_working_directory
+from penstock.interpreter import collect_rarely, leave_working_directory
 
 
 def main() -> None:
     """Run the command, without modules of the working directory."""
     leave_working_directory()
+    collect_rarely()
     from penstock.cli.main import main
 
     main()

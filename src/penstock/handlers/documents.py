@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from penstock.catalog.protocol import Catalog
 from penstock.handlers.context import Context
-from penstock.handlers.files import Files
 from penstock.handlers.folders import Folders
-from penstock.handlers.moves import Moves
-from penstock.handlers.notes import Notes
 from penstock.handlers.origins import NO_ORIGINS, origins_with
 from penstock.handlers.registry import BatchHandler, Handler, NotHandledHere, Registry
 from penstock.handlers.reindex import OUTDATED
@@ -20,7 +18,10 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies
 
 if TYPE_CHECKING:
+    from penstock.handlers.files import Files
     from penstock.handlers.libraries import LibraryJobs
+    from penstock.handlers.moves import Moves
+    from penstock.handlers.notes import Notes
 
 BATCH = 100
 
@@ -44,20 +45,27 @@ def register(
     """
     fetched = kept_files.fetched
     origins = NO_ORIGINS if fetched is None else origins_with(fetched)
-    files, notes = Files(catalog, pipeline, origins), Notes(catalog, pipeline)
     folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
-    handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
-        ("file", "ingest"): (files.ingest, BATCH),
-        ("file", "update"): (files.ingest, BATCH),
-        ("file", "delete"): (files.delete, 0),
-        ("content", "ingest"): (notes.ingest, BATCH),
-        ("content", "update"): (notes.update, 0),
-        ("content", "delete"): (notes.delete, 0),
-    }
-    moves = Moves(catalog, vector_copies, open_queue, kept_files)
-    handlers["rename", "update"] = (moves.rename, 0)
-    handlers["delete_document", "delete"] = (moves.delete_document, 0)
-    handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)
+
+    # Loaded with the first job: a command that finds a folder unchanged needs none of these.
+
+    @functools.cache
+    def files() -> Files:
+        from penstock.handlers.files import Files
+
+        return Files(catalog, pipeline, origins)
+
+    @functools.cache
+    def notes() -> Notes:
+        from penstock.handlers.notes import Notes
+
+        return Notes(catalog, pipeline)
+
+    @functools.cache
+    def moves() -> Moves:
+        from penstock.handlers.moves import Moves
+
+        return Moves(catalog, vector_copies, open_queue, kept_files)
 
     def libraries() -> LibraryJobs:
         # Most processes run no job of a library.
@@ -71,6 +79,17 @@ def register(
         page = is_off_disk(context.payload.get("folder_path", "")) and not context.metadata.get(OUTDATED)
         return libraries().crawl(context) if page else folders.ingest(context)
 
+    handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
+        ("file", "ingest"): (lambda contexts: files().ingest(contexts), BATCH),
+        ("file", "update"): (lambda contexts: files().ingest(contexts), BATCH),
+        ("file", "delete"): (lambda context: files().delete(context), 0),
+        ("content", "ingest"): (lambda contexts: notes().ingest(contexts), BATCH),
+        ("content", "update"): (lambda context: notes().update(context), 0),
+        ("content", "delete"): (lambda context: notes().delete(context), 0),
+        ("rename", "update"): (lambda context: moves().rename(context), 0),
+        ("delete_document", "delete"): (lambda context: moves().delete_document(context), 0),
+        ("delete_tenant", "delete"): (lambda context: moves().delete_tenant(context), 0),
+    }
     handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
     handlers["library", "update"] = (lambda context: libraries().update(context), 0)
     handlers["library", "delete"] = (lambda context: libraries().delete(context), 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -27,8 +26,7 @@ from penstock.errors import UnsupportedType
 from penstock.payloads import LIBRARIES, is_off_disk
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
-from penstock.pipeline.web.markup import PageLinks, read_links
-from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, Validators
+from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, PageLinks, Validators
 
 if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
@@ -132,6 +130,9 @@ class FetchedFiles:
         return self._store(place, path, answer)
 
     def _store(self, place: Place, path: str, answer: FetchedPage) -> FetchedFile:
+        # Its parser of HTML is needed for new pages only.
+        from penstock.pipeline.web.markup import read_links
+
         data, suffix = _as_unicode(answer), _suffix(answer)
         page = read_links(answer.url, data) if suffix == "html" else PageLinks()
         if "noindex" in answer.robots or "none" in answer.robots:
@@ -306,6 +307,8 @@ def _same(file: Path, data: bytes) -> bool:
 
 def _write(file: Path, data: bytes) -> None:
     """Write a file atomically: complete or absent after a crash."""
+    import tempfile  # takes a while to load
+
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}.")
     try:
         with os.fdopen(descriptor, "wb") as made:

@@ -24,6 +24,7 @@ from penstock.catalog.views import Source
 from penstock.errors import NoText, StoreError
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.context import Context
+from penstock.handlers.document_notes import EMBEDDED
 from penstock.handlers.registry import Wait
 from penstock.pipeline.fingerprints import same_reading
 from penstock.pipeline.pipeline import Pipeline
@@ -32,7 +33,6 @@ from penstock.vocabulary import how_many
 MAX_DOCUMENTS = 100
 MAX_CHARS = 8 << 20
 """Characters of waiting chunks above which the batch is written early, to bound its memory."""
-EMBEDDED = "embedded"
 
 
 class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):

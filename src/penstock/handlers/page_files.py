@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +51,8 @@ class PageFiles:
         """Remove the files of versions neither in search nor being read."""
         if self._directory is None:
             return
+        import shutil  # takes a while to load
+
         for source_id in filter(None, source_ids):
             folder = self._folder(source_id)
             if not folder.is_dir():

@@ -14,7 +14,6 @@ from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
-from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import (
     ComponentMissing,
@@ -25,6 +24,7 @@ from penstock.errors import (
 )
 from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
+from penstock.handlers.document_notes import CHANGED, OTHER_MODEL
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.graph_copies import GraphCopies
 from penstock.handlers.members import MemberReader
@@ -46,15 +46,11 @@ from penstock.vocabulary import with_remedy
 if TYPE_CHECKING:
     from penstock.handlers.service_graphs import ServiceGraphs
 
-CHANGED = "the file changed while it was read"
-OTHER_MODEL = "the model changed while it was embedded"
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
 )
 ASKED = 16
 """Tasks of a batch that a language model is asked for."""
-RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
-"""Notes of dropped generations whose jobs start again."""
 
 WAIT_FOR_MEMORY_S = 0.2
 KEEP_S = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,7 +13,6 @@ from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.catalog.views import KnownSource, Source
 from penstock.handlers.child_jobs import child_job
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
-from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
 from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES, tag_fields
@@ -21,6 +20,9 @@ from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
 from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from penstock.handlers.generation_batch import DraftedGeneration
 
 OUTDATED = "outdated"
 """Key in a job's metadata: repeat only the outdated work, without comparing files on the disk."""
@@ -57,6 +59,8 @@ def from_catalog(
         max_retries=context.claim.max_retries,
     )
     tokens = sum(estimated_tokens(chunk.text) for page in pages for chunk in page.chunks or ())
+    from penstock.handlers.generation_batch import DraftedGeneration
+
     return DraftedGeneration(generation=generation, tokens=tokens, known_id=source.source_id)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,16 +14,13 @@ from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
-from penstock.pipeline.chunk.code import grammar_installed
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import Draft, awaiting_ocr, build_draft, without_ocr
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import whole_lines
 from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.pipeline.fingerprints import (
     NO_PICTURES,
     OCR_OFF,
@@ -39,6 +36,8 @@ from penstock.pipeline.ocr.pages import OcrSetup, combined
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:
+    from penstock.pipeline.draft import Draft
+    from penstock.pipeline.extract.sandbox.sandbox import Sandbox
     from penstock.pipeline.graph.llm import LlmExtractor
 
 PICTURES = frozenset(["pdf", "image"])
@@ -79,12 +78,18 @@ class Pipeline:
         self._isolated = isolated
         self._ocr = ocr if ocr is not None else OcrSetup(enabled=False)
         self.limits = limits or ExtractLimits()
-        self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
         self._fingerprints: dict[tuple[str, ChunkSizes, bool, str | None, str, bool], Fingerprints] = {}
         """Computed once for all files with the same extractor and sizes."""
         self._failure_fingerprints: dict[tuple[str | None, tuple[str, ...]], str] = {}
         self._languages_seen: tuple[float, tuple[str, ...]] = (-math.inf, ())
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        # Loaded with the first file to be parsed; a walk of unchanged files parses none.
+        from penstock.pipeline.extract.sandbox.sandbox import Sandbox
+
+        return Sandbox(self.limits)
 
     @property
     def space(self) -> str:
@@ -107,7 +112,7 @@ class Pipeline:
         """
         file_type = file_types.by_name(name) or file_types.TEXT
         by_name, language = file_type.extractor, file_type.language
-        grammar = language if language in MORE_GRAMMARS and grammar_installed(language) else None
+        grammar = language if language in MORE_GRAMMARS and _grammar_installed(language) else None
         extracted = self.graph_fingerprint(name) if (self._graph if graph is None else graph) else ""
         wants_ocr = self._ocr.enabled if ocr is None else ocr
         named = reader in (None, by_name)
@@ -207,6 +212,9 @@ class Pipeline:
         limits, size = self.limits, len(content.data)
         complete, isolated = pages is None, self._isolated and not is_plain(content)
 
+        # Loaded with the first file; see ``_sandbox``.
+        from penstock.pipeline.draft import awaiting_ocr, build_draft, without_ocr
+
         def finished(draft: Draft) -> Draft:
             wanted = self._ocr.enabled if ocr is None else ocr
             return awaiting_ocr(draft) if wanted else without_ocr(draft, complete=complete)
@@ -243,6 +251,8 @@ class Pipeline:
 
         Raises errors as ``draft`` does, and others while an endpoint is unavailable.
         """
+        from penstock.pipeline.draft import build_draft
+
         most = self._limiter.most_bytes
         wanted = page_memory(self._ocr, most, 2 * len(content.data))
 
@@ -300,7 +310,8 @@ class Pipeline:
 
     def close(self) -> None:
         self._limiter.close()
-        self._sandbox.close()
+        if "_sandbox" in self.__dict__:
+            self._sandbox.close()
 
 
 def _with_misnaming(content: Content, draft: Draft) -> Draft:
@@ -316,6 +327,15 @@ def _with_misnaming(content: Content, draft: Draft) -> Draft:
     if warning is None:
         return draft
     return msgspec.structs.replace(draft, misnamed=True, other_type=True, warnings=(warning, *draft.warnings))
+
+
+def _grammar_installed(language: str | None) -> bool:
+    """Check whether the grammar of an extra is installed."""
+    if language is None:
+        return False
+    from penstock.pipeline.chunk.code import grammar_installed
+
+    return grammar_installed(language)
 
 
 @lru_cache(64)

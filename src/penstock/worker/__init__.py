@@ -29,6 +29,7 @@ Used by both:
 
     shared_state       memory shared by a child and its supervisor
     orphans            claims without a living holder: found, and settled as lost or released
+    stopped            the exception that ends a handler
     log_text           jobs and errors as text for rows and logs
 
 Without children, in the caller's process:

@@ -31,8 +31,9 @@ from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outage import OutageRetry
 from penstock.worker.outbox import Outbox
-from penstock.worker.process_guard import ProcessGuard, Stopped
+from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
+from penstock.worker.stopped import Stopped
 
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05

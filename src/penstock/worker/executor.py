@@ -31,8 +31,8 @@ from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
 from penstock.worker.log_text import error_text, loggable_error, traceback_text
 from penstock.worker.outbox import Outbox
-from penstock.worker.process_guard import Stopped
 from penstock.worker.shared_state import SharedState
+from penstock.worker.stopped import Stopped
 
 RESULT_LIMIT = 1 << 20
 FIRST_HANDLER_WAIT = timedelta(seconds=30)

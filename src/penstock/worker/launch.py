@@ -26,7 +26,6 @@ from penstock.errors import (
 )
 from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
-from penstock.handlers.webhooks import webhook_options
 from penstock.process_start import log_to_stderr
 from penstock.queue.lock_holder import lock_holder
 from penstock.queue.protocol import Queue
@@ -298,6 +297,7 @@ def load_handlers(
     else:
         from penstock.handlers.functions import Functions
         from penstock.handlers.registry import Registry
+        from penstock.handlers.webhooks import webhook_options
 
         registry, functions = Registry(), Functions()
         functions.register_in(registry, webhook_options(assembly.settings))

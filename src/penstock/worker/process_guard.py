@@ -30,6 +30,7 @@ from typing import Any, cast
 
 from penstock import traces
 from penstock.worker.shared_state import SharedState
+from penstock.worker.stopped import Stopped
 
 log = logging.getLogger("penstock.worker")
 
@@ -175,10 +176,6 @@ def _decimal_context() -> Any:
 _getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
 _fstat, _fchdir = os.fstat, os.fchdir
 _PR_SET_PDEATHSIG = 1
-
-
-class Stopped(BaseException):
-    """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
 
 
 class ProcessGuard:

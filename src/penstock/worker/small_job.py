@@ -33,9 +33,9 @@ from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory
 from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, state_path
 from penstock.worker.outbox import Outbox
-from penstock.worker.process_guard import Stopped
 from penstock.worker.shared_state import ExecutingJob, SharedState
 from penstock.worker.small_folder import FOLDERS, SMALL_BYTES, file_batches, is_small_folder
+from penstock.worker.stopped import Stopped
 from penstock.worker.upkeep import clear_outbox, upkeep_overdue
 
 FEW = 5

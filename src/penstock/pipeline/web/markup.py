@@ -13,6 +13,7 @@ from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.charset_labels import markup_label
 from penstock.pipeline.extract.html import check_cost
 from penstock.pipeline.web import urls
+from penstock.pipeline.web.protocol import PageLinks
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -32,17 +33,6 @@ _CHROME = (
 _HEADINGS = "h1, h2, h3, h4, h5, h6"
 _MARK = re.compile(r"[¶#§\U0001f517]\s*\Z")
 """Sign of a link beside a heading that leads to the heading itself."""
-
-
-class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """Links and directives of a page, for a crawl."""
-
-    links: tuple[str, ...] = ()
-    """Pages that the page links to, in normal form, each once."""
-    canonical: str | None = None
-    """The URL under which the page wants to be known."""
-    noindex: bool = False
-    nofollow: bool = False
 
 
 def read_links(url: str, data: bytes) -> PageLinks:

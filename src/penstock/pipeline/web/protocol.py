@@ -19,6 +19,17 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Private, loopback and reserved addresses may be contacted."""
 
 
+class PageLinks(msgspec.Struct, frozen=True, kw_only=True):
+    """Links and directives of a page, for a crawl."""
+
+    links: tuple[str, ...] = ()
+    """Pages that the page links to, in normal form, each once."""
+    canonical: str | None = None
+    """The URL under which the page wants to be known."""
+    noindex: bool = False
+    nofollow: bool = False
+
+
 class Validators(NamedTuple):
     """Validators of a page (ETag, Last-Modified) for conditional requests."""
 
