@@ -68,7 +68,7 @@ class Rankings(NamedTuple):
         """Return a function describing the match of a chunk. ``words``: found ones, of ``asked`` in all."""
         places = {hit.content_id: place for place, hit in enumerate(self.keyword, 1)}
         near = {
-            hit.content_id: (place, Similarity(space.embedder, hit.score))
+            hit.content_id: (place, space.embedder, hit.score)
             for space in self.spaces
             for place, hit in enumerate(space.near, 1)
         }
@@ -77,19 +77,19 @@ class Rankings(NamedTuple):
         most = [] if self.notes else [Similarity(space.embedder, space.most()) for space in self.spaces]
 
         def weak(content_id: int) -> bool:
-            similarities = [near[content_id][1]] if content_id in near else most
+            similarities = [Similarity(*near[content_id][1:])] if content_id in near else most
             return is_weak(len(words.get(content_id, ())), asked, similarities)
 
         # A chunk that was asked for by a relation is as good as the entity that the relation leads from.
         related = self.graph.asked and (self.graph.best is None or not weak(self.graph.best))
 
         def match(content_id: int) -> Match:
-            vector_rank, similarity = near.get(content_id, (None, None))
+            vector_rank, _, cosine = near.get(content_id, (None, None, None))
             graph_rank = graph_ranks.get(content_id)
             return Match(
                 weak(content_id) and not (related and graph_rank is not None),
                 words.get(content_id, ()),
-                similarity.cosine if similarity else None,
+                cosine,
                 places.get(content_id),
                 vector_rank,
                 graph_rank,

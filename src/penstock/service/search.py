@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, Unpack, cast, get_args
 
@@ -35,7 +36,7 @@ DEPTH = 100
 MAX_DEPTH = 6_400
 WIDER = 8
 """Factor of a second look, for when too many of the first hits were copies of one text or of one document."""
-READ_AHEAD = 2
+READ_AHEAD = 1.25
 """Chunks read for each text that is wanted: some are copies, or of a document with enough hits."""
 RERANKED = 50
 """Hits that are given to a re-ranker."""
@@ -355,7 +356,7 @@ def _texts(
 
     Copies of a text have the same score, so all chunks with the score of the last text are read as well.
     """
-    read = min(len(ranked), READ_AHEAD * wanted)
+    read = min(len(ranked), math.ceil(READ_AHEAD * wanted))
     while True:
         while 0 < read < len(ranked) and ranked[read][1] >= ranked[read - 1][1]:
             read += 1

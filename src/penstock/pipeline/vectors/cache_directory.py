@@ -6,6 +6,7 @@ The catalog has all of this data. Any file may be deleted at any time, even whil
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -159,6 +160,7 @@ class CacheDirectory:
                 each.unlink(missing_ok=True)
 
 
+@functools.lru_cache(1_024)
 def _name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
