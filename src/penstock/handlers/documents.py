@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.catalog.protocol import Catalog
 from penstock.handlers.context import Context
 from penstock.handlers.folders import Folders
-from penstock.handlers.origins import NO_ORIGINS, origins_with
+from penstock.handlers.origins import NO_ORIGINS, Origins, origins_with
 from penstock.handlers.registry import BatchHandler, Handler, NotHandledHere, Registry
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.source_files import NO_FILES, SourceFiles
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.handlers.notes import Notes
 
 BATCH = 100
+Handlers: TypeAlias = dict[tuple[str, str], tuple[Handler | BatchHandler, int]]
+"""Handlers by item type and operation, each with the most jobs of a call; 0: one job."""
 
 
 def register(
@@ -47,7 +51,38 @@ def register(
     origins = NO_ORIGINS if fetched is None else origins_with(fetched)
     folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
 
-    # Loaded with the first job: a command that finds a folder unchanged needs none of these.
+    def libraries() -> LibraryJobs:
+        # Most processes run no job of a library.
+        from penstock.handlers.libraries import LibraryJobs
+
+        if fetched is None:
+            raise NotHandledHere("this worker keeps no fetched files")
+        return LibraryJobs(catalog, pipeline, fetched, state_dirs, open_queue)
+
+    def ingest_folder(context: Context) -> Any:
+        page = is_off_disk(context.payload.get("folder_path", "")) and not context.metadata.get(OUTDATED)
+        return libraries().crawl(context) if page else folders.ingest(context)
+
+    moved = partial(_loaded_moves, catalog, vector_copies, open_queue, kept_files)
+    handlers = _handlers_of_contents(catalog, pipeline, origins) | _handlers_of_moves(moved)
+    handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
+    handlers["library", "update"] = (lambda context: libraries().update(context), 0)
+    handlers["library", "delete"] = (lambda context: libraries().delete(context), 0)
+    for item_type in ("folder", "project"):
+        handlers[item_type, "ingest"] = (ingest_folder, 0)
+        handlers[item_type, "scan"] = (folders.scan, 0)
+        handlers[item_type, "delete"] = (folders.delete, 0)
+    for (item_type, op), (handler, batch) in handlers.items():
+        # A handler registered by the application takes precedence.
+        if registry.find(item_type, op) is None:
+            registry.register(item_type, op, handler, batch=batch)
+
+
+# Loaded with the first job: a command that finds a folder unchanged needs none of these.
+
+
+def _handlers_of_contents(catalog: Catalog, pipeline: Pipeline, origins: Origins) -> Handlers:
+    """Handlers of files and notes."""
 
     @functools.cache
     def files() -> Files:
@@ -61,43 +96,28 @@ def register(
 
         return Notes(catalog, pipeline)
 
-    @functools.cache
-    def moves() -> Moves:
-        from penstock.handlers.moves import Moves
-
-        return Moves(catalog, vector_copies, open_queue, kept_files)
-
-    def libraries() -> LibraryJobs:
-        # Most processes run no job of a library.
-        from penstock.handlers.libraries import LibraryJobs
-
-        if fetched is None:
-            raise NotHandledHere("this worker keeps no fetched files")
-        return LibraryJobs(catalog, pipeline, fetched, state_dirs, open_queue)
-
-    def ingest_folder(context: Context) -> Any:
-        page = is_off_disk(context.payload.get("folder_path", "")) and not context.metadata.get(OUTDATED)
-        return libraries().crawl(context) if page else folders.ingest(context)
-
-    handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
+    return {
         ("file", "ingest"): (lambda contexts: files().ingest(contexts), BATCH),
         ("file", "update"): (lambda contexts: files().ingest(contexts), BATCH),
         ("file", "delete"): (lambda context: files().delete(context), 0),
         ("content", "ingest"): (lambda contexts: notes().ingest(contexts), BATCH),
         ("content", "update"): (lambda context: notes().update(context), 0),
         ("content", "delete"): (lambda context: notes().delete(context), 0),
+    }
+
+
+def _handlers_of_moves(moves: Callable[[], Moves]) -> Handlers:
+    """Handlers of renames and removals."""
+    return {
         ("rename", "update"): (lambda context: moves().rename(context), 0),
         ("delete_document", "delete"): (lambda context: moves().delete_document(context), 0),
         ("delete_tenant", "delete"): (lambda context: moves().delete_tenant(context), 0),
     }
-    handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
-    handlers["library", "update"] = (lambda context: libraries().update(context), 0)
-    handlers["library", "delete"] = (lambda context: libraries().delete(context), 0)
-    for item_type in ("folder", "project"):
-        handlers[item_type, "ingest"] = (ingest_folder, 0)
-        handlers[item_type, "scan"] = (folders.scan, 0)
-        handlers[item_type, "delete"] = (folders.delete, 0)
-    for (item_type, op), (handler, batch) in handlers.items():
-        # A handler registered by the application takes precedence.
-        if registry.find(item_type, op) is None:
-            registry.register(item_type, op, handler, batch=batch)
+
+
+def _loaded_moves(
+    catalog: Catalog, vector_copies: VectorCopies | None, open_queue: OpenQueue | None, kept: SourceFiles
+) -> Moves:
+    from penstock.handlers.moves import Moves
+
+    return Moves(catalog, vector_copies, open_queue, kept)
