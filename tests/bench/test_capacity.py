@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from bench.capacity.figures import Adding, Drained, HostRun, JobRun, Report, rea
 from bench.capacity.jobs import rates
 from bench.capacity.process_memory import disk_mb
 from bench.peers.machine import Machine
+from bench.stores import fresh_directory
 
 MACHINE = Machine(date="2026-01-01", system="L", cores=2, memory_gb=8, python="3.11", servers={}, busy=1.0)
 COST = Cost(cpu_ms=2.0, median_ms=3.0, largest_ms=4.0)
@@ -150,13 +152,16 @@ def test_disk_counts_blocks_of_files(tmp_path: Path):
 def test_a_quick_run_measures_its_part_and_removes_its_stores(
     tmp_path: Path, part: str, engine: str, capsys: pytest.CaptureFixture[str]
 ):
-    wanted = ["--quick", f"--only={part}", f"--engine={engine}"]
-    capacity.main([*wanted, f"--dir={tmp_path / 'stores'}", f"--json={tmp_path / 'report.json'}"])
+    wanted = ["--quick", f"--only={part}", f"--engine={engine}", f"--json={tmp_path / 'report.json'}"]
+    with fresh_directory(Path(tempfile.gettempdir())) as stores:
+        # The user of the PostgreSQL server has to get there.
+        stores.chmod(0o755)
+        capacity.main([*wanted, f"--dir={stores}"])
+        assert [] == list(stores.iterdir())
 
     found = read_report(tmp_path / "report.json")
     counts = {"jobs": len(found.job_runs), "documents": len(found.catalogs), "hosts": len(found.host_runs)}
     assert 1 == counts[part]
-    assert [] == list((tmp_path / "stores").iterdir())
     assert "|" in capsys.readouterr().out
     if part == "jobs":
         assert 2_000 == found.job_runs[0].drained[-1].jobs
