@@ -8,13 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
-from unittest.mock import patch
 
-import hypothesis
 import msgspec
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock import lifecycle
 from penstock.job import (
@@ -80,6 +77,12 @@ class Oracle(RuleBasedStateMachine):
         self.claims: list[Claim] = []
         self.numbers: dict[str, int] = {}
         self.cut_trees: frozenset[str] = frozenset()
+        self.locks_are_shared = True
+
+    @initialize(shared=st.booleans())
+    def choose_locks(self, shared: bool) -> None:
+        """Let jobs wait for locks or not: an engine ends jobs by its fast path only while none waits."""
+        self.locks_are_shared = shared
 
     def opened(self) -> Queue:
         queue = type(self).open_engine(Path(self.folder.name))
@@ -122,7 +125,7 @@ class Oracle(RuleBasedStateMachine):
             metadata=msgspec.json.encode({"from": queue_id}).decode(),
             dedupe=spec.dedupe,
             run_at=None if spec.delay is None else self.now + timedelta(seconds=spec.delay),
-            lock_key=spec.lock,
+            lock_key=spec.lock if self.locks_are_shared else spec.lock and f"{spec.lock}:{queue_id}",
             limit_key=spec.limit,
             max_retries=spec.max_retries,
             timeout_s=60 + spec.key,
@@ -187,9 +190,12 @@ class Oracle(RuleBasedStateMachine):
     def claim(self, request: ClaimRequest) -> None:
         self.both("claim", request)
 
-    @rule(request=REQUESTS)
-    def claim_again(self, request: ClaimRequest) -> None:
+    @rule(specs=st.lists(SPECS, min_size=1, max_size=5), request=REQUESTS, again=st.none() | REQUESTS)
+    def run_new_jobs(self, specs: list[Spec], request: ClaimRequest, again: ClaimRequest | None) -> None:
+        """Add, claim and end jobs in one step: calls that are drawn one by one seldom get so far."""
+        self.add_many(specs)
         self.claim(request)
+        self.finish(len(specs), again)
 
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=4))
     def settle(self, endings: list[Ending]) -> None:
@@ -237,9 +243,13 @@ class Oracle(RuleBasedStateMachine):
             self.both("renew", [Beat(claim.queue_id, claim.claim_number, timedelta(hours=1), "{}")])
             self.both("settle", [WAYS[way](claim, ())])
 
-    @rule(count=st.integers(1, 5))
-    def finish(self, count: int) -> None:
-        """End jobs by the plain path, so trees end and locks change hands."""
+    @rule(count=st.integers(1, 5), again=st.none() | REQUESTS)
+    def finish(self, count: int, again: ClaimRequest | None) -> None:
+        """End jobs by the plain path, some in a second attempt, so trees end and locks change hands."""
+        if again is not None:
+            self.both("settle", [WAYS["transient"](job, ()) for job in self.in_progress()[:count]])
+            self.clock_forward(400)
+            self.both("claim", again)
         leased = [job for job in self.in_progress() if job.lease_until is not None]
         self.both("settle", [lifecycle.done(job) for job in leased[:count]])
 
@@ -368,25 +378,3 @@ class Oracle(RuleBasedStateMachine):
         self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))
-
-
-def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | None = None) -> None:
-    """Run the machine over one engine, with new calls or those of a seed; raises the shortest difference."""
-    machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
-    machine = machine if seed is None else hypothesis.seed(seed)(machine)
-    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
-    # A resume takes several calls, so that others come in between.
-    with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
-        run_state_machine_as_test(
-            machine,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=50,
-                phases=phases,
-                database=None,
-                deadline=None,
-                report_multiple_bugs=False,
-                print_blob=True,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.durable_engines import DURABLE
-from tests.conformance.oracle import explore
+from tests.conformance.exploration import explore
 
 
 @pytest.mark.parametrize("engine", DURABLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -172,7 +173,7 @@ def test_the_child_for_small_jobs_is_one_that_no_long_job_occupies(tmp_path: Pat
         ChildHandle(f"w-{number}", SharedState.create(tmp_path / str(number)), multiprocessing.Process())
         for number in range(3)
     ]
-    now = 1000.0
+    now = time.monotonic()
     assert children[0] is child_for_small_jobs(children, now)
     assert child_for_small_jobs(children[:1], now) is None
 
