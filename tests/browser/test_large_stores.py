@@ -63,6 +63,9 @@ def fill(server: LiveServer, copies: int, page_count: int) -> str:
     return source.source_id
 
 
+ATTEMPTS = 20
+
+
 def opened(tab: Tab, url: str, ready: str) -> float:
     tab.open("about:blank#before")
     began = time.monotonic()
@@ -80,16 +83,14 @@ def test_very_many_failures_and_pages_open_within_a_second(
     document = fill(server, failures // JOBS - 1, page_count)
     rows = "document.querySelectorAll('main tr[data-id]').length === 50"
     pages = {
-        "/jobs?status=running": "document.querySelector('.empty')",
         "/jobs?status=failed": rows,
         "/failures": "document.querySelectorAll('.reasons li').length === 3",
         f"/documents/{document}": "document.querySelector('.page-map path')",
     }
-    empty, *taken = (
-        min(opened(tab, f"{server.url}/#{page}", ready) for _ in range(3)) for page, ready in pages.items()
-    )
-    # On a machine that is busy with other tests, an empty page takes long as well.
-    assert max(taken) < max(1.0, 2 * empty), (empty, taken)
+    for page, ready in pages.items():
+        # A busy machine delays some of the attempts; a page that is slow by itself fails all of them.
+        assert any(opened(tab, f"{server.url}/#{page}", ready) < 1.0 for _ in range(ATTEMPTS)), page
+    tab.open(f"{server.url}/#{page}")
     tab.sees(f"One cell is the worst of {page_count // 1_000} pages")
     tab.click(".page-map")
     tab.sees("All pages", "main")

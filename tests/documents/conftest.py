@@ -108,17 +108,20 @@ class ManualWorker:
         return drop_unwanted(self._app.queue, self.catalog, claimed)
 
     def drain(self) -> None:
-        """Run jobs and tasks until nothing is left."""
+        """Run jobs and tasks until nothing is left; retries run at once, with a clock set forward."""
         while self.run_jobs() is not None or self._tasks_left():
-            self.run_tasks()
+            if not self.run_tasks():
+                for lane in Phase:
+                    self.exhaust(lane)
 
     def _tasks_left(self) -> bool:
         with self.catalog.snapshot() as snapshot:
             left = any(snapshot.open_tasks(lane) for lane in Phase)
         return left or bool(self.catalog.outbox())
 
-    def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
-        """Run all tasks, then process the outbox."""
+    def run_tasks(self, *, again: bool = True, embedding: bool = True) -> bool:
+        """Run all tasks, then process the outbox; returns whether there was a task."""
+        any_task = False
         worked = True
         while worked:
             worked = False
@@ -126,10 +129,11 @@ class ManualWorker:
                 tasks = self.claim(lane)
                 if tasks:
                     self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
-                    worked = again
+                    worked, any_task = again, True
         DocumentNotifier(self._app.queue, self.catalog).process_outbox()
         while Sweeper(self.catalog).clear_leftovers():
             continue
+        return any_task
 
 
 class IndexedFolder:

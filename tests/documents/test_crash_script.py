@@ -83,7 +83,7 @@ class Script:
             )
 
 
-@pytest.mark.parametrize("engine", others_later(CATALOGS, ["postgres"]))
+@pytest.mark.parametrize("engine", others_later(CATALOGS, []))
 def test_an_index_is_right_after_kills_in_the_middle_of_changes(tmp_path: Path, engine: str):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
