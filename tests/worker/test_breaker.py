@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
-from penstock.errors import ServiceUnavailable
+from penstock.errors import ServiceUnavailable, StoreUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import Claim, Settlement, Status
 from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, BreakerOpen, Breakers
-from penstock.worker.executor import Executor
+from penstock.worker.executor import FREE_OUTAGES, Executor
 from tests.servers.stores import ON_FILES
 from tests.worker.worker_processes import WorkerHost, until
 
@@ -215,6 +216,38 @@ def test_the_wait_for_a_handler_grows_and_keeps_what_was_there(breakers: Breaker
 
     assert [30, 60, 120, 240, 300, 300] == waits
     assert {"cursor": 17, "no_handler": 6} == job.progress
+
+
+@pytest.fixture
+def without_a_store(breakers: Breakers) -> Executor:
+    registry = Registry()
+
+    def handler(context: Context) -> None:
+        raise StoreUnavailable("connection refused")
+
+    registry.register("content", "ingest", handler)
+    registry.register("function", "run", handler)
+    return Executor(registry, breakers)
+
+
+def test_an_outage_of_the_store_in_a_handler_costs_no_retry_for_a_while(without_a_store: Executor):
+    job, waits = claim('{"cursor":17}'), []
+    for _ in range(FREE_OUTAGES):
+        given_back = run(without_a_store, job)
+        assert (Status.PENDING, 0) == (given_back.status, given_back.retry_count)
+        assert "waits for the store: connection refused" == given_back.error_message
+        waits.append(int(given_back.delay.total_seconds()))
+        job = claim(given_back.progress_json)
+
+    assert [1, 2, 4, 8, 16, 32, 60, 60] == waits[:8]
+    assert 17 == (job.progress or {})["cursor"]
+    assert 1 == run(without_a_store, job).retry_count
+
+
+def test_an_outage_of_a_store_in_a_function_spends_a_retry(without_a_store: Executor):
+    job = msgspec.structs.replace(claim(), item_type="function", op="run")
+
+    assert 1 == run(without_a_store, job).retry_count
 
 
 def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(host: WorkerHost):

@@ -37,6 +37,10 @@ from penstock.worker.stopped import Stopped
 RESULT_LIMIT = 1 << 20
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
 LONGEST_HANDLER_WAIT = timedelta(minutes=5)
+FIRST_STORE_WAIT = timedelta(seconds=1)
+LONGEST_STORE_WAIT = timedelta(minutes=1)
+FREE_OUTAGES = 20
+"""Outages of a store that cost a job no retry: a job that causes them itself must end some day."""
 
 FAILURE_CODES = {
     "ERR_NO_HANDLER": "No worker that claimed the job can run its type. The job waits, no retry spent.",
@@ -49,6 +53,7 @@ log = logging.getLogger("penstock.worker")
 # Keys in the progress of a job that is retried, so that the next worker finds them.
 _ATTEMPTS = "no_handler"
 _SERVICE = "service"
+_OUTAGES = "outages"
 TRACEBACK = "traceback"
 
 
@@ -124,6 +129,8 @@ class Executor:
             return self._waits_for_service(claim, error)
         if isinstance(error, NotHandledHere):
             return _not_handled(claim, str(error))
+        if isinstance(error, StoreUnavailable) and _may_wait_for_store(claim):
+            return _waits_for_store(claim, error)
         return failure(claim, error, handler)
 
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
@@ -145,6 +152,27 @@ def _not_handled(claim: Claim, reason: str) -> Settlement:
     wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
     released_claim = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
     return _with_progress(released_claim, claim, _ATTEMPTS, tried + 1)
+
+
+def _may_wait_for_store(claim: Claim) -> bool:
+    """Return False for functions: they may not be repeatable, so their own number of retries decides."""
+    return claim.item_type != "function" and (claim.progress or {}).get(_OUTAGES, 0) < FREE_OUTAGES
+
+
+def _waits_for_store(claim: Claim, error: StoreUnavailable) -> Settlement:
+    """Release the job until the store is back: no retry spent, each time with a longer delay."""
+    before = (claim.progress or {}).get(_OUTAGES, 0)
+    wait = min(FIRST_STORE_WAIT * 2**before, LONGEST_STORE_WAIT)
+    log.warning(
+        "%s waits for its store, next attempt in %d s: %s",
+        log_text.job_text(claim),
+        wait.total_seconds(),
+        error_text(error),
+        extra={"job_fields": traces.job_fields(claim) | {"error_code": error.code}},
+    )
+    reason = f"waits for the store: {error_text(error)}"
+    released_claim = lifecycle.released(claim, reason, delay=wait, code=error.code)
+    return _with_progress(released_claim, claim, _OUTAGES, before + 1)
 
 
 def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
