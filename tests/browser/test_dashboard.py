@@ -14,7 +14,7 @@ from tests.http.live_server import LiveServer
 from tests.pipeline.sample_documents import pdf
 
 SERVE = ()
-NOTES = 400
+NOTES = 1_600
 PUMP = """
   const real = window.fetch.bind(window);
   window.fetch = async (path, options) => {
@@ -74,7 +74,7 @@ def test_a_folder_is_indexed_from_the_page_and_its_progress_moves(tab: Tab, serv
     tab.press("Enter")
     tab.sees("1 file failed.", "main")
     tab.sees("ended", ".between")
-    assert f"{NOTES + 1} of {NOTES + 1} files" == tab.text(".between h2")
+    assert f"{NOTES + 1:,} of {NOTES + 1:,} files" == tab.text(".between h2")
     assert str(folder) == tab.text("h1")
     widths = tab.evaluate("seen")
     # The bar moved, in more than one step, and never ran back.

@@ -232,7 +232,7 @@ def pool(settings: Settings, _: Path) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PostgresQueue, "migrate", lambda _: None)
         connections: Any = Assembly(settings).open_queue()._connections  # type: ignore[attr-defined]
-    return connections._size, connections.pooled, connections.timeout_s
+    return connections.size, connections.pooled, connections.timeout_s
 
 
 def contract(settings: Settings, place: Path) -> object:

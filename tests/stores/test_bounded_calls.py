@@ -11,7 +11,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import ClaimRequest, JobQuery, Scope, Status
-from penstock.queue.postgres import queue as postgres_queue
+from penstock.queue.postgres import row_tally
 from penstock.queue.postgres.pause_rows import SQL as POSTGRES
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.protocol import Queue
@@ -180,7 +180,7 @@ def test_a_statement_on_postgres_reads_a_bounded_part(
 def test_a_large_table_is_estimated_and_a_small_part_of_it_counted(
     many_on_postgres: PostgresQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_queue, "FEW_PAGES", 100)
+    monkeypatch.setattr(row_tally, "FEW_PAGES", 100)
     many_on_postgres.claim(ClaimRequest("w1", 50))
     counts, exact = many_on_postgres.tally()
     running = sum(number for (status, _, _), number in counts.items() if status == "in_progress")
