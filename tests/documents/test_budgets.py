@@ -83,6 +83,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.mark.long
 def test_bad_files_cost_themselves_only_and_are_not_read_again(bench: Bench):
     for number in range(GOOD):
         (bench.folder / f"good{number}.txt").write_text(f"honest words of file {number}\n")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.documents.format_kills import Round, fill
 
 
+@pytest.mark.long
 def test_a_file_of_each_format_survives_kills_of_workers(tmp_path: Path):
     pages = fill(tmp_path / "files", small=True)
     one = Round(tmp_path / "round", "sqlite", tmp_path / "files", random.Random())

@@ -282,6 +282,7 @@ def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one
     assert (TaskStatus.FAILED, "ERR_OTHER_MODEL") == (outcome.status, outcome.code)
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_the_middle_of_the_change_costs_nothing_but_time(docs: IndexedFolder):
     mill(docs)
     docs.put("book.md", book(300))

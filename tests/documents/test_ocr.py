@@ -147,6 +147,7 @@ def test_other_ocr_settings_read_pictures_again_and_nothing_else(docs: IndexedFo
     assert [True, False] == [old != new for old, new in zip(before, after, strict=True)]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_a_kill_in_the_middle_of_a_scan_costs_the_page_in_hand(docs: IndexedFolder):
     count = 12

@@ -126,6 +126,7 @@ def test_three_gateways_at_once_and_one_of_them_killed(town: Town):
     assert ["0.txt"] == [Path(path).name for path in town.found("word0")]
 
 
+@pytest.mark.long
 def test_redis_killed_and_started_again_in_the_middle(tmp_path: Path):
     options = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
     with own_server(tmp_path / "redis", *options) as server:

@@ -140,6 +140,7 @@ def wreak(host: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float 
     print(f"{len(host.recorded('began')) - jobs} handler calls more than jobs")
 
 
+@pytest.mark.long
 def test_some_kills_over_some_jobs(host: WorkerHost):
     share = 2 if host.engine in ON_SERVERS else 1
     wreak(host, jobs=800 // share, kills=8 // share, pause_s=0.06)

@@ -163,9 +163,9 @@ def wreak(host: WorkerHost, jobs: int, kills: int) -> None:
     print(f"{host.engine}: {len(ids):,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
-@pytest.mark.parametrize(("jobs", "kills"), [(200, 3), pytest.param(2_000, 16, marks=pytest.mark.long)])
-def test_some_kills_over_4_hosts(host: WorkerHost, jobs: int, kills: int):
-    wreak(host, jobs, kills)
+@pytest.mark.long
+def test_16_kills_over_4_hosts(host: WorkerHost):
+    wreak(host, jobs=2_000, kills=16)
 
 
 @pytest.mark.chaos
@@ -236,9 +236,9 @@ def outlive(
     print(f"{adder.unanswered} adds unanswered, {again} calls more than jobs")
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_a_server_that_crashes_under_4_hosts(served: WorkerHost, outages: Outages, times: int):
-    outlive(served, outages, times=times, seconds=0.01, away_s=0.5)
+@pytest.mark.long
+def test_a_server_that_crashes_under_4_hosts(served: WorkerHost, outages: Outages):
+    outlive(served, outages, times=3, seconds=0.01, away_s=0.5)
 
 
 @pytest.mark.chaos

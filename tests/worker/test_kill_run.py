@@ -30,7 +30,7 @@ def check(engine: str, place: Path, kills: int) -> None:
     assert found.ended
 
 
-@pytest.mark.parametrize("engine", others_later(DURABLE, ["sqlite"]))
+@pytest.mark.parametrize("engine", others_later(DURABLE, []))
 def test_jobs_and_stuck_calls_end_as_they_should_over_some_kills(engine: str, tmp_path: Path) -> None:
     check(engine, tmp_path, 6)
 
