@@ -70,15 +70,15 @@ class Runs:
         self.queue = SendingQueue(place / "queue.db", synchronous="NORMAL")
         self.queue.add([call(number) for number in range(JOBS)])
 
-    def work(self, run: Callable[[SendingQueue, Context], None]) -> list[str]:
-        """Run jobs in a child; return their ids in order, and the number of exchanges sent."""
+    def work(self, run: Callable[[SendingQueue, Context], None], *, sends: bool = True) -> list[str]:
+        """Run jobs in a child that sends exchanges, or none; return their ids in order."""
         child = multiprocessing.get_context("fork").Process(target=self._child, args=(run,), daemon=True)
         child.start()
         child.join(60)
         child.kill()
         assert 0 == child.exitcode
         *ran, sent = (self._place / "ran").read_text().split()
-        assert int(sent) > 0
+        assert sends is (int(sent) > 0)
         return ran
 
     def _child(self, run: Callable[[SendingQueue, Context], None]) -> None:
@@ -130,6 +130,16 @@ def test_each_job_runs_once_and_in_order(runs: Runs):
     assert [_id(number) for number in range(JOBS)] == runs.work(run)
     assert all(job.status is Status.DONE and job.claim_number == 1 and not job.history for job in runs.jobs())
     assert [] == runs.state.results()
+
+
+def test_nothing_is_claimed_ahead_of_jobs_that_take_longer(runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batch_size, "AHEAD_WORTH_S", 0.0)
+
+    def run(_queue: SendingQueue, context: Context) -> None:
+        if context.job_id == _id(JOBS - 1):
+            runs.state.request_exit()
+
+    assert JOBS == len(runs.work(run, sends=False))
 
 
 def test_jobs_claimed_ahead_are_released_when_the_worker_stops(runs: Runs):

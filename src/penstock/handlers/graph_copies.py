@@ -219,7 +219,7 @@ class GraphCopies:
         return self._settled(other), self._gone(stray)
 
     def _settled(self, texts: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Those still in the catalog: the others were removed while the stores were compared."""
+        """Return the texts still in the catalog; others were removed during the comparison."""
         kept = self._catalog.graph_texts.there([content_id for _, content_id in texts])
         return [text for text in texts if text[1] in kept]
 

@@ -146,7 +146,7 @@ class Graph:
     def path(
         self, source: str, target: str, *, tenant_id: str | None = None
     ) -> tuple[list[Node], list[Edge]] | None:
-        """The nodes and edges of a shortest way between two names; None: there is none."""
+        """Return the nodes and edges of a shortest path between two names, or None."""
         tenant = tenant_id or self._settings.tenant_id
         starts = self._find(source, tenant, None)
         ends = self._find(target, tenant, None)

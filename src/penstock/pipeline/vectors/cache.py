@@ -316,7 +316,7 @@ class SpaceCache:
 def _split(
     pieces: Iterator[VectorRows], enough: int | None
 ) -> tuple[list[VectorRows], Iterator[VectorRows] | None]:
-    """Split off the first ``enough`` rows; the rest is None without more rows."""
+    """Return the first ``enough`` rows and an iterator over further rows, or None at the end."""
     head: list[VectorRows] = []
     rows = 0
     for piece in pieces:
