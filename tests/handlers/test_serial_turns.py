@@ -87,3 +87,15 @@ def test_a_released_job_keeps_its_place(tmp_path: Path):
     worker.now -= timedelta(seconds=AGAIN_S)
     assert [] == worker.step()
     assert ["/b"] == worker.step()
+
+
+def test_a_job_that_waits_for_its_retry_holds_up_no_other(tmp_path: Path):
+    worker = Worker(batch=0)
+    jobs = Jobs(worker.queue, config.load({}, state_dir=tmp_path))
+    for path in ("/a", "/b"):
+        jobs.submit(item_type="folder", op="scan", payload={"folder_path": path}, collection="docs")
+    assert ["/a"] == worker.step()
+    later = lifecycle.released(worker.running.pop("/a"), "the disk is away", delay=timedelta(minutes=10))
+    worker.queue.settle([later], now=worker.now)
+
+    assert ["/b"] == worker.step()
