@@ -73,8 +73,9 @@ browser: ## Install Chromium for the tests of the dashboard, where root
 test: $(STAMP) browser ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PYTEST) $(ARGS)
 
+# On the disk: the tests of `make test` keep their files in memory where they can.
 test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, more kills
-	@$(PYTEST) -m "long and not chaos and not versions" $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT="$${TMPDIR:-/tmp}" $(PYTEST) -m "long and not chaos and not versions" $(ARGS)
 
 RERUN = { [ -n "$$CI" ] && $(PY) -m scripts.rerun; }
 
