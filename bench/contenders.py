@@ -77,8 +77,16 @@ def open_floor(engine: str, directory: Path) -> Contender:
     return SqliteFloor(directory) if engine == "sqlite" else JournalFloor(directory)
 
 
+def open_guaranteed_floor(engine: str, directory: Path) -> Contender:
+    """The floor of additions with the guarantees of the engine: SQLite has one."""
+    from bench.floor_sqlite_guarantees import GuaranteedSqliteFloor
+
+    assert engine == "sqlite"
+    return GuaranteedSqliteFloor(directory)
+
+
 Opener = Callable[[str, Path], Contender]
-OPENERS: dict[str, Opener] = {"ours": open_engine, "floor": open_floor}
+OPENERS: dict[str, Opener] = {"ours": open_engine, "floor": open_floor, "guaranteed": open_guaranteed_floor}
 
 
 def open_contender(side: str, engine: str, directory: Path) -> Contender:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from penstock import Penstock, clock
 from penstock.errors import InvalidRequest, QueueFull
+from penstock.http import quick_notes
 from penstock.http.quick_notes import GroupedSubmissions
 from penstock.service import note_rows
 from penstock.service.grouped_submissions import submit_each
@@ -56,29 +59,77 @@ def test_a_later_job_has_its_start_instead_of_a_position(app: Penstock):
     assert late.run_at is not None
 
 
+class HeldAdditions:
+    """The numbers of jobs added in each transaction. The first transaction waits until it is let go."""
+
+    def __init__(self, app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.numbers: list[int] = []
+        self.begun, self.free = threading.Event(), threading.Event()
+        self._add = app.queue.add_counted
+        monkeypatch.setattr(app.queue, "add_counted", self._held)
+
+    def _held(self, new: Any, **given: Any) -> Any:
+        self.numbers.append(len(new))
+        self.begun.set()
+        assert self.free.wait(60)
+        return self._add(new, **given)
+
+    async def during_the_first(
+        self, groups: GroupedSubmissions, texts: Sequence[str]
+    ) -> list[asyncio.Task[Receipt]]:
+        """Submit the first text, and the others while it is added."""
+        loop = asyncio.get_running_loop()
+        first = loop.create_task(groups.submit(note(texts[0])))
+        assert await asyncio.to_thread(self.begun.wait, 60)
+        others = [loop.create_task(groups.submit(note(text))) for text in texts[1:]]
+        await asyncio.sleep(0)  # each of them runs up to its answer
+        return [first, *others]
+
+
 def test_requests_that_wait_at_the_same_time_share_a_transaction(
     app: Penstock, monkeypatch: pytest.MonkeyPatch
 ):
-    added: list[int] = []
-    add = app.queue.add_counted
-
-    def counted(new: Any, **given: Any) -> Any:
-        added.append(len(new))
-        return add(new, **given)
-
-    monkeypatch.setattr(app.queue, "add_counted", counted)
-    groups = GroupedSubmissions(app)
+    held, groups = HeldAdditions(app, monkeypatch), GroupedSubmissions(app)
 
     async def send() -> list[Any]:
-        texts = ("a", "b", "c", "")
-        return await asyncio.gather(*(groups.submit(note(text)) for text in texts), return_exceptions=True)
+        sent = await held.during_the_first(groups, ("a", "b", "c", ""))
+        held.free.set()
+        return await asyncio.gather(*sent, return_exceptions=True)
 
     found = asyncio.run(send())
     groups.close()
 
-    assert [1, 2] == added
+    assert [1, 2] == held.numbers
     assert 3 == len({each.job_id for each in found if isinstance(each, Receipt)})
     assert isinstance(found[3], InvalidRequest)
+
+
+def test_a_transaction_adds_a_bounded_number(app: Penstock, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(quick_notes, "MOST_AT_ONCE", 2)
+    held, groups = HeldAdditions(app, monkeypatch), GroupedSubmissions(app)
+
+    async def send() -> None:
+        sent = await held.during_the_first(groups, ("a", "b", "b", "b"))
+        held.free.set()
+        await asyncio.gather(*sent)
+
+    asyncio.run(send())
+    groups.close()
+
+    assert [1, 2, 1] == held.numbers
+
+
+def test_jobs_received_before_the_end_are_added(app: Penstock, monkeypatch: pytest.MonkeyPatch):
+    held, groups = HeldAdditions(app, monkeypatch), GroupedSubmissions(app)
+
+    async def send() -> list[Receipt]:
+        sent = await held.during_the_first(groups, ("a", "b"))
+        closed = asyncio.get_running_loop().run_in_executor(None, groups.close)
+        held.free.set()
+        await closed
+        return list(await asyncio.gather(*sent))
+
+    assert 2 == len({each.job_id for each in asyncio.run(send())})
 
 
 PLACES = [

@@ -50,62 +50,66 @@ class _Waiting(NamedTuple):
 
 
 class GroupedSubmissions:
-    """Adds the jobs of concurrent requests in one transaction. Used by one event loop."""
+    """Adds the jobs of concurrent requests in one transaction. Used by one event loop.
+
+    The thread takes all requests that were received during its last transaction: it sleeps only if there are
+    none, and the event loop is not asked for them.
+    """
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._rows = NoteRows(jobs)
-        self._waiting: list[_Waiting] = []
-        self._running = False
         # An executor would cost a quarter of an addition: a future with its locks for each group.
-        self._groups: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def submit(self, submission: Submission) -> Receipt:
         """Add a job; raises what ``Jobs.submit`` raises."""
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(submission, answer))
-        if not self._running:
-            self._add_waiting()
+        loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._add, args=(loop,), name="enqueue", daemon=True)
+            self._thread.start()
+        answer: asyncio.Future[Receipt] = loop.create_future()
+        self._waiting.put(_Waiting(submission, answer))
         return await answer
 
     def close(self) -> None:
-        """End the thread, after the current group."""
+        """End the thread, after the jobs received before."""
         if self._thread is not None:
-            self._groups.put(None)
+            self._waiting.put(None)
             self._thread.join()
 
-    def _add_waiting(self) -> None:
-        group, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-        self._running = bool(group)
-        if not group:
-            return
-        if self._thread is None:
-            loop = asyncio.get_running_loop()
-            self._thread = threading.Thread(target=self._add, args=(loop,), name="enqueue", daemon=True)
-            self._thread.start()
-        self._groups.put(group)
-
     def _add(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (group := self._groups.get()) is not None:
+        while group := self._next_group():
             outcomes: Sequence[Receipt | Exception]
             try:
                 outcomes = submit_each(self._jobs, self._rows, [one.submission for one in group])
             except Exception as error:  # noqa: BLE001 - raised again in the requests
                 outcomes = [error] * len(group)
             with suppress(RuntimeError):  # the loop is closed, and no request waits
-                loop.call_soon_threadsafe(self._answer, group, outcomes)
+                loop.call_soon_threadsafe(_answer, group, outcomes)
 
-    def _answer(self, group: list[_Waiting], outcomes: Sequence[Receipt | Exception]) -> None:
-        # Requests received meanwhile are added before these are answered.
-        self._add_waiting()
-        for one, outcome in zip(group, outcomes, strict=True):
-            if one.answer.done():
-                continue
-            if isinstance(outcome, Exception):
-                one.answer.set_exception(outcome)
-            else:
-                one.answer.set_result(outcome)
+    def _next_group(self) -> list[_Waiting]:
+        """Wait for a request, and take those behind it. Empty: the end."""
+        group: list[_Waiting] = []
+        while not group or (len(group) < MOST_AT_ONCE and not self._waiting.empty()):
+            one = self._waiting.get()
+            if one is None:
+                if group:
+                    self._waiting.put(None)
+                break
+            group.append(one)
+        return group
+
+
+def _answer(group: list[_Waiting], outcomes: Sequence[Receipt | Exception]) -> None:
+    for one, outcome in zip(group, outcomes, strict=True):
+        if one.answer.done():
+            continue
+        if isinstance(outcome, Exception):
+            one.answer.set_exception(outcome)
+        else:
+            one.answer.set_result(outcome)
 
 
 class QuickNotes:
