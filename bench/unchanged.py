@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,12 +37,14 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
         runs = _runs(engine, place, folder)
         start = _runs(engine, place, line)
         for run in (*runs.values(), *start.values()):
-            run()  # the first time there is everything to do
-        idle = {name: min((start[name]() for _ in range(3)), key=lambda each: each.cpu) for name in runs}
+            run.first()
+        idle = {
+            name: min((start[name].again() for _ in range(3)), key=lambda each: each.cpu) for name in runs
+        }
         passes: dict[str, list[Pass]] = {name: [] for name in runs}
         for _ in range(plan.pipeline_runs):
             for name, run in runs.items():
-                passes[name].append(run())
+                passes[name].append(run.again())
     yield from _lines(engine, f"{plan.unchanged_files:,} unchanged files", passes, idle)
 
 
@@ -61,26 +63,39 @@ def _commit(folder: Path) -> None:
         subprocess.run(["git", "-C", str(folder), *command], check=True, stdout=subprocess.DEVNULL)
 
 
-def _runs(engine: str, place: Path, folder: Path) -> dict[str, Callable[[], Pass]]:
+class Run(NamedTuple):
+    """A command over a tree."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+    def first(self) -> None:
+        """Run where there is everything to do."""
+        self._counted()
+
+    def again(self) -> Pass:
+        """Run where nothing has changed; an error if something had."""
+        began = time.monotonic()
+        spent = self._counted()
+        result = spent.output.get("result")
+        if isinstance(result, dict) and result.get("changed", 0) + result.get("added", 0):
+            raise RuntimeError(f"something had changed: {result}")
+        return Pass(spent.cpu, time.monotonic() - began)
+
+    def _counted(self) -> Spent:
+        return counted_run(self.command, self.environment, decoded=self.command[0] != "git")
+
+
+def _runs(engine: str, place: Path, folder: Path) -> dict[str, Run]:
     state = place / f"state-{folder.name}"
-    command, environment = index_command(engine, folder, state, 1, "hashing")
     floor = [sys.executable, "-m", "bench.unchanged_floor", str(folder)]
     stores = {how: f"{place}/{folder.name}-{how}.db" for how in ("plain", "tight")}
     return {
-        "ours": lambda: _pass(command, environment),
-        "plain": lambda: _pass([*floor, stores["plain"], "plain"], {}),
-        "tight": lambda: _pass([*floor, stores["tight"], "tight"], {}),
-        "git": lambda: _pass(["git", "-C", str(folder), "status", "--porcelain"], {}),
+        "ours": Run(*index_command(engine, folder, state, 1, "hashing")),
+        "plain": Run([*floor, stores["plain"], "plain"], {}),
+        "tight": Run([*floor, stores["tight"], "tight"], {}),
+        "git": Run(["git", "-C", str(folder), "status", "--porcelain"], {}),
     }
-
-
-def _pass(command: list[str], environment: dict[str, str]) -> Pass:
-    began = time.monotonic()
-    spent: Spent = counted_run(command, environment, decoded=command[0] != "git")
-    result = spent.output.get("result")
-    if isinstance(result, dict) and result.get("changed", 0) + result.get("added", 0):
-        raise RuntimeError(f"something had changed: {result}")
-    return Pass(spent.cpu, time.monotonic() - began)
 
 
 def _lines(engine: str, what: str, passes: dict[str, list[Pass]], idle: dict[str, Pass]) -> Iterator[Line]:

@@ -30,6 +30,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_MARK_BYTES = tuple(mark for mark, _ in _MARKS)
 
 # Without ESC, SO and SI: the ISO 2022 encodings use them.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
@@ -107,7 +108,7 @@ def clean(text: str) -> str:
 def looks_binary(head: bytes) -> bool:
     """Detect binary data: NULs outside UTF-16 and UTF-32, or more than a few control characters."""
     head = head[:SNIFFED]
-    if not head or head.startswith(tuple(mark for mark, _ in _MARKS)):
+    if not head or head.startswith(_MARK_BYTES):
         return False
     if b"\x00" in head:
         return wide_encoding(head) is None

@@ -48,6 +48,11 @@ _START: tuple[tuple[bytes, Signature], ...] = (
     *((b"ID3%c" % version, Signature("MP3 audio")) for version in (2, 3, 4)),
     (b"\x00asm", Signature("WebAssembly")),
 )
+_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
+    first: tuple(each for each in _START if each[0][:1] == first)
+    for first in {each[0][:1] for each in _START}
+}
+"""The entries of ``_START`` by first byte: most files are texts, whose first byte is in none of them."""
 _OLE_START = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BITMAP_HEADERS = frozenset([12, 40, 52, 56, 64, 108, 124])
 
@@ -101,7 +106,7 @@ _FREE = 0xFFFFFFFA
 
 def signature(data: bytes) -> Signature | None:
     """The kind of a content; None for text and for everything unknown."""
-    for start, found in _START:
+    for start, found in _STARTS_OF_BYTE.get(data[:1], ()):
         if data.startswith(start):
             return found
     if data.startswith(b"PK\x03\x04"):

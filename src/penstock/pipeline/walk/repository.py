@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -44,7 +43,9 @@ PROJECT_FILES = (
     "*.csproj",
     "*.sln",
 )
-"""Names of files in the top folder of a source tree. No Makefile: folders of documents have one, too."""
+"""Names and suffixes of files in the top folder of a source tree, the first one found counts. No Makefile:
+folders of documents have one, too."""
+_PROJECT_RANKS = {pattern: rank for rank, pattern in enumerate(PROJECT_FILES)}
 
 SWITCHING = "waiting: a git command is changing files of the work tree"
 LOCK_S = 60.0
@@ -206,12 +207,21 @@ def code_reason(folder: str) -> str | None:
     if find_repository(folder) is not None:
         return "the folder is in a git repository"
     try:
-        names = sorted(path.name for path in Path(folder).iterdir() if path.is_file())
+        with os.scandir(folder) as entries:
+            found = [
+                (rank, entry.name)
+                for entry in entries
+                if (rank := _project_rank(entry.name)) is not None and entry.is_file()
+            ]
     except OSError:
         return None
-    found = (name for pattern in PROJECT_FILES for name in names if fnmatchcase(name, pattern))
-    name = next(found, None)
-    return None if name is None else f"the folder has a {name}"
+    return f"the folder has a {min(found)[1]}" if found else None
+
+
+def _project_rank(name: str) -> int | None:
+    """The place of the pattern in ``PROJECT_FILES`` that a name matches."""
+    _, dot, suffix = name.rpartition(".")
+    return _PROJECT_RANKS.get(name, _PROJECT_RANKS.get(f"*.{suffix}") if dot else None)
 
 
 def _at(directory: Path) -> GitRepository | None:
