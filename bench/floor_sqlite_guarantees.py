@@ -17,7 +17,7 @@ from penstock.clock import format_new_time
 from penstock.job import NewJob
 from penstock.queue.sql.statements import INSERTED_COLUMNS
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import SQL, _plain_row
+from penstock.queue.sqlite.rows import SQL, plain_row
 
 _TENANT_AT, _PRIORITY_AT, _TURN_AT = map(INSERTED_COLUMNS.index, ("tenant_id", "priority", "turn"))
 
@@ -34,7 +34,7 @@ class GuaranteedSqliteFloor(SqliteFloor):
 
     def prepare(self, new: Sequence[NewJob]) -> list[tuple[Any, ...]]:
         at = format_new_time(clock.now())
-        return [_plain_row(item, at, 0) for item in new]
+        return [plain_row(item, at, 0) for item in new]
 
     def add(self, prepared: Sequence[tuple[Any, ...]]) -> None:
         connection = self._connection

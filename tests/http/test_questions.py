@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.http.live_server import LiveServer
+from tests.http.live_server import LiveServer, until
 
 SERVE = ("--processes", "1", "--app", "mill_tasks")
 FILES = {
@@ -52,6 +52,9 @@ def asked(server: LiveServer) -> Questions:
     ]
     for job, key in jobs:
         assert "done" == server.ended(job, key=key)["status"]
+    # Entities come after the document, which does not wait for them.
+    mill = "/graph/entity?name=Mill&kind=class"
+    until(lambda: server.ask("GET", mill, key=admin), lambda answer: answer.status == 200)
     (found,) = server.ask("GET", f"/documents?path={docs}/mill.md", key=admin).body["documents"]
     return Questions(admin, acme, found["source_id"], found["path"])
 

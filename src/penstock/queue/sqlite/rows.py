@@ -385,12 +385,12 @@ def try_insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now:
         turn = lasts[flow] = transitions.next_turn(heads[priority], lasts[flow])
         if heads[priority] is None:
             heads[priority] = turn
-        rows.append(_plain_row(each, at, turn))
+        rows.append(plain_row(each, at, turn))
     inserted = run(_INSERT_JOB, rows[0]) if len(rows) == 1 else connection.executemany(_INSERT_JOB, rows)
     return inserted.rowcount == len(rows)
 
 
-def _plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
+def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
     """The values of ``INSERTED_COLUMNS``."""
     return (
         *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
