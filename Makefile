@@ -3,8 +3,8 @@
 # needs to run; all other targets also install the tools and the servers for the tests.
 
 PYTHON  ?= python3
-# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time. Six
-# workers took longer than four: each imports and collects all tests.
+# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time. With
+# six workers a run was not shorter: each imports and collects all tests.
 WORKERS ?= 4
 ARGS    ?=
 

@@ -43,8 +43,8 @@ PROJECT_FILES = (
     "*.csproj",
     "*.sln",
 )
-"""Names and suffixes of files in the top folder of a source tree, the first one found counts. No Makefile:
-folders of documents have one, too."""
+"""Names and suffixes of files in the top folder of a source tree; earlier ones are reported first. No
+Makefile: folders of documents have one, too."""
 _PROJECT_RANKS = {pattern: rank for rank, pattern in enumerate(PROJECT_FILES)}
 
 SWITCHING = "waiting: a git command is changing files of the work tree"
@@ -219,7 +219,7 @@ def code_reason(folder: str) -> str | None:
 
 
 def _project_rank(name: str) -> int | None:
-    """The place of the pattern in ``PROJECT_FILES`` that a name matches."""
+    """Return the index in ``PROJECT_FILES`` of the pattern that a name matches, or None."""
     _, dot, suffix = name.rpartition(".")
     return _PROJECT_RANKS.get(name, _PROJECT_RANKS.get(f"*.{suffix}") if dot else None)
 
