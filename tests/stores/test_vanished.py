@@ -170,6 +170,31 @@ def test_a_store_whose_files_are_all_removed_does_not_begin_anew(jsonl: JsonlQue
     assert [] == list(journal.parent.iterdir())
 
 
+def test_a_store_made_again_by_another_process_is_noticed(
+    jsonl: JsonlQueue, journal: Path, tmp_path: Path
+) -> None:
+    away = journal.parent.rename(tmp_path / "away")
+    another = JsonlQueue(tmp_path / "store")
+    another.migrate()
+    for call in (lambda: jsonl.add([new(2)]), lambda: jsonl.get("job_000001"), jsonl.migrate):
+        with pytest.raises(StoreVanished, match=r"jobs was replaced: it had 1 records?, and has 0"):
+            call()
+    assert [] == another.find(JobQuery())
+    another.close()
+
+    shutil.rmtree(journal.parent)
+    away.rename(journal.parent)
+    assert jsonl.get("job_000001")
+
+
+def test_a_closed_queue_begins_with_the_journal_that_is_there(jsonl: JsonlQueue, journal: Path) -> None:
+    jsonl.close()
+    journal.write_bytes(b"")
+    jsonl.add([new(2)])
+
+    assert ["job_000002"] == [job.queue_id for job in jsonl.find(JobQuery())]
+
+
 def test_a_directory_that_is_gone_is_unavailable(jsonl: JsonlQueue, journal: Path) -> None:
     shutil.rmtree(journal.parent)
     with pytest.raises(StoreUnavailable):

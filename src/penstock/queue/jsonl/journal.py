@@ -54,6 +54,7 @@ class Journal:
         self._known = False
         """True if the journal existed. A missing journal was removed then, and is not created again."""
         self._inodes = 0, 0
+        self._first_lock = 0
         self.writable = True
         self.base = 0
         """The last record in the snapshot, as far as known."""
@@ -76,7 +77,7 @@ class Journal:
                 if self._files_unchanged():
                     return
                 # The file was replaced: later processes lock the new one, so this lock protects nothing.
-                self.close()
+                self._open_again()
         except OSError as error:
             raise _refusal(self.directory, error) from error
 
@@ -107,6 +108,11 @@ class Journal:
                 os.close(fd)
         self._lock_fd = self._fd = -1
 
+    @property
+    def replaced(self) -> bool:
+        """True if the lock file, which is created with the store, is another one than at first."""
+        return self._inodes[0] != self._first_lock
+
     def read_only(self) -> StoreReadOnly:
         return StoreReadOnly(f"{self.directory}: this user may read the queue but not write it")
 
@@ -128,6 +134,19 @@ class Journal:
             self._open_both(os.O_RDONLY)
             self.writable = False
 
+    def _open_again(self) -> None:
+        """Open the present files. The old ones stay open until then, so no new file gets their inodes."""
+        old = self._lock_fd, self._fd
+        self._lock_fd = self._fd = -1
+        try:
+            self._open()
+        except BaseException:
+            self._lock_fd, self._fd = old
+            raise
+        self.rewind()
+        for fd in old:
+            os.close(fd)
+
     def _open_both(self, flags: int) -> None:
         # Checked first: a new store gets the journal before the snapshot.
         known = self._known or self.snapshot.exists()
@@ -146,6 +165,7 @@ class Journal:
         self._fd, self._lock_fd, self._known = fd, lock_fd, True
         journal = os.fstat(self._fd)
         self._inodes = os.fstat(lock_fd).st_ino, journal.st_ino
+        self._first_lock = self._first_lock or self._inodes[0]
         if journal.st_size == 0 and flags & os.O_CREAT:
             # The file may be new; without a synced name its data would be lost in a power cut.
             _sync_directory(self.directory)

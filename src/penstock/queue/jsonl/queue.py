@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from penstock import clock
-from penstock.errors import RestoreUnfinished, StoreError
+from penstock.errors import RestoreUnfinished, StoreError, StoreVanished
 from penstock.job import WorkerReport
 from penstock.queue.file_watch import FileWatch
 from penstock.queue.jsonl import records, snapshot
@@ -56,6 +56,8 @@ class JsonlQueue(MemoryQueue):
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
         self._watch = FileWatch(self._journal.directory, self._has_changes)
         self._adopt(snapshot.empty())
+        self._newest = 0
+        """The last record known. A new store at the same place has fewer."""
         self._retry_compaction_at = 0
 
     @contextmanager
@@ -94,9 +96,15 @@ class JsonlQueue(MemoryQueue):
             tail = self._journal.tail()
             if tail.data:
                 self._replay(tail)
+            if self._journal.replaced and self._n < self._newest:
+                known = how_many(self._newest, "record")
+                raise StoreVanished(
+                    f"{self._journal.directory} was replaced: it had {known}, and has {self._n}"
+                )
         except BaseException:
             self._journal.rewind()
             raise
+        self._newest = self._n
         return tail.torn
 
     def _adopt(self, state: JournalState) -> None:
@@ -170,6 +178,7 @@ class JsonlQueue(MemoryQueue):
         )
         self._journal.append(records.encode_record(record))
         self._count_record(record)
+        self._newest = self._n
         self._mark_written()
         if self._audit is not None:
             self._audit.record(record)
@@ -266,6 +275,7 @@ class JsonlQueue(MemoryQueue):
         with self._changed:
             self._watch.close()
             self._journal.close()
+            self._newest = 0
             if self._audit is not None:
                 self._audit.close()
 
