@@ -108,3 +108,21 @@ def test_too_few_open_files_are_told_with_the_remedy(tmp_path: Path, command: st
         told = out if "--json" in command else err
         assert "ERR_TOO_MANY_FILES" in told
         assert "--json" in command or err.endswith(LIMIT)
+
+
+@pytest.mark.parametrize("limit", [12, 20])
+def test_a_server_with_too_few_open_files_is_refused_in_one_line(tmp_path: Path, limit: int):
+    code, out, err = shell(tmp_path, f"ulimit -n {limit}; PENSTOCK serve --port 0")
+
+    needs = f"error: a server needs at least 64 open files; the limit is {limit} "
+    assert (7, "", needs + LIMIT) == (code, out, err)
+
+
+def test_a_server_raises_its_limit_on_open_files_as_far_as_it_may(tmp_path: Path):
+    """Below the number of connections, clients could take all files from the stores."""
+    code = "import resource; from penstock.http import server; server._raise_open_files(); "
+    code += "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    python = f"{sys.executable} -P -c '{code}'"
+
+    assert (0, "900 900\n", "") == shell(tmp_path, f"ulimit -Sn 100; ulimit -Hn 900; {python}")
+    assert (0, "2512 4000\n", "") == shell(tmp_path, f"ulimit -Sn 100; ulimit -Hn 4000; {python}")

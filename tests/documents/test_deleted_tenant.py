@@ -91,6 +91,7 @@ def fill_tenant(docs: IndexedFolder, tenant_id: str) -> None:
         entity = ("customer", "axolotlarg")
         docs.app.call("keep", {"argument": "axolotlarg"}, entity=entity, tenant_id=tenant_id, delay=delay)
     docs.app.cancel(docs.app.call("keep", {"argument": "axolotlarg"}, tenant_id=tenant_id).job_id)
+    docs.app.schedules.add_call("0 3 * * *", "keep", {"argument": "axolotlarg"}, tenant_id=tenant_id)
     docs.app.search("zebraxylo", tenant_id=tenant_id)
 
 
@@ -125,8 +126,10 @@ def test_what_is_asked_for_after_the_delete_stays(docs: IndexedFolder, tmp_path:
     receipt = docs.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
     docs.put("later/new.md", "A new beginning of giraffes.")
     later = docs.app.index(docs.folder / "later", tenant_id="acme")
+    docs.app.schedules.add_index("0 3 * * *", docs.folder / "later", tenant_id="acme")
     docs.finish(receipt.job_id)
 
+    assert ["index-later"] == [each.name for each in docs.app.schedules.list(tenant_id="acme")]
     assert Status.PENDING is docs.app.job(later.job_id).status
     assert {later.job_id} == {
         job.queue_id for job in docs.app.queue.find(JobQuery(tenant_id="acme", limit=99))

@@ -130,6 +130,17 @@ def test_penstockignore_goes_before_gitignore(tmp_path: Path):
     assert ["generated/api.md", "generated/x.md"] == found(tmp_path, WalkRules(use_gitignore=False))
 
 
+def test_a_long_pattern_is_not_repeated_in_full_for_every_path(tmp_path: Path):
+    """A pattern may have megabytes, and a folder many paths."""
+    put(tmp_path, *(f"{number}.md" for number in range(3)))
+    put(tmp_path, ".gitignore", text="*" * 100_000)
+
+    details = [report.detail for report in walk(str(tmp_path)) if isinstance(report, Skipped)]
+
+    shown = f".gitignore: {'*' * 200}…"
+    assert [shown] * 3 == [detail for detail in details if detail.startswith(".gitignore")]
+
+
 def test_ignore_files_above_the_root_count_up_to_the_repository(tmp_path: Path):
     put(tmp_path, ".gitignore", text="*.md\n")
     put(tmp_path, "repo/.git/HEAD", text="ref: refs/heads/main\n")

@@ -36,8 +36,8 @@ def repository_above(folder: Path) -> None:
     repository(folder.parent)
 
 
-def file(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_text("")
+def files(*names: str) -> Callable[[Path], object]:
+    return lambda folder: [(folder / name).write_text("") for name in names]
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,16 @@ def file(name: str) -> Callable[[Path], object]:
     [
         (repository, IN_GIT),
         (repository_above, IN_GIT),
-        (file("pyproject.toml"), "the folder has a pyproject.toml"),
-        (file("package.json"), "the folder has a package.json"),
-        (file("Cargo.toml"), "the folder has a Cargo.toml"),
-        (file("go.mod"), "the folder has a go.mod"),
-        (file("mill.csproj"), "the folder has a mill.csproj"),
-        (lambda folder: [file(name)(folder) for name in ("b.sln", "a.sln")], "the folder has a a.sln"),
-        (lambda folder: [file(name)(folder) for name in ("a.sln", "go.mod")], "the folder has a go.mod"),
-        (file("Makefile"), None),
-        (file("cabal"), None),
-        (lambda folder: file("pyproject.toml")(folder.parent), None),
+        (files("pyproject.toml"), "the folder has the file pyproject.toml"),
+        (files("package.json"), "the folder has the file package.json"),
+        (files("Cargo.toml"), "the folder has the file Cargo.toml"),
+        (files("go.mod"), "the folder has the file go.mod"),
+        (files("mill.csproj"), "the folder has the file mill.csproj"),
+        (files("b.sln", "a.sln"), "the folder has the file a.sln"),
+        (files("a.sln", "go.mod"), "the folder has the file go.mod"),
+        (files("Makefile"), None),
+        (files("cabal"), None),
+        (lambda folder: files("pyproject.toml")(folder.parent), None),
         (lambda folder: (folder / "go.mod").mkdir(), None),
         (lambda folder: (folder / ".git").mkdir(), None),
     ],

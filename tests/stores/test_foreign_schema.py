@@ -25,6 +25,8 @@ FOREIGN = {
     "CREATE VIEW sources AS SELECT 1 AS a": (CATALOG, "a view named sources"),
 }
 FOREIGN_IN_POSTGRES = FOREIGN | {
+    "CREATE TABLE penstock_migration (number text)": (QUEUE, "a table named penstock_migration"),
+    "CREATE TABLE catalog_migration (number text)": (CATALOG, "a table named catalog_migration"),
     "CREATE TYPE task_status AS ENUM ('a')": (CATALOG, "a type named task_status"),
     "CREATE TABLE task_status (a int)": (CATALOG, "a table named task_status"),
     "CREATE DOMAIN documents AS text": (CATALOG, "a type named documents"),

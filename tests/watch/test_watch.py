@@ -12,13 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
+import watchfiles
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import UnknownDocument
 from penstock.job import WorkerReport
+from penstock.watch import watcher
 
 WAIT_S = 120.0
 
@@ -218,3 +222,38 @@ def test_the_limit_of_a_file_is_that_of_the_setting(tmp_path: Path):
         with Penstock(settings=settings) as app:
             assert skipped == app.documents.preview(watched.root).skipped
     watched.app.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "setting"),
+    [
+        (watchfiles._rust_notify.WatchfilesRustInternalError(
+            "Error creating recommended watcher: Too many open files (os error 24)"), "max_user_instances"),
+        (OSError("OS file watch limit reached. about [\"notes\"]"), "max_user_watches"),
+    ],
+    ids=["instances", "folders"],
+)  # fmt: skip
+def test_files_are_compared_where_the_system_gives_no_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, setting: str
+):
+    """The errors of the library at each of the two limits of a user."""
+    real = watchfiles.watch
+
+    def limited(*paths: str, force_polling: bool, **options: Any) -> Iterator[Any]:
+        if not force_polling:
+            raise error
+        return real(*paths, force_polling=force_polling, **options)
+
+    monkeypatch.setattr(watchfiles, "watch", limited)
+    monkeypatch.setattr(watcher, "POLL_MS", 20)
+    stop = Event()
+    reports: list[str] = []
+    ticks = watcher._events([str(tmp_path)], stop, reports.append)
+    assert [] == next(ticks)
+    written = tmp_path / "a.md"
+    written.write_text("sluice")
+    assert any(str(written) in changed for changed in ticks)
+    stop.set()
+    for _ in ticks:
+        pass
+    assert [True] == [setting in report for report in reports]

@@ -64,7 +64,7 @@ def watch(
         if session.as_json:
             emit_json({"watching": list(paths), "worker": not no_worker})
         else:
-            session.confirm_done(f"Watching {', '.join(map(printable, paths))}. Stop with Ctrl-C.")
+            session.confirm_done(f"Watching {', '.join(map(printable, paths))} (Ctrl-C stops).")
         assembly.watch(
             paths, with_worker=not no_worker, stop=stop, report=session.hint, tenant_id=tenant, **options
         )

@@ -22,9 +22,15 @@ CREATE TABLE IF NOT EXISTS {} (
 )
 """
 # From the system table: to_regclass may use a snapshot from before the lock.
-_LEDGER_EXISTS = b"""
-SELECT 1 FROM pg_catalog.pg_tables
-WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
+_LEDGER_IS_OURS = b"""
+SELECT attribute.atttypid = 'integer'::regtype
+FROM pg_catalog.pg_class AS relation
+JOIN pg_catalog.pg_namespace AS place ON place.oid = relation.relnamespace
+LEFT JOIN pg_catalog.pg_attribute AS attribute
+    ON attribute.attrelid = relation.oid AND attribute.attname = 'number' AND NOT attribute.attisdropped
+WHERE relation.relname = %s AND place.nspname = ANY(current_schemas(false))
+ORDER BY array_position(current_schemas(false), place.nspname)
+LIMIT 1
 """
 QUEUE = Schema(
     "penstock_migration",
@@ -137,8 +143,12 @@ def channel(connection: Connection) -> str:
 
 
 def _applied(connection: Connection, name: str, schema: Schema) -> int:
-    if connection.execute(_LEDGER_EXISTS, (schema.ledger,)).fetchone() is None:
+    ledger = connection.execute(_LEDGER_IS_OURS, (schema.ledger,)).fetchone()
+    if ledger is None:
         return 0
+    if ledger == (False,):
+        message = f"{name} already has a table named {schema.ledger} that is not Penstock's"
+        raise SchemaMismatch(message, remedy=OWN_SCHEMA)
     latest = connection.execute(schema.applied_statement.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
     schema.refuse_newer(name, applied)

@@ -1,4 +1,4 @@
-"""Jobs of a deleted tenant: those requested before the delete are stopped and removed without a trace."""
+"""Jobs and schedules of a deleted tenant: those from before the delete end, and leave no trace."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ class _Pass(NamedTuple):
 
 
 def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
-    """Remove all jobs of a tenant requested before the delete, except the delete itself.
+    """Remove all schedules and jobs of a tenant requested before the delete, except the delete itself.
 
     Jobs without a worker are removed at once. Running jobs are cancelled, and removed when they have stopped.
     """
+    # Schedules first: they would add jobs that look like later requests, and bring the documents back.
+    _drop_schedules(queue, tenant_id, context.asked_at)
     deadline, pause, removed = clock.elapsed_s() + STOP_TIMEOUT_S, threading.Event(), 0
     while True:
         waiting = clock.elapsed_s() < deadline
@@ -58,6 +60,12 @@ def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
         )
         if waiting:
             pause.wait(POLL_S)
+
+
+def _drop_schedules(queue: Queue, tenant_id: str, asked_at: datetime) -> None:
+    for schedule in queue.schedules(tenant_id=tenant_id):
+        if schedule.created_at <= asked_at:
+            queue.drop_schedule(tenant_id, schedule.name)
 
 
 def _one_pass(queue: Queue, tenant_id: str, context: Context, *, waiting: bool) -> _Pass:

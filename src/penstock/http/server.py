@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvicorn
 
 from penstock import clock
-from penstock.errors import InvalidSetting, KeylessServer, ServerFailed
+from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.http.api import make_api
 from penstock.http.connections import TimedConnection
 from penstock.http.guard import GuardOptions
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 CONNECTIONS = 2_000
 """Connections at the same time; more get 503."""
+LEAST_OPEN_FILES = 64
+"""Stores, processes of a worker and a few connections need about 50."""
+MOST_OPEN_FILES = CONNECTIONS + 512
 KEEP_ALIVE_S = 30
 GRACE_S = 5
 """Time for open requests to end."""
@@ -62,6 +66,7 @@ class HttpServer:
     def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
         self._options = options
+        _raise_open_files()
         settings = assembly.settings
         keys = Keys(settings.state_dir)
         _refuse_keyless(options, keys)
@@ -191,6 +196,17 @@ class _Stop(threading.Event):
         if self.repeats:
             threading.Timer(REPEAT_S, os.kill, (os.getpid(), number)).start()
         self.set()
+
+
+def _raise_open_files() -> None:
+    """Raise the limit on open files as far as the server may need it and the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MOST_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft != resource.RLIM_INFINITY and soft < LEAST_OPEN_FILES:
+        raise TooManyFiles(f"a server needs at least {LEAST_OPEN_FILES} open files; the limit is {soft}")
 
 
 def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:

@@ -187,7 +187,8 @@ class Schedules:
         zone = options.get("zone") or self._jobs.settings.time_zone
         place, parsed = cron.zone_of(zone), cron.parse(timing)
         # Stores keep whole milliseconds, and times of a schedule whole seconds.
-        now = self._queue.now().replace(microsecond=0)
+        created_at = self._queue.now()
+        now = created_at.replace(microsecond=0)
         return Schedule(
             tenant_id=job.tenant_id,
             name=_checked_name(name),
@@ -199,7 +200,7 @@ class Schedules:
             missed=_missed(options.get("missed")),
             start_at=now,
             next_at=cron.next_after(parsed, now, place, start=now),
-            created_at=now,
+            created_at=created_at,
         )
 
     def _replace(self, stored: Schedule, new: Schedule) -> Schedule:

@@ -196,13 +196,13 @@ def _events(paths: Sequence[str], stop: Event, report: Callable[[str], None]) ->
     """Changed paths of one tick after the other; an empty list when nothing changed."""
     try:
         yield from _notified(paths, stop, polling=False)
-    except OSError as error:
-        if not _is_limit(error):
+    except (OSError, RuntimeError) as error:
+        limit = _reached_limit(error)
+        if limit is None:
             raise
         report(
-            "The system watches no more folders (fs.inotify.max_user_watches), so files are compared every "
-            f"{POLL_MS // 1000} s. To see changes at once, raise the limit: "
-            "sysctl fs.inotify.max_user_watches=1048576"
+            f"The system watches no more folders ({limit.partition('=')[0]}), so files are compared every "
+            f"{POLL_MS // 1000} s. To see changes at once, raise the limit: sysctl {limit}"
         )
         yield from _notified(paths, stop, polling=True)
 
@@ -227,8 +227,15 @@ def _notified(paths: Sequence[str], stop: Event, *, polling: bool) -> Iterator[l
         yield [path for _, path in changes]
 
 
-def _is_limit(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EMFILE) or "watch limit" in str(error)
+def _reached_limit(error: OSError | RuntimeError) -> str | None:
+    """Return the limit of the system behind an error, with a higher value; None for other errors."""
+    number = getattr(error, "errno", None)
+    # The library has no number for a refused inotify instance, and raises a RuntimeError.
+    if number == errno.EMFILE or "Too many open files" in str(error):
+        return "fs.inotify.max_user_instances=1024"
+    if number == errno.ENOSPC or "watch limit" in str(error):
+        return "fs.inotify.max_user_watches=1048576"
+    return None
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -17,6 +17,9 @@ FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE
 _MAX_BYTES = 16 * 1024 * 1024
 """Bytes of an ignore file that are read."""
 
+_MAX_SHOWN = 200
+"""Characters of a pattern in the report of a path: a long one would be repeated for every path."""
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 log = logging.getLogger("penstock.walk")
@@ -39,7 +42,10 @@ class Patterns(NamedTuple):
         found = self.patterns.last(path[len(self.below) :])
         if found is None or found.negated:
             return None if found is None else False
-        return Ignored(self.rule, f"{self.below}{_FILE_NAMES[self.rule]}: {found.written}")
+        written = found.written
+        if len(written) > _MAX_SHOWN:
+            written = written[:_MAX_SHOWN] + "…"
+        return Ignored(self.rule, f"{self.below}{_FILE_NAMES[self.rule]}: {written}")
 
 
 _FILE_NAMES = {rule: name for name, rule in FILES}

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from penstock import clock
+from penstock.lazy_pattern import lazy_pattern
 
 DETACHED = "detached"
 """Start of the branch name of a detached HEAD; the first 12 digits of its commit follow, if it has one."""
@@ -55,10 +56,10 @@ _MAX_REFS_BYTES = 64_000_000
 _MAX_BRANCHES = 100_000
 _MAX_NAME = 200
 """Longest name of a branch or project; a longer one is cut, and ends with a part of its hash."""
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_COMMIT = lazy_pattern(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _BRANCHES = "refs/heads/"
-_SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
-_SCP = re.compile(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
+_SECTION = lazy_pattern(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_SCP = lazy_pattern(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
 
 
 class GitRepository(msgspec.Struct, frozen=True):
@@ -215,7 +216,7 @@ def code_reason(folder: str) -> str | None:
             ]
     except OSError:
         return None
-    return f"the folder has a {min(found)[1]}" if found else None
+    return f"the folder has the file {min(found)[1]}" if found else None
 
 
 def _project_rank(name: str) -> int | None:
