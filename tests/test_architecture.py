@@ -39,6 +39,7 @@ GROUPS = {
     "strict_json": "rules",
     "vocabulary": "rules",
     "normal_form": "rules",
+    "lazy_pattern": "rules",
     "errors": "errors",
     "config": "config",
     "setting_types": "config",

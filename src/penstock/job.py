@@ -53,7 +53,7 @@ class Held(enum.StrEnum):
     """The limit of its key allows no start now; see ``limits``."""
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A validated request for one row. Engines do not check the values again."""
 
     queue_id: str
@@ -87,7 +87,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.after or self.limit_key or self.backlog_key or self.result_ttl_s)
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row of ``unified_queue``."""
 
     queue_id: str
@@ -176,7 +176,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is Status.IN_PROGRESS and self.lease_until is None
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """The columns of a claimed job that a worker needs to run and settle it."""
 
     queue_id: str
@@ -225,7 +225,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
         return self.lease_by_type.get(item_type, self.lease)
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The end of a claim. Made only by functions of ``lifecycle``, which are named after the event.
 
     ``status`` is the requested status: ``in_progress`` means the job waits (``waiting_for``) or, with
@@ -264,7 +264,7 @@ class RenewResult(msgspec.Struct, frozen=True):
     cancel_requested: bool = False
 
 
-class AddResult(msgspec.Struct, frozen=True):
+class AddResult(msgspec.Struct, frozen=True, gc=False):
     """Result of adding one job: the row, the run for this request, and whether the row existed."""
 
     queue_id: str

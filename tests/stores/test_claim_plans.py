@@ -61,8 +61,6 @@ VALUES: dict[str, Any] = {
     "keys": "{NULL}",
 }
 CLAIMS = ("before_claim", "promote", "candidates", "take_plain", "finish", "take", "finish_and_wake")
-SAME = CLAIMS[:5]
-"""The others join a few ids with the table, and a table of some pages is joined in another order."""
 
 
 def limits(queue: Any) -> None:
@@ -101,7 +99,8 @@ def test_postgres_plans_a_claim_alike(postgres: PostgresQueue, size: int):
         for statement in (fill, DEPENDENCIES):
             rows.connection.execute(statement.encode())
     after = postgres_plans(postgres)
-    assert [before[name] for name in SAME] == [after[name] for name in SAME]
+    # Only the order of the filters of a take may depend on the size.
+    assert {"take"} >= {name for name in CLAIMS if before[name] != after[name]}
     with postgres._reading() as rows:
         rows.execute("ANALYZE unified_queue", {})
     for plans in (before, after, postgres_plans(postgres)):

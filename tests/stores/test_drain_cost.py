@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +37,63 @@ def sqlite(tmp_path: Path) -> Iterator[SqliteQueue]:
 
 
 @pytest.mark.parametrize("batch", [1, 100])
-def test_an_exchange_on_sqlite_runs_few_statements_beside_two_for_each_job(
-    sqlite: SqliteQueue, batch: int
+@pytest.mark.parametrize("results", [False, True])
+def test_an_exchange_on_sqlite_runs_as_many_statements_for_a_batch_as_for_one_job(
+    sqlite: SqliteQueue, batch: int, results: bool
 ) -> None:
     sqlite.add([new(number, lock_key=f"doc:{number}") for number in range(2 * batch)])
     held = sqlite.claim(ClaimRequest("w1", batch))
     ran: list[str] = []
     connection = sqlite._connections.get("write")
     connection.set_trace_callback(ran.append)
-    exchanged = sqlite.exchange([lifecycle.done(claim) for claim in held], ClaimRequest("w1", batch))
+    ended = [_done(claim) if results else lifecycle.done(claim) for claim in held]
+    exchanged = sqlite.exchange(ended, ClaimRequest("w1", batch))
     connection.set_trace_callback(None)
 
     assert len(exchanged.claims) == batch
-    per_job = [statement for statement in ran if statement.startswith("UPDATE unified_queue")]
-    assert len(per_job) == 2 * batch
-    # Begin, is anything parked, which claims are plain, is anything paused or due, candidates, locks, commit.
-    assert len(ran) - len(per_job) == 7, ran
+    assert [Status.DONE] * batch == exchanged.settled
+    # Begin, which claims are plain, end, is anything paused or due, candidates, take, commit.
+    assert len(ran) == 7, ran
 
 
-@pytest.mark.parametrize(("name", "indexes"), [("take", TOUCHED), ("finish", TOUCHED | LEFT)])
+@pytest.mark.parametrize(
+    "result", [None, '""', '"\\u0000"', '"a\\"b"', '"é😀"', '{"a":[1,null]}', f'"{"x" * 400_000}"']
+)
+def test_jobs_of_a_batch_keep_each_their_own_result_on_sqlite(
+    sqlite: SqliteQueue, result: str | None
+) -> None:
+    sqlite.add([new(number) for number in range(6)])
+    held = sqlite.claim(ClaimRequest("w1", 6))
+    results = [result, None, "1", result, "[]", None]
+    ends = [lifecycle.done(claim, result_json=text) for claim, text in zip(held, results, strict=True)]
+
+    assert [Status.DONE] * 6 == sqlite.settle(ends)
+    found = [sqlite.get(claim.queue_id) for claim in held]
+    assert results == [job.result_json for job in found if job is not None]
+
+
+def test_jobs_of_a_batch_have_the_lease_of_their_type_on_sqlite(sqlite: SqliteQueue) -> None:
+    sqlite.add([new(number, item_type="function" if number % 2 else "file") for number in range(12)])
+    request = ClaimRequest("w1", 12, timedelta(seconds=10), lease_by_type={"function": timedelta(seconds=60)})
+    claims = sqlite.claim(request, now=T0)
+
+    for claim in claims:
+        seconds = 60 if claim.item_type == "function" else 10
+        job = sqlite.get(claim.queue_id)
+        assert job is not None
+        assert claim.lease_until == job.lease_until == T0 + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "indexes"),
+    [
+        ("take", TOUCHED),
+        ("take_all", TOUCHED),
+        ("finish", TOUCHED | LEFT),
+        ("finish_all", TOUCHED | LEFT),
+        ("finish_each", TOUCHED | LEFT),
+    ],
+)
 def test_a_job_on_sqlite_opens_no_index_that_it_need_not(
     sqlite: SqliteQueue, name: str, indexes: set[str]
 ) -> None:

@@ -54,6 +54,17 @@ def test_only_the_first_addition_counts_the_pending_jobs(
     assert bounded < 10
 
 
+def test_limits_of_other_jobs_cost_a_call_no_statement(queue: SqliteQueue) -> None:
+    ran: list[str] = []
+    connection = queue._connections.get("write")
+    connection.set_trace_callback(ran.append)
+    queue.add([call(1)], limits=QueueLimits(indexing=MANY, per_tenant=MANY))
+    connection.set_trace_callback(None)
+
+    _, insert, _ = ran
+    assert insert.startswith("INSERT"), ran
+
+
 @pytest.mark.parametrize("limits", [QueueLimits(indexing=MANY), QueueLimits(per_tenant=MANY)], ids=str)
 def test_a_limit_holds_to_the_last_job(queue: SqliteQueue, limits: QueueLimits) -> None:
     queue.add([new(n) for n in range(MANY - 3)])

@@ -83,8 +83,7 @@ class RecordedTable(Table):
 
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
         self._record([job.queue_id for job in jobs], changes)
-        change = super().change
-        return [change(job, changes) for job in jobs]
+        return super().change_alike(jobs, changes)
 
     def _record(self, ids: list[str], changes: Changes) -> None:
         if self.changed and self.changed[-1][1] == changes:

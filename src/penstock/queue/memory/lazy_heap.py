@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Generic, TypeAlias, TypeVar
@@ -38,9 +38,17 @@ class LazyHeap(Generic[K]):
     def put(self, job: Job) -> None:
         self._fresh.append(job)
         if len(self._fresh) > self._fresh_room:
-            self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
-            # Room for as many again, so that each row is checked only a few times.
-            self._fresh_room = 2 * len(self._fresh) + _SLACK
+            self._drop_stale()
+
+    def put_all(self, jobs: Sequence[Job]) -> None:
+        self._fresh.extend(jobs)
+        if len(self._fresh) > self._fresh_room:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
+        # Room for as many again, so that each row is checked only a few times.
+        self._fresh_room = 2 * len(self._fresh) + _SLACK
 
     def __bool__(self) -> bool:
         """False only for an empty heap; all entries may be stale."""
@@ -84,10 +92,13 @@ class LazyHeap(Generic[K]):
         """Sort fresh rows in, and drop stale entries at the heads of run and heap."""
         if self._fresh:
             self._place_fresh()
-        while self._head < len(self._run) and not self._lives(self._run[self._head]):
-            self._head += 1
-        if self._head == len(self._run):
-            self._run, self._head = [], 0
+        rows, run, head, end = self._rows, self._run, self._head, len(self._run)
+        # As _lives, without a call for each entry: all rows of a batch are stale at once.
+        while head < end and rows.get(run[head][2].queue_id) is not run[head][2]:
+            head += 1
+        if head == end:
+            self._run, head = [], 0
+        self._head = head
         while self._heap and not self._lives(self._heap[0]):
             heapq.heappop(self._heap)
 

@@ -16,6 +16,7 @@ from penstock import clock, row_counts, transitions
 from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import (
     Beat,
+    Changes,
     Claim,
     ClaimRequest,
     Held,
@@ -124,9 +125,8 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             batch = self._candidates(table, size, oldest=request.oldest and number == 0)
             self.rows_read += len(batch)
             choice = choose(batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused)
-            for _, alike in groupby(choice.take, _claim_class):
-                jobs = list(alike)
-                taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
+            for changes, jobs in _claimed_alike(choice.take, request, now):
+                taken += table.change_alike(jobs, changes)
             for job, reason in choice.hold:
                 table.change(job, pause_batches.held_back(job, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
@@ -284,9 +284,21 @@ class MemoryQueue(Engine[Table], MappedSchedules):
         self._changed = threading.Condition(threading.RLock())
 
 
-def _claim_class(job: Job) -> tuple[str, int, bool]:
-    """Return the values on which ``transitions.claimed`` depends: equal jobs change alike."""
-    return job.item_type, job.claim_number, job.lock_key is None
+def _claimed_alike(
+    jobs: Sequence[Job], request: ClaimRequest, now: datetime
+) -> Iterator[tuple[Changes, list[Job]]]:
+    """Changes of a claim, with the jobs that change in this way, in order."""
+    if len(jobs) == 1:
+        yield transitions.claimed(jobs[0], request, now), list(jobs)
+        return
+    # The values on which ``transitions.claimed`` depends.
+    classes = [(job.item_type, job.claim_number, job.lock_key is None) for job in jobs]
+    by_class = {
+        kind: transitions.claimed(job, request, now)
+        for kind, job in dict(zip(classes, jobs, strict=True)).items()
+    }
+    for changes, alike in groupby(zip(classes, jobs, strict=True), lambda each: by_class[each[0]]):
+        yield changes, [job for _, job in alike]
 
 
 _EQUAL = (

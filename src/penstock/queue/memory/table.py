@@ -13,6 +13,7 @@ from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
 from penstock.limits import gated, touches
+from penstock.queue.memory.batch_changes import BatchTable, can_end, can_take
 from penstock.queue.memory.family_rows import FamilyTable
 from penstock.queue.memory.held_rows import Dependents, Flows, HeldTable
 from penstock.queue.memory.lazy_heap import LazyHeap, Order, claim_order, order, place
@@ -25,7 +26,7 @@ from penstock.row_counts import Class, class_of
 HIGHEST = 10
 
 
-class Table(HeldTable, FamilyTable):
+class Table(HeldTable, FamilyTable, BatchTable):
     """Rows and indexes of one queue."""
 
     def __init__(self) -> None:
@@ -101,7 +102,12 @@ class Table(HeldTable, FamilyTable):
         return changed
 
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
-        return [self.change(job, changes) for job in jobs]
+        """Change different rows in the same way."""
+        if can_take(jobs, changes):
+            return self._take_all(jobs, changes)
+        if can_end(jobs, changes):
+            return self._end_all(jobs, changes)
+        return [Table.change(self, job, changes) for job in jobs]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self._parked:

@@ -131,20 +131,23 @@ def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], Leftovers]:
     """Settle claims. Returns the new statuses (None: claim lost), and work left."""
-    if any(settlement.children for settlement in settlements):
+    expanding = [settlement for settlement in settlements if settlement.children]
+    if expanding:
         # Before any row is locked: a resume locks pauses first, too.
         rows.pauses()
-    for settlement in settlements:
-        if settlement.children and (parent := _held(rows, settlement)):
+    for settlement in expanding:
+        if parent := _held(rows, settlement):
             refuse_unstorable(settlement.children)
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
     finished = _finish_plain(rows, settlements, now, aftermath)
-    rows.lock_rows([each.queue_id for index, each in enumerate(settlements) if index not in finished])
-    answers = [
-        Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
-        for index, settlement in enumerate(settlements)
-    ]
+    answers: list[Status | None] = [Status.DONE] * len(settlements)
+    if len(finished) < len(settlements):
+        rows.lock_rows([each.queue_id for index, each in enumerate(settlements) if index not in finished])
+        answers = [
+            Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
+            for index, settlement in enumerate(settlements)
+        ]
     aftermath.apply()
     return answers, aftermath.leftovers
 

@@ -19,6 +19,12 @@ _CLAIMABLE = {
     "postgres": "coalesce(held, status) = 'pending'",
 }
 """Pending and not held, as the predicate of the claim index of each dialect."""
+_OWN_DOCUMENT = {
+    "sqlite": "parent_id IS NULL AND item_type <> 'function'",
+    "postgres": "(parent_id IS NULL AND item_type <> 'function') = (SELECT true)",
+}
+"""Not a function and without a parent. Hidden from PostgreSQL's planner, which would choose the index of item
+types for it, and read the rows of all tenants."""
 
 JOB_COLUMNS = Job.__struct_fields__
 CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "lease_until")
@@ -41,6 +47,9 @@ INSERTED_COLUMNS = (
 
 OWN_COLUMNS = "queue_id idempotency_key turn lock_key root_id payload_json".split()
 """Columns in which the rows of a batch usually differ; most batches share the others."""
+
+ROWS_AT_ONCE = 100
+"""Rows of one INSERT of a batch on SQLite, which opens every index again for each statement."""
 
 LOCK_CAP = 200
 """Locks that one transaction of a claim may try: PostgreSQL's lock table has a fixed size."""
@@ -86,9 +95,11 @@ def load(dialect: str) -> dict[str, str]:
         "job_arrays": _arrays(JOB_COLUMNS),
         "index": _Hints(dialect),
         "claimable": _CLAIMABLE[dialect],
+        "own_document": _OWN_DOCUMENT[dialect],
         "for_update": "" if dialect == "sqlite" else "FOR UPDATE",
         "for_update_skip_locked": "" if dialect == "sqlite" else "FOR UPDATE SKIP LOCKED",
         "inserted_values": ", ".join(f":{name}" for name in INSERTED_COLUMNS),
+        "inserted_rows": ", ".join([f"({', '.join('?' * len(INSERTED_COLUMNS))})"] * ROWS_AT_ONCE),
         "claim": claim,
         "indexing_types": ", ".join(f"'{name}'" for name in ITEM_TYPES if name != "function"),
         "claim_columns": ", ".join(CLAIM_COLUMNS),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,10 +12,10 @@ from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUN
 from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows
-from penstock.queue.sqlite.values import as_list
+from penstock.queue.sqlite.values import AT_ONCE, as_list
 
-_OWN = 4
-"""Columns of a candidate before those of its claim: rowid, turn, lock_key, lock held."""
+_OWN = 5
+"""Columns of a candidate before its claim: rowid, turn, lock_key, lock held by this row, held by any row."""
 _ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
@@ -79,10 +78,18 @@ class SqliteClaim:
 
     def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
         """Check whether all rows can be taken: no suspect, and every lock is free."""
-        if len(found) > self._request.limit or any(row[1] == SUSPECT for row in found):
+        if len(found) > self._request.limit:
             return False
-        keys = [row[2] for row in found if row[2] is not None and not row[3]]
-        return not keys or (len(set(keys)) == len(keys) and not self._held_locks(keys))
+        seen: set[str] = set()
+        for row in found:
+            turn, key, held_by_row, held = row[1:_OWN]
+            if turn == SUSPECT:
+                return False
+            if key is not None and not held_by_row:
+                if held or key in seen:
+                    return False
+                seen.add(key)
+        return True
 
     def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Scope]) -> Choice:
         candidates = [
@@ -93,18 +100,9 @@ class SqliteClaim:
             candidates,
             self._request.limit - taken,
             first=not taken,
-            locked=self._locked(candidates),
+            locked={row[2] for row in found if row[4]},
             paused=paused,
         )
-
-    def _locked(self, candidates: Sequence[Candidate]) -> set[str]:
-        keys = {each.lock_key for each in candidates if each.lock_key is not None and not each.lock_held}
-        return self._held_locks(keys) if keys else set()
-
-    def _held_locks(self, keys: Collection[str]) -> set[str]:
-        if len(keys) == 1:
-            return {key for key in keys if self._cursor.execute(SQL["lock_holder"], (key,)).fetchone()}
-        return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
 
     def _hold(self, rows: SqliteRows, choice: Choice) -> None:
         for candidate, reason in choice.hold:
@@ -115,13 +113,22 @@ class SqliteClaim:
                 wake(rows, [candidate.lock_key], self._now)
 
     def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
-        request, at = self._request, self._at
-        types = {row[_TYPE_AT] for row in found}
-        leases = {item_type: self._now + request.lease_of(item_type) for item_type in types}
-        untils = {item_type: format_time(until) for item_type, until in leases.items()}
-        taken = [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in found]
-        self._cursor.executemany(SQL["take"], taken)
+        by_type: dict[str, list[int]] = {}
+        for row in found:
+            by_type.setdefault(row[_TYPE_AT], []).append(row[0])
+        leases = {item_type: self._now + self._request.lease_of(item_type) for item_type in by_type}
+        by_lease: dict[datetime, list[int]] = {}
+        for item_type, numbers in by_type.items():
+            by_lease.setdefault(leases[item_type], []).extend(numbers)
+        for until, numbers in by_lease.items():
+            self._take_rows(numbers, (self._request.worker_id, format_time(until), self._at, self._at))
         return [_claim(row, leases[row[_TYPE_AT]], rows) for row in found]
+
+    def _take_rows(self, numbers: list[int], values: tuple[str, ...]) -> None:
+        if len(numbers) < AT_ONCE:
+            self._cursor.executemany(SQL["take"], [(*values, number) for number in numbers])
+        else:
+            self._cursor.execute(SQL["take_all"], (*values, as_list(numbers)))
 
 
 def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:

@@ -44,8 +44,9 @@ from penstock.queue.sql import filters
 from penstock.queue.sqlite import places
 from penstock.queue.sqlite.backlog import BacklogBounds
 from penstock.queue.sqlite.claim import SqliteClaim
-from penstock.queue.sqlite.rows import SQL, SqliteRows, try_insert_plain
-from penstock.queue.sqlite.values import SPILL_OVER, column_value
+from penstock.queue.sqlite.plain_addition import Refused, are_plain, insert_plain
+from penstock.queue.sqlite.rows import SQL, SqliteRows
+from penstock.queue.sqlite.values import column_value
 from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
@@ -53,6 +54,10 @@ T = TypeVar("T")
 
 class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     """A queue in a SQLite file. The contract of the methods is in ``queue/protocol.py``."""
+
+    _meets_duplicates = False
+    """The last batch on the general path had duplicates of live rows: the next one probably has some as well,
+    and would be undone on the plain path."""
 
     def __init__(
         self,
@@ -103,7 +108,10 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
             moment = now or clock.now()
             if self._try_add(new, limits, moment):
                 return [AddResult(each.queue_id, Status.PENDING) for each in new]
-            return self._apply("add", lambda rows: self._add(rows, new, limits, moment), moment)
+            added = self._apply("add", lambda rows: self._add(rows, new, limits, moment), moment)
+            if len(new) > 1:
+                self._meets_duplicates = any(each.dedupe_hit for each in added)
+            return added
         self._refuse_foreign(connection)
         refuse_joined(new)
         with translating_errors(self.path):
@@ -135,31 +143,35 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         new: Sequence[NewJob],
         limits: QueueLimits,
         now: datetime,
-        then: Callable[[sqlite3.Connection], object] = lambda _: None,
+        then: Callable[[sqlite3.Connection], object] | None = None,
     ) -> bool:
         """Try to add plain jobs with the statements of the rules, but without their objects.
 
         False: nothing was written, and the general path is required. ``then`` runs in the transaction.
         """
-        if not new or not all(map(_is_plain, new)) or not _are_apart(new):
+        tried = len(new) == 1 or (len(new) > 1 and not self._meets_duplicates)
+        if not tried or not are_plain(new):
             return False
         refuse_unstorable(new)
 
-        def add(connection: sqlite3.Connection) -> bool:
-            has_room = limits == NO_LIMITS or self._backlog_bounds.have_room(
+        def add(connection: sqlite3.Connection) -> None:
+            if limits != NO_LIMITS and not self._backlog_bounds.have_room(
                 SqliteRows(connection), new, limits
-            )
-            added = has_room and try_insert_plain(connection, new, now)
-            if added:
+            ):
+                raise Refused
+            insert_plain(connection, new, now)
+            if then is not None:
                 then(connection)
-            return added
 
         try:
-            return self._connections.transact(add)
+            self._connections.transact(add)
+        except Refused:
+            return False
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 raise
             return False
+        return True
 
     def _refuse_foreign(self, connection: Any) -> None:
         """Refuse a connection to another file, which may have tables of the same names."""
@@ -345,19 +357,6 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     def close(self) -> None:
         self._listener.close()
         self._connections.close()
-
-
-def _is_plain(new: NewJob) -> bool:
-    """Check whether a job is claimable at once, with the payload in the row."""
-    return not new.run_at and new.plain and len(new.payload_json) <= SPILL_OVER
-
-
-def _are_apart(new: Sequence[NewJob]) -> bool:
-    """Check whether no job of several can meet another one, and whether their ids are in order."""
-    if len(new) == 1:
-        return True
-    ids = [each.queue_id for each in new]
-    return not (any(each.dedupe for each in new) or any(map(str.__ge__, ids, ids[1:])))
 
 
 FEW_ROWS = 5_000

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import transitions
-from penstock.clock import format_new_time, format_time
+from penstock.clock import format_time
 from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
 from penstock.job import (
@@ -31,11 +30,11 @@ from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
 from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
-from penstock.queue.sqlite.values import ENCODED, SPILL_OVER, STATUSES, as_list, as_new, decoded, encoded
+from penstock.queue.sqlite import plain_ends
+from penstock.queue.sqlite.values import SPILL_OVER, STATUSES, as_list, as_new, decoded, encoded
 from penstock.results import begins_to_expire, kept_until
 
 SQL = load("sqlite")
-_HEAD_TURN, _LAST_TURN, _INSERT_JOB = SQL["head_turn"], SQL["last_turn"], SQL["insert_job"]
 
 
 class SqliteRows:
@@ -152,29 +151,7 @@ class SqliteRows:
         return [queue_id for (queue_id,) in found]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
-        if self.scalar("any_parked"):
-            # Every end has to pass on its lock, which only the general path does.
-            return Finished([False] * len(settlements))
-        plain = self._plain_claims([each.queue_id for each in settlements])
-        rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
-        at = format_time(now)
-        ended = [
-            (each.result_json, at, at, row[0])
-            for each, row in zip(settlements, rows, strict=True)
-            if row is not None
-        ]
-        self.cursor.executemany(SQL["finish"], ended)
-        parents = [
-            (row[3], row[4], each.result_json)
-            for each, row in zip(settlements, rows, strict=True)
-            if row is not None and row[3] is not None
-        ]
-        return Finished([row is not None for row in rows], parents=parents)
-
-    def _plain_claims(self, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
-        """Read the rows for the plain path, by id and claim number."""
-        name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
-        return {(row[1], row[2]): row for row in self.cursor.execute(SQL[name], (value,)).fetchall()}
+        return plain_ends.finish(self.cursor, settlements, now)
 
     def renew(self, beat: Beat, now: datetime) -> RenewResult:
         claim = (beat.queue_id, beat.claim_number)
@@ -362,39 +339,3 @@ def _pause(
 
 def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
     return place.priority, place.turn, format_time(place.created_at), place.queue_id
-
-
-def try_insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> bool:
-    """Insert jobs as the rules would. False, and nothing written: a pause or a live duplicate is in the way.
-
-    Several jobs must have no key to meet others, and ids in order: they share their time. A taken id fails
-    the statement.
-    """
-    run, at = connection.cursor().execute, format_new_time(now)
-    heads: dict[int, int | None] = {}
-    lasts: dict[tuple[str, int], int | None] = {}
-    rows = []
-    for each in new:
-        priority, flow = each.priority, (each.tenant_id, each.priority)
-        if priority not in heads:
-            heads[priority], paused = run(_HEAD_TURN, (priority,)).fetchone()
-            if paused:
-                return False
-        if flow not in lasts:
-            lasts[flow] = (run(_LAST_TURN, flow).fetchone() or (None,))[0]
-        turn = lasts[flow] = transitions.next_turn(heads[priority], lasts[flow])
-        if heads[priority] is None:
-            heads[priority] = turn
-        rows.append(plain_row(each, at, turn))
-    inserted = run(_INSERT_JOB, rows[0]) if len(rows) == 1 else connection.executemany(_INSERT_JOB, rows)
-    return inserted.rowcount == len(rows)
-
-
-def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
-    """The values of ``INSERTED_COLUMNS``."""
-    return (
-        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-        *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
-        *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
-        *(new.payload_json, new.metadata),
-    )

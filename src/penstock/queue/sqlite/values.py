@@ -16,6 +16,9 @@ from penstock.queue.sql.statements import INSERTED_COLUMNS, JOB_COLUMNS
 SPILL_OVER = 2_048
 """Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
 
+AT_ONCE = 4
+"""Rows from which on one statement for all is cheaper than one for each: it decodes a list."""
+
 _TIMES = "created_at updated_at run_at lease_until started_at finished_at last_error_at limit_at".split()
 _TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
 _FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "cancel_requested", "awaited"))
@@ -38,7 +41,7 @@ def column_value(name: str, value: Any) -> Any:
     return STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
 
 
-def as_list(values: Collection[str]) -> str:
+def as_list(values: Collection[str] | Collection[int]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 

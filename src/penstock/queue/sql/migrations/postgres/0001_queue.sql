@@ -158,9 +158,10 @@ CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
     WHERE lock_held IS NOT NULL;
 CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE held = 'lock';
--- The claimable and parked rows of each lock in claim order. A claim takes only the first.
+-- The claimable and parked rows of each lock in claim order. A claim takes only the first. One expression, as in the
+-- claim index: with a condition on the status, statements would match other indexes over pending rows.
 CREATE INDEX idx_unified_queue_line ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
-    WHERE lock_key IS NOT NULL AND status = 'pending' AND coalesce(held, 'lock') = 'lock';
+    WHERE lock_key IS NOT NULL AND coalesce(held, status) IN ('pending', 'lock');
 CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
     WHERE held = 'time';
 CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)
@@ -168,8 +169,10 @@ CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, cre
 -- The children of one run of a parent have distinct keys, in any status.
 CREATE UNIQUE INDEX idx_unified_queue_children ON unified_queue (parent_id, parent_run, idempotency_key)
     WHERE parent_id IS NOT NULL;
-CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
-    WHERE parent_id IS NOT NULL;
+-- Children have another root. Not by their parent: a statement for the children of one parent would match this index
+-- as well, and read all of it.
+CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id, queue_id)
+    WHERE root_id <> queue_id;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
@@ -185,7 +188,7 @@ CREATE TABLE queue_dependency (
     queue_id  text COLLATE "C" NOT NULL,
     PRIMARY KEY (after_id, queue_id)
 );
-CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id);
+CREATE INDEX idx_queue_dependency_row ON queue_dependency (queue_id, after_id);
 
 -- Ended jobs whose result has a time to live. An entry may be stale: the row decides.
 CREATE TABLE queue_result (

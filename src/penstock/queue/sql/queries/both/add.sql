@@ -3,13 +3,7 @@
 -- name: backlog_indexing_of_tenant
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue {index[collection_tenant]}
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = :tenant_id
-    LIMIT :cap
+    WHERE status = 'pending' AND {own_document} AND tenant_id = :tenant_id
+    ORDER BY tenant_id, priority, turn LIMIT :cap
 ) AS counted
 
--- Over pending rows only: by item type, SQLite would read the ended calls as well.
--- name: backlog_functions
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue {index[collection_tenant]}
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT :cap
-) AS counted

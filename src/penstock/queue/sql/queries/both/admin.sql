@@ -55,10 +55,11 @@ SELECT count(*) FROM (
     LIMIT :cap
 ) AS counted
 
+-- In the order of the index, so that PostgreSQL does not take another one, which has the failed rows as well.
 -- name: pending
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue {index[collection_tenant]}
-    WHERE status = 'pending' LIMIT :cap
+    WHERE status = 'pending' ORDER BY tenant_id, priority, turn LIMIT :cap
 ) AS counted
 
 -- name: tally_all
@@ -79,8 +80,9 @@ SELECT 'pending', 'pause', item_type, count(*)
 FROM (SELECT item_type FROM unified_queue {index[paused]} WHERE held = 'pause' LIMIT :cap) AS counted GROUP BY item_type
 UNION ALL
 SELECT 'pending', 'after', item_type, count(*)
-FROM (SELECT q.item_type FROM (SELECT DISTINCT queue_id FROM queue_dependency LIMIT :cap) AS d
-      JOIN unified_queue q ON q.queue_id = d.queue_id) AS counted GROUP BY item_type
+FROM (SELECT (SELECT q.item_type FROM unified_queue q WHERE q.queue_id = d.queue_id) AS item_type
+      FROM (SELECT DISTINCT queue_id FROM queue_dependency LIMIT :cap) AS d) AS counted
+WHERE item_type IS NOT NULL GROUP BY item_type
 UNION ALL
 SELECT 'pending', 'limit', item_type, count(*)
 FROM (SELECT item_type FROM unified_queue {index[limit]} WHERE held = 'limit' LIMIT :cap) AS counted GROUP BY item_type
@@ -90,18 +92,6 @@ FROM (SELECT item_type FROM unified_queue {index[worker]} WHERE status = 'in_pro
 UNION ALL
 SELECT 'failed', NULL, item_type, count(*)
 FROM (SELECT item_type FROM unified_queue {index[failed]} WHERE status = 'failed' LIMIT :cap) AS counted GROUP BY item_type
-
--- name: ended_trees
-SELECT {job} FROM unified_queue r {index[finished]}
-WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
-  AND ((r.status = 'done' AND r.finished_at < :done)
-    OR (r.status = 'failed' AND r.finished_at < :failed)
-    OR (r.status = 'cancelled' AND r.finished_at < :cancelled))
-  AND (CAST(:item_type AS text) IS NULL OR r.item_type = :item_type)
-  AND NOT EXISTS (SELECT 1 FROM unified_queue c {index[tree]}
-                  WHERE c.parent_id IS NOT NULL AND c.root_id = r.queue_id AND c.finished_at IS NULL)
-ORDER BY r.finished_at, r.queue_id LIMIT :limit
-{for_update_skip_locked}
 
 -- Rows that others are held for, existing or not.
 -- name: awaited_rows

@@ -11,7 +11,8 @@ ON CONFLICT (limit_key) DO UPDATE SET body = excluded.body
 -- name: drop_limit
 DELETE FROM queue_limit WHERE limit_key = :limit_key RETURNING limit_key
 
--- Each a range of the index. Rows that wait for the limit are in none of them.
+-- Each a range of the index. Rows that wait for the limit are in none of them. Status and reason are hidden in subqueries
+-- here and below: as literals they would match indexes of PostgreSQL over all pending or scheduled rows.
 -- name: slots
 SELECT
     (SELECT count(*) FROM (
@@ -19,14 +20,14 @@ SELECT
         WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL LIMIT :most) AS started),
     (SELECT count(*) FROM (
         SELECT 1 FROM unified_queue {index[limit]}
-        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time' LIMIT :most) AS reserved),
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = (SELECT 'time') LIMIT :most) AS reserved),
     (SELECT count(*) FROM (
         SELECT 1 FROM unified_queue {index[limit]}
-        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = 'pending'
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = (SELECT 'pending')
           AND limit_at <= :until LIMIT :most_unclaimed) AS unclaimed),
     (SELECT count(*) FROM (
         SELECT 1 FROM unified_queue {index[limit]}
-        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time'
+        WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = (SELECT 'time')
           AND limit_at <= :until LIMIT :most_unclaimed) AS ahead)
 
 -- name: limited_rows
@@ -37,13 +38,13 @@ ORDER BY priority DESC, turn, created_at, queue_id LIMIT :number
 
 -- name: unclaimed_rows
 SELECT {job} FROM unified_queue {index[limit]}
-WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = 'pending'
+WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held IS NULL AND status = (SELECT 'pending')
 LIMIT :number
 {for_update_skip_locked}
 
 -- name: reserved_rows
 SELECT {job} FROM unified_queue {index[limit]}
-WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = 'time'
+WHERE limit_at IS NOT NULL AND limit_key = :limit_key AND held = (SELECT 'time')
 LIMIT :number
 {for_update_skip_locked}
 

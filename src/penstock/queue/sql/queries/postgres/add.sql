@@ -38,7 +38,7 @@ WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
 ON CONFLICT DO NOTHING
 RETURNING pg_notify(:channel, '')
 
--- The same with limits: it writes nothing to a queue that may be full.
+-- The same with limits: it writes nothing to a queue that may be full. Rows are counted as in the backlog statements.
 -- name: add_plain_limited
 INSERT INTO unified_queue (
     queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
@@ -60,18 +60,23 @@ WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
   AND (:functions::bigint IS NULL OR :functions::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
-            WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT :functions::bigint
+            WHERE item_type = 'function' AND status IN ('pending', 'failed') AND status = (SELECT 'pending')
+              AND parent_id IS NULL LIMIT :functions::bigint
         ) AS counted))
   AND (:indexing::bigint IS NULL OR :indexing::bigint > (
         SELECT count(*) FROM (
-            SELECT 1 FROM unified_queue
-            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT :indexing::bigint
+            SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (
+                SELECT 1 FROM unified_queue q
+                WHERE q.item_type = t.item_type AND q.status IN ('pending', 'failed') AND q.status = (SELECT 'pending')
+                  AND q.parent_id IS NULL LIMIT :indexing::bigint
+            ) AS found
+            LIMIT :indexing::bigint
         ) AS counted))
   AND (:per_tenant::bigint IS NULL OR :per_tenant::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
-            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function'
-              AND tenant_id = :tenant_id::text LIMIT :per_tenant::bigint
+            WHERE status = 'pending' AND {own_document} AND tenant_id = :tenant_id::text
+            ORDER BY tenant_id, priority, turn LIMIT :per_tenant::bigint
         ) AS counted))
 ON CONFLICT DO NOTHING
 RETURNING pg_notify(:channel, '')
@@ -126,6 +131,13 @@ SELECT count(*) FROM (
     SELECT 1 FROM unified_queue
     WHERE item_type = 'function' AND status IN ('pending', 'failed') AND status = (SELECT 'pending')
       AND parent_id IS NULL AND backlog_key = :key LIMIT :cap
+) AS counted
+
+-- name: backlog_functions
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE item_type = 'function' AND status IN ('pending', 'failed') AND status = (SELECT 'pending')
+      AND parent_id IS NULL LIMIT :cap
 ) AS counted
 
 -- Type by type, each a range of an index; the status as above.

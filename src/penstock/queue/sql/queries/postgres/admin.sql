@@ -73,17 +73,30 @@ SELECT EXISTS (SELECT 1 FROM unified_queue WHERE lease_until IS NOT NULL)
 -- name: any_waiting
 SELECT EXISTS (SELECT 1 FROM unified_queue
                WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'children'
-                 AND status = 'in_progress')
+                 AND status = (SELECT 'in_progress'))
 
 -- name: any_returning
 SELECT EXISTS (SELECT 1 FROM unified_queue
                WHERE status = (SELECT 'pending') AND retry_count > 0 AND run_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= :now)
 
+-- A lookup per tree: NOT EXISTS would be planned as a join.
+-- name: ended_trees
+SELECT {job} FROM unified_queue r
+WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
+  AND ((r.status = 'done' AND r.finished_at < :done)
+    OR (r.status = 'failed' AND r.finished_at < :failed)
+    OR (r.status = 'cancelled' AND r.finished_at < :cancelled))
+  AND (CAST(:item_type AS text) IS NULL OR r.item_type = :item_type)
+  AND (SELECT c.queue_id FROM unified_queue c
+       WHERE c.root_id <> c.queue_id AND c.root_id = r.queue_id AND c.finished_at IS NULL LIMIT 1) IS NULL
+ORDER BY r.finished_at, r.queue_id LIMIT :limit
+FOR UPDATE SKIP LOCKED
+
 -- Locked before the check: a child requeued meanwhile is live.
 -- name: descendants
 SELECT queue_id, finished_at IS NULL FROM unified_queue
-WHERE parent_id IS NOT NULL AND root_id = :root_id ORDER BY queue_id LIMIT :limit
+WHERE root_id <> queue_id AND root_id = :root_id ORDER BY queue_id LIMIT :limit
 FOR UPDATE
 
 -- name: delete

@@ -39,6 +39,7 @@ FROM found
 
 -- The plain case in one statement: no due row, no pause, and no candidate that lost its worker or wants a lock. Otherwise
 -- nothing is taken, and the result says so: there is always at least one row.
+-- The rows are taken by an array of ids, which is one pass over the primary key whatever the planner expects.
 -- name: take_plain
 WITH found AS MATERIALIZED (
     SELECT turn = -2 OR (lock_key IS NOT NULL AND lock_held IS NULL) AS special, {claim_columns}
@@ -54,13 +55,12 @@ WITH found AS MATERIALIZED (
     UPDATE unified_queue AS q
     SET status = 'in_progress', worker_id = :worker_id, lease_until = :until,
         claim_number = q.claim_number + 1, lock_held = q.lock_key, started_at = :now, updated_at = :now
-    FROM found AS f
-    WHERE q.queue_id = f.queue_id AND (SELECT so FROM plain)
+    WHERE q.queue_id = ANY(ARRAY(SELECT queue_id FROM found)) AND (SELECT so FROM plain)
     RETURNING q.queue_id
 )
 SELECT so, queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true
 
--- The oldest row of all, unless a row of its lock and priority is parked before it.
+-- The oldest row of all, unless a row of its lock and priority is parked before it. It is looked up by its id.
 -- name: priority_head
 WITH oldest AS MATERIALIZED (
     SELECT head.queue_id
@@ -74,7 +74,7 @@ WITH oldest AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
     FROM unified_queue q
-    WHERE queue_id = (SELECT queue_id FROM oldest) AND coalesce(held, status) = 'pending'
+    WHERE queue_id = (SELECT queue_id FROM oldest) AND coalesce(held, status) = (SELECT 'pending')
       AND NOT (lock_key IS NOT NULL AND lock_held IS NULL AND EXISTS (
         SELECT 1 FROM unified_queue p
         WHERE p.held = 'lock' AND p.lock_key = q.lock_key AND p.priority = q.priority
@@ -96,7 +96,8 @@ SELECT lock_held FROM unified_queue WHERE lock_held = ANY(:keys::text[])
 -- been held back. Refused rows are parked at once, so that no locked row is left as it was.
 -- Three conditions instead of one: the first needs no column of q, and inside a larger one it would be evaluated twice
 -- per row. The result is the refused rows, usually none; if all were taken, nothing is compared. One lease for all rows
--- is sent once, with an empty array: unnest fills the shorter arrays with NULL.
+-- is sent once, with an empty array: unnest fills the shorter arrays with NULL. The ids are a range of one value, as in
+-- finish.
 -- name: take
 WITH requested AS MATERIALIZED (
     SELECT * FROM unnest(:ids::text[], :leases::timestamptz[], :keys::text[])
@@ -106,11 +107,11 @@ WITH requested AS MATERIALIZED (
     SET status = 'in_progress', worker_id = :worker_id, lease_until = coalesce(s.lease_until, :until),
         claim_number = claim_number + 1, lock_held = lock_key, started_at = :now, updated_at = :now
     FROM requested AS s
-    WHERE q.queue_id = s.queue_id
+    WHERE q.queue_id >= s.queue_id AND q.queue_id <= s.queue_id
       AND (s.key IS NULL OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL)
       AND (s.key IS NULL
            OR (SELECT f.queue_id FROM unified_queue f
-               WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+               WHERE f.lock_key = s.key AND coalesce(f.held, f.status) IN ('pending', 'lock')
                  AND f.priority <= CASE WHEN q.queue_id = :oldest::text THEN q.priority ELSE 10 END
                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id)
       AND (s.key IS NULL OR NOT (SELECT EXISTS (SELECT 1 FROM queue_pause))
@@ -134,11 +135,12 @@ FROM unified_queue
 WHERE coalesce(held, status) = 'pending'
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
 
+-- Rows by id: here and below the predicate of the claim index is hidden, or the index would be read to its end.
 -- name: hold_for_lock
 UPDATE unified_queue SET held = 'lock', updated_at = :now
 WHERE queue_id = ANY(ARRAY(
     SELECT queue_id FROM unified_queue
-    WHERE queue_id = ANY(:ids::text[]) AND coalesce(held, status) = 'pending'
+    WHERE queue_id = ANY(:ids::text[]) AND coalesce(held, status) = (SELECT 'pending')
     FOR UPDATE SKIP LOCKED))
 
 -- The pause may have ended since the claim read it, and its resume would not see rows held back now: so only rows of
@@ -156,7 +158,7 @@ SET held = 'pause', limit_at = NULL, updated_at = :now,
     turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE least(turn, 0) END
 WHERE queue_id = ANY(ARRAY(
     SELECT q.queue_id FROM unified_queue q
-    WHERE q.queue_id = ANY(:ids::text[]) AND coalesce(q.held, q.status) = 'pending'
+    WHERE q.queue_id = ANY(:ids::text[]) AND coalesce(q.held, q.status) = (SELECT 'pending')
       AND (SELECT count(*) FROM active_pauses p
            WHERE p.tenant_id IN ('*', q.tenant_id) AND p.collection IN ('*', q.collection)) > 0
     FOR UPDATE OF q SKIP LOCKED))

@@ -15,13 +15,13 @@ WHERE queue_id = ANY(ARRAY(
   AND finished_at IS NULL
 ORDER BY queue_id FOR UPDATE
 
--- All columns but those that identify a row.
+-- All columns but those that identify a row. The ids are a range of one value, as in finish.
 -- name: update
 UPDATE unified_queue AS q SET {changing}
 FROM unnest(:queue_id::text[], {changing_arrays}) AS s(queue_id, {changing_names})
-WHERE q.queue_id = s.queue_id
+WHERE q.queue_id >= s.queue_id AND q.queue_id <= s.queue_id
 
--- The last condition is hidden from the planner, as in finish.
+-- The ids are a range of one value, and the last condition is hidden from the planner, as in finish.
 -- name: renew
 UPDATE unified_queue AS q
 SET lease_until = coalesce(s.lease_until, q.lease_until),
@@ -29,6 +29,6 @@ SET lease_until = coalesce(s.lease_until, q.lease_until),
     updated_at = CASE WHEN s.progress_json IS NULL THEN q.updated_at ELSE :now END
 FROM unnest(:ids::text[], :numbers::int[], :leases::timestamptz[], :progress::text[])
     AS s(queue_id, claim_number, lease_until, progress_json)
-WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number
+WHERE q.queue_id >= s.queue_id AND q.queue_id <= s.queue_id AND q.claim_number = s.claim_number
   AND (q.lease_until IS NOT NULL) = (SELECT true)
 RETURNING q.queue_id, q.claim_number, q.cancel_requested

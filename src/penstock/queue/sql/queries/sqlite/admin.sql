@@ -71,6 +71,17 @@ SELECT (SELECT min(rowid) FROM unified_queue), (SELECT max(rowid) FROM unified_q
 SELECT status, held, item_type, count(*) FROM unified_queue
 WHERE rowid IN (SELECT value FROM json_each(:row_numbers)) GROUP BY status, held, item_type
 
+-- name: ended_trees
+SELECT {job} FROM unified_queue r INDEXED BY idx_unified_queue_finished
+WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
+  AND ((r.status = 'done' AND r.finished_at < :done)
+    OR (r.status = 'failed' AND r.finished_at < :failed)
+    OR (r.status = 'cancelled' AND r.finished_at < :cancelled))
+  AND (CAST(:item_type AS text) IS NULL OR r.item_type = :item_type)
+  AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_tree
+                  WHERE c.parent_id IS NOT NULL AND c.root_id = r.queue_id AND c.finished_at IS NULL)
+ORDER BY r.finished_at, r.queue_id LIMIT :limit
+
 -- name: descendants
 SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_tree
 WHERE parent_id IS NOT NULL AND root_id = :root_id ORDER BY queue_id LIMIT :limit

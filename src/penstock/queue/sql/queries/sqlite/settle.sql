@@ -1,15 +1,17 @@
 -- Claims for the plain path: no follow-up, no children, no limit, no result with a time to live, and no job waits for
--- them. All others are decided row by row.
+-- them. All others are decided row by row; so are all while any row is parked, as each end has to pass on its lock.
 -- name: plain_claims
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress'
   AND followup_json IS NULL AND children_open = 0 AND awaited = 0 AND limit_key IS NULL AND result_ttl_s IS NULL
+  AND NOT EXISTS (SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked WHERE held = 'lock')
 
 -- For one id: decoding a list of one costs more than the rest of the statement.
 -- name: plain_claim
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id = :queue_id AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
   AND awaited = 0 AND limit_key IS NULL AND result_ttl_s IS NULL
+  AND NOT EXISTS (SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked WHERE held = 'lock')
 
 -- name: finish
 UPDATE unified_queue
@@ -17,9 +19,21 @@ SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, er
     result_json = :result_json, finished_at = :finished_at, updated_at = :updated_at
 WHERE rowid = :row
 
--- name: any_parked
-SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
-WHERE held = 'lock' LIMIT 1
+-- OR FAIL, here and below: without a copy of each page for the undo of the statement alone. An error undoes the
+-- whole transaction.
+-- name: finish_all
+UPDATE OR FAIL unified_queue
+SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+    result_json = NULL, finished_at = :finished_at, updated_at = :updated_at
+WHERE rowid IN (SELECT value FROM json_each(:rows))
+
+-- Results by row.
+-- name: finish_each
+UPDATE OR FAIL unified_queue
+SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+    finished_at = :finished_at, updated_at = :updated_at, result_json = ended.value
+FROM json_each(:results) AS ended
+WHERE unified_queue.rowid = ended.key
 
 -- name: first_parked
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
