@@ -38,6 +38,7 @@ READ_IN_FULL = {
         "graph_edges_graphrag",
         "entities_by_kind_graphrag",
         "relations_by_kind_graphrag",
+        "all_shown_graphrag",
     ),
 }
 """Statements that may read all of a table once."""
@@ -131,6 +132,17 @@ def grow(url: str, first: int, last: int) -> None:
             connection.execute(statement, {"first": first, "last": last})
 
 
+def tables(connection: psycopg.Connection[Any]) -> list[str]:
+    found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    return [name for (name,) in found.fetchall()]
+
+
+def count(url: str) -> None:
+    """Let the server count the rows of this catalog alone: other tests use the same database."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ANALYZE {', '.join(tables(connection))}".encode())
+
+
 @pytest.fixture
 def url() -> str:
     # Not one that other tests have used: the server remembers how full its tables were.
@@ -140,6 +152,10 @@ def url() -> str:
 @pytest.fixture
 def catalog(url: str) -> Iterator[PostgresCatalog]:
     catalog = PostgresCatalog(url)
+    # The server must not count rows by itself meanwhile: in the middle of a transaction it would find none.
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in tables(connection):
+            connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
     yield catalog
     catalog.close()
 
@@ -166,8 +182,8 @@ def _scans(plan: Plan, *, repeated: bool = False) -> Iterator[tuple[Plan, bool]]
 
 
 def _is_lookup(scan: Plan) -> bool:
-    if "Bitmap" in scan["Node Type"]:
-        return all("Index Cond" in part for part in scan.get("Plans", []))
+    if "Bitmap" in scan["Node Type"] and "Plans" in scan:
+        return all(map(_is_lookup, scan["Plans"]))
     return "Index Cond" in scan or "TID Cond" in scan
 
 
@@ -192,7 +208,7 @@ def _faults(name: str, plan: Plan) -> list[str]:
     return found
 
 
-def _all_faults(catalog: PostgresCatalog) -> list[str]:
+def all_faults(catalog: PostgresCatalog) -> list[str]:
     found = []
     for name, statement in _executed().items():
         with (
@@ -231,7 +247,7 @@ def test_no_statement_multiplies_two_tables_without_statistics(
 ):
     grow(url, 1, chunks // CHUNKS_OF_A_DOCUMENT)
 
-    assert [] == _all_faults(catalog)
+    assert [] == all_faults(catalog)
 
 
 @pytest.mark.parametrize("chunks", SIZES)
@@ -239,12 +255,10 @@ def test_no_statement_multiplies_two_tables_when_statistics_are_old(
     catalog: PostgresCatalog, url: str, chunks: int
 ):
     grow(url, 1, 1)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ANALYZE")
+    count(url)
     grow(url, 2, chunks // CHUNKS_OF_A_DOCUMENT)
 
-    # Renewing looks for a page by number and by claim number; while pages are few, either order is as good.
-    assert [] == [fault for fault in _all_faults(catalog) if not fault.startswith("renew_ocr")]
+    assert [] == all_faults(catalog)
 
 
 LISTS = [f"source_columns+{name}where" for name in ("sources_", "newest_sources_", "sources_or_failures_")]
@@ -309,8 +323,7 @@ def test_an_audit_reads_rows_in_proportion_to_the_catalog(
 ):
     grow(url, 1, 1)
     if old_statistics:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ANALYZE")
+        count(url)
     grow(url, 2, 250)
     assert [] == catalog.audit()
     small = _read_by_audit(catalog)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.catalog.entities import Extraction
-from penstock.catalog.rules.graph_expansion import GraphRelation
 from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
 
 if TYPE_CHECKING:
+    from penstock.catalog.rules.graph_expansion import GraphRelation
     from penstock.catalog.views import Filters
 
 __all__ = [

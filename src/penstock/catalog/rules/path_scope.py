@@ -7,6 +7,9 @@ from datetime import datetime
 
 from penstock.catalog.values import Place, Removal, Walk
 
+PARKED = "\x01"
+"""First character of the path of a source replaced by another, until swept. No requested path has it."""
+
 
 def below(folder: str, path: str) -> bool:
     """Check whether a path is the folder, or lies in the folder."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.lazy_pattern import lazy_pattern
 from penstock.normal_form import normalized
 
 MOST_TERMS = 64
@@ -15,21 +16,21 @@ MOST_REPEATS = 3
 MOST_WORDS_BESIDE = 8
 """Words beside quoted phrases up to which the phrases are required."""
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-_BETWEEN = re.compile(r"[\W_]+")
-HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_ACCENTS = lazy_pattern("[\u0300-\u036f]+")
+_BETWEEN = lazy_pattern(r"[\W_]+")
+HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """The places where a name such as ``parseHTTPHeader`` is split into words."""
-_AFTER_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+_AFTER_HUMP = lazy_pattern(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
 """The letters after these places. A pattern that begins with letters is searched for many times faster."""
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_ASCII_WORD = lazy_pattern(r"[A-Za-z0-9]+")
 _WITHOUT_SPACES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U0003ffff"
 )
 """Characters of scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana and Han."""
-_UNSPACED = re.compile(f"[{_WITHOUT_SPACES}]+")
+_UNSPACED = lazy_pattern(f"[{_WITHOUT_SPACES}]+")
 # Vowel signs of Thai are no word characters to Python.
-_PART = re.compile(rf'"([^"]*)"|([\w{_WITHOUT_SPACES}]+)|(\S)')
+_PART = lazy_pattern(rf'"([^"]*)"|([\w{_WITHOUT_SPACES}]+)|(\S)')
 
 STOP_WORDS = frozenset(
     "a about above after again against all am an and any are as at be been before being below between "

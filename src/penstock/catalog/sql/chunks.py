@@ -283,8 +283,9 @@ def prepare(
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
-    seen = Counter(there.own)
-    seen.update(unwritten)
+    seen = dict(there.own)
+    for hash_of_text in unwritten:
+        seen[hash_of_text] = seen.get(hash_of_text, 0) + 1
     ids = ChunkIds(owner.tenant_id, owner.source_id, seen)
     parts = []
     kept = 0

@@ -8,15 +8,11 @@ from datetime import datetime
 from penstock.catalog.sql import graph_rows
 from penstock.catalog.sql.chunks import forget_words
 from penstock.catalog.sql.outside_stores import RemovalRows
-from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, OUTBOX_ENTRY, LeftoverChunk
+from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, LeftoverChunk
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import OutboxEntry, OutboxEntryKind
+from penstock.catalog.values import OutboxEntryKind
 from penstock.clock import format_time
-
-
-def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
-    return OUTBOX_ENTRY.decode_all(rows.all("outbox", after, kind or "", limit))
 
 
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, now: datetime) -> bool:

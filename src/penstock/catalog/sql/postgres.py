@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import psycopg
+from psycopg import sql
 
 from penstock.catalog import path_glob
+from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.query_terms import as_term, as_terms, phrases, quoted_phrases
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
@@ -176,6 +178,16 @@ class PostgresCatalog(SqlCatalog):
     def _anything(self) -> bool:
         with self._writers.session() as connection:
             return bool(PostgresStatements(connection).value("any_waiting"))
+
+    def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
+        self._count_again()
+        return super().sweep(before, limit=limit)
+
+    def _count_again(self) -> None:
+        """Count tables that were counted as empty: until then statements may read them in full."""
+        with self._writers.session() as connection:
+            for (table,) in PostgresStatements(connection).all("counted_as_empty"):
+                connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(table)))
 
     def scrub(self) -> None:
         """Do nothing: PostgreSQL reuses the space of deleted rows."""

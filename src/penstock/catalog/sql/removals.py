@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from penstock.catalog.rules.path_scope import below, covered, moved, span
+from penstock.catalog.rules.path_scope import PARKED, below, covered, moved, span
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.generations import record_event
@@ -15,9 +15,6 @@ from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Move, Place, Removal, RemovalResult, Rename, RenameResult
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
-
-PARKED = "\x01"
-"""First character of the path of a source replaced by another, until swept. No requested path has it."""
 
 
 def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalResult:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.catalog import path_glob
 from penstock.catalog.graph import StoredEntity
 from penstock.catalog.rules import properties
-from penstock.catalog.rules.graph_expansion import GraphRelation
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
 from penstock.catalog.sql.read_records import CHUNK_VIEW
@@ -27,6 +26,9 @@ from penstock.catalog.views import (
     VectorBatch,
     VectorChanges,
 )
+
+if TYPE_CHECKING:
+    from penstock.catalog.rules.graph_expansion import GraphRelation
 
 VECTORS_AT_ONCE = 4_096
 MENTIONS_AT_ONCE = 5_000
@@ -240,6 +242,9 @@ class SearchReads:
         }
 
     def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
+        # Loaded for a search with the graph only.
+        from penstock.catalog.rules.graph_expansion import GraphRelation
+
         found = self._rows.all("relations_at", listed(entity_ids), most)
         return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
 

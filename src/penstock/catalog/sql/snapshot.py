@@ -10,9 +10,9 @@ import msgspec
 
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
-from penstock.catalog.rules.path_scope import span
+from penstock.catalog.rules.path_scope import PARKED, span
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
-from penstock.catalog.sql import outbox, repair, tombstones
+from penstock.catalog.sql import tombstones
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
     CONTENT_ROW,
@@ -21,13 +21,13 @@ from penstock.catalog.sql.read_records import (
     KNOWN_SOURCE,
     LEDGER_ENTRY,
     MISSING_PART,
+    OUTBOX_ENTRY,
     PAGE_STATE,
     PROGRESS,
     SOURCE,
     TENANT_COUNT,
     ContentRow,
 )
-from penstock.catalog.sql.removals import PARKED
 from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
 from penstock.catalog.sql.statements import Statements, listed
@@ -77,12 +77,15 @@ class SqlSnapshot(SearchReads):
         return [HeldTask(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
 
     def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
-        return outbox.outbox(self._rows, kind, after, limit)
+        return OUTBOX_ENTRY.decode_all(self._rows.all("outbox", after, kind or "", limit))
 
     def unfinished(self, before: str, limit: int) -> list[int]:
         return [number for (number,) in self._rows.all("unfinished", before, limit)]
 
     def audit(self) -> list[str]:
+        # Imported here, with all that writes: most commands only read.
+        from penstock.catalog.sql import repair
+
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
             found = [text for name in names for text in column(self._rows.all(name))]

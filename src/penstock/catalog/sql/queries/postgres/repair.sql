@@ -57,3 +57,12 @@ DELETE FROM catalog_tombstone WHERE ctid = ANY(ARRAY(
     WHERE tenant_id = $1 AND asked_at <= $2
       AND NOT (collection = '' AND branch = '' AND path = '' AND source_id = '')
     LIMIT $3 FOR UPDATE SKIP LOCKED))
+
+-- Tables of the catalog with pages that were last counted without a row: while a transaction added the first ones, or
+-- after all were deleted. Of two such tables the planner expects that reading one is as good as looking a row up. A table
+-- without a change since its count is not counted again: it is empty, and only a vacuum gives its pages back.
+-- name: counted_as_empty
+SELECT c.relname FROM pg_class c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.reltuples = 0 AND c.relpages > 0
+  AND (c.relname IN ('sources', 'documents', 'task_queue_page', 'task_queue_chunk') OR starts_with(c.relname, 'catalog_'))
+  AND pg_stat_get_mod_since_analyze(c.oid) > 0

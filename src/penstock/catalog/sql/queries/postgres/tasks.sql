@@ -66,9 +66,11 @@ FROM task_queue_chunk WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'p
 SELECT {PageCounts {phase}_; page_id = key; document_id = (SELECT d.key FROM documents d WHERE d.id = document_id)}
 FROM task_queue_page WHERE key = ANY(numbers($1))
 
+-- The keys are a range of one value: for an equality, and in a table that was last counted as small, the planner would
+-- read the whole table in the order of its keys.
 -- name: renew per phase
 UPDATE {table} AS t SET {phase}_last_heartbeat = v.at FROM rows(at timestamptz, key bigint, number int)
-WHERE t.key = v.key AND t.{phase}_claim_number = v.number AND t.{phase}_status::text = 'processing'
+WHERE t.key >= v.key AND t.key <= v.key AND t.{phase}_claim_number = v.number AND t.{phase}_status::text = 'processing'
 RETURNING t.key, t.{phase}_claim_number
 
 -- name: held per phase
