@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from penstock import setting_fields, settings_file
 from penstock import setting_types as types
 from penstock.errors import InvalidSetting
-from penstock.setting_fields import DERIVED
+from penstock.setting_fields import DERIVED, SettingValues
 from penstock.setting_fields import setting as _setting
 from penstock.setting_sources import ARGUMENT as ARGUMENT
 from penstock.setting_sources import DEFAULT, SettingSources, refuse_unknown
@@ -40,8 +40,8 @@ class SettingReport(NamedTuple):
     source: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
+class Settings(SettingValues):
     """All settings. Made by ``load``; names of durations end in ``_s`` (seconds) or ``_days``."""
 
     url: str = _setting(

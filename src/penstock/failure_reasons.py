@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+
+from penstock.lazy_pattern import lazy_pattern
 
 CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
 """Code of a parent with failed children. It has no reason: the reasons are those of the children."""
@@ -17,9 +18,9 @@ STEPS = tuple(
 )
 """Lengths of a bucket; the first one is taken that reaches back to the oldest failure."""
 _COMPARED = 500
-_PATH_FIRST = re.compile(r"^[^:\n]*[/\\][^:\n]*(?=: )")
-_VARYING = re.compile(r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*""")
-_SPACE = re.compile(r"\s+")
+_PATH_FIRST = lazy_pattern(r"^[^:\n]*[/\\][^:\n]*(?=: )")
+_VARYING = lazy_pattern(r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*""")
+_SPACE = lazy_pattern(r"\s+")
 
 
 def failure_reason(code: str | None, message: str | None) -> str | None:

@@ -15,6 +15,37 @@ _SECRET = frozenset([types.URL, types.CATALOG_URL, types.VECTOR_STORE, types.GRA
 """Types with values that may hold a password."""
 
 
+@dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
+class SettingValues:
+    """The methods of a dataclass of settings, written once.
+
+    To generate them for a hundred fields takes each command 7 ms.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        fields = dataclasses.fields(self)
+        if unknown := values.keys() - {field.name for field in fields}:
+            raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+        for field in fields:
+            if field.name not in values:
+                if field.default_factory is dataclasses.MISSING:
+                    raise TypeError(f"setting {field.name} has no value")
+                values[field.name] = field.default_factory()
+        self.__dict__.update(values)
+
+    def __repr__(self) -> str:
+        shown = (field.name for field in dataclasses.fields(self) if field.repr)
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        compared = (field.name for field in dataclasses.fields(self) if field.compare)
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def setting(
     setting_type: types.SettingType,
     default: object,

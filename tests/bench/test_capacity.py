@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from bench.capacity import __main__ as capacity
-from bench.capacity import page, tables
+from bench.capacity import jobs, page, tables
 from bench.capacity.call_cost import Cost
 from bench.capacity.chart import LinePanel, Series, drawn
 from bench.capacity.document_calls import Measured
 from bench.capacity.document_texts import CHUNKS_EACH, DocumentTexts
-from bench.capacity.figures import Adding, Drained, HostRun, JobRun, Report, read_report
+from bench.capacity.figures import Adding, Drained, HostRun, JobRun, Report, read_report, write_report
 from bench.capacity.jobs import rates
 from bench.capacity.process_memory import disk_mb
 from bench.peers.machine import Machine
@@ -88,6 +88,19 @@ def test_of_two_runs_of_an_engine_the_later_one_counts_and_ends_of_its_pieces_st
     assert len(run.drained) < 30
     assert {(0, 0), (0, 99), (1, 100), (1, 199)} <= {(each.piece, each.jobs) for each in run.drained}
     assert tables.drain_cpu_us(job_run(drained=drained)) == tables.drain_cpu_us(run)
+
+
+def test_jobs_of_a_store_that_is_gone_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its jobs would be waited for without end."""
+    report = read_report(tmp_path / "report.json")
+    report.job_runs += [JobRun(engine=each, jobs=1_000, processes=2) for each in ("sqlite", "redis")]
+    write_report(tmp_path / "report.json", report)
+    monkeypatch.setattr(jobs.JobCapacity, "complete", lambda self: self._write() or True)
+
+    assert 0 == jobs.main(["sqlite", "--jobs=20", f"--dir={tmp_path}", f"--json={tmp_path / 'report.json'}"])
+
+    found = {each.engine: each.jobs for each in read_report(tmp_path / "report.json").job_runs}
+    assert {"sqlite": 20, "redis": 1_000} == found
 
 
 def test_lines_are_drawn_on_one_scale_and_gaps_are_left_out():

@@ -16,7 +16,7 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WAIT_S = 30.0
+WAIT_S = 180.0
 
 
 def find_browser() -> str | None:

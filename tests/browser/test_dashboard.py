@@ -132,7 +132,7 @@ def test_a_note_is_added_and_found_by_search_from_the_keyboard(tab: Tab, server:
     tab.wait(
         "fetch('/search', { method: 'POST', headers: { 'Content-Type': 'application/json' },"
         " body: JSON.stringify({ query: 'spillway' }) }).then((answer) => answer.json())"
-        ".then((found) => found.hits.length)"
+        ".then((found) => found.hits.some((hit) => hit.words.includes('spillway')))"
     )
     tab.press("/")
     tab.type(".find input", "spillway")

@@ -53,7 +53,8 @@ HEAVY = frozenset(
 OF_CHANGED_FILES = frozenset(
     "penstock.handlers.files penstock.handlers.phases penstock.handlers.generation_batch "
     "penstock.pipeline.draft penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
-    "shutil subprocess tempfile".split()
+    "penstock.catalog.sql.chunks penstock.catalog.sql.outbox penstock.catalog.sql.written_records "
+    "penstock.catalog.rules.graph_expansion shutil subprocess tempfile".split()
 )
 """Modules that a walk does not need while no file has changed."""
 

@@ -17,8 +17,6 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 _CACHES = (
     extensions.installed,
     extensions._by_name,
-    file_types.added_formats,
-    file_types._added_suffixes,
     added_chunkers.added_chunker,
 )
 
@@ -73,3 +71,4 @@ def example(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
 def _forget() -> None:
     for cache in _CACHES:
         cache.cache_clear()
+    file_types.forget_types()

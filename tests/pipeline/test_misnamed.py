@@ -6,6 +6,7 @@ import gzip
 import io
 import struct
 import zipfile
+from contextlib import closing
 
 import pytest
 
@@ -13,7 +14,7 @@ from penstock.errors import UnsupportedType
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.extract.protocol import Content, FileType
 from penstock.pipeline.extract.signatures import signature, text_suffix
 from penstock.pipeline.pipeline import Pipeline
 from tests.pipeline.sample_documents import docx, paragraph, pdf
@@ -183,3 +184,38 @@ def test_a_compressed_file_is_not_misnamed():
     warnings = [draft.stored_properties.warnings for draft in drafts]
     assert [(), (), ("named .pdf, but is plain text",)] == warnings
     assert ["gz"] * 3 == [draft.suffix("a.txt.gz") for draft in drafts]
+
+
+def test_the_type_of_a_file_is_found_once(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    detect = file_types._detect
+
+    def counted(name: str, data: bytes) -> FileType:
+        asked.append(name)
+        return detect(name, data)
+
+    monkeypatch.setattr(file_types, "_detect", counted)
+    data = b"<html><pre>The gate of the mill.</pre></html>"
+
+    with closing(Pipeline(HashingEmbedder())) as pipeline:
+        pipeline.draft(Content("mill.html", data), ChunkSizes())
+
+    assert ["mill.html"] == asked
+
+
+def test_the_remembered_type_is_of_the_same_name_and_the_same_bytes():
+    text, page = b"The gate of the mill.", b"%PDF-1.7 gate"
+
+    assert [file_types.TEXT, file_types.MARKDOWN, file_types.PDF, file_types.MARKDOWN] == [
+        file_types.detect("gate.txt", text),
+        file_types.detect("gate.md", text),
+        file_types.detect("gate.md", page),
+        file_types.detect("gate.md", text),
+    ]
+
+
+def test_a_large_file_is_not_kept_in_memory_for_its_type():
+    large = b"gate " * file_types._REMEMBERED_BYTES
+
+    assert file_types.TEXT == file_types.detect("gate.txt", large)
+    assert all(large is not kept for kept in file_types._last_detected)

@@ -40,6 +40,21 @@ def test_every_setting_is_turned_here_and_every_alias():
     assert [*BY_NAME, "sources"] == [field.name for field in dataclasses.fields(config.Settings)]
 
 
+def test_settings_are_complete_and_equal_by_their_values():
+    settings = load()
+
+    assert load() == settings
+    assert load(max_queue=7) != settings
+    assert settings != "settings"
+    assert 7 == dataclasses.replace(settings, max_queue=7).max_queue
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.max_queue = 7
+    with pytest.raises(TypeError, match="no such setting: speed"):
+        dataclasses.replace(settings, speed=7)
+    with pytest.raises(TypeError, match="setting url has no value"):
+        config.Settings()
+
+
 @pytest.mark.parametrize("name", TURNED)
 def test_its_variable_turns_a_setting(name):
     text, expected = TURNED[name]

@@ -60,9 +60,12 @@ def _child(
     metadata: str | None = None,
 ) -> NewJob:
     claim, (item_type, op) = context.claim, kind
-    lock = items.lock_key(
-        payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
-    )
+    # A parent holds its lock until its children have ended. Did they wait for locks, two parents could
+    # wait for each other's, as two crossing renames did. The catalog copes with two readings of a file.
+    lock = None
+    if claim.lock_key is None:
+        place = {"tenant_id": claim.tenant_id, "branch": claim.branch, "collection": claim.collection}
+        lock = items.lock_key(payload, **place)
     return NewJob(
         queue_id=queue_id,
         item_type=item_type,
@@ -74,9 +77,7 @@ def _child(
         payload_json=payload_json,
         priority=items.child_priority(claim.priority) if priority is None else priority,
         metadata=claim.metadata if metadata is None else metadata,
-        # A parent holds its lock until its children have ended. Did they wait for locks, two parents could
-        # wait for each other's, as two crossing renames did. The catalog copes with two readings of a file.
-        lock_key=None if claim.lock_key is not None else lock,
+        lock_key=lock,
         max_retries=claim.max_retries,
         timeout_s=claim.timeout_s,
         submitted_by=claim.submitted_by,

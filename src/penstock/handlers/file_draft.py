@@ -35,8 +35,8 @@ def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> D
 
 def lanes_of(draft: Draft) -> list[Phase]:
     """The lanes with tasks from a draft: for unread pages, and for more chunks than a job embeds."""
-    wanted = {Phase.OCR: draft.unread, Phase.VECTOR: len(draft.chunks) > MAX_TEXTS}
-    return [lane for lane, adds in wanted.items() if adds]
+    lanes = [Phase.OCR] if draft.unread else []
+    return [*lanes, Phase.VECTOR] if len(draft.chunks) > MAX_TEXTS else lanes
 
 
 def too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:

@@ -147,6 +147,9 @@ class FileRequest(NamedTuple):
         except UnsupportedType:
             return self
         fingerprints = self._fingerprints_of(reader, pipeline)
+        if fingerprints is self.fingerprints:
+            # The reader that the name stands for: nothing else is known now.
+            return self.of_size(read.size, pipeline)
         read_with = pipeline.failure_fingerprint(fingerprints)
         return self._replace(fingerprints=fingerprints, read_with=read_with).of_size(read.size, pipeline)
 

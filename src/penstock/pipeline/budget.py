@@ -190,8 +190,8 @@ class FileLimiter:
     ) -> _Result:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         own = self._own = self._own or OwnMemory()
-        resident = own.resident_bytes()
-        limit = own.data_bytes() + memory_bytes
+        resident, data = own.resident_and_data_bytes()
+        limit = data + memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
         try:
             with _Timer(seconds):
@@ -227,16 +227,17 @@ class OwnMemory:
         )
 
     def resident_bytes(self) -> int:
-        return self._pages(1)
+        return self.resident_and_data_bytes()[0]
 
     def data_bytes(self) -> int:
-        """Private writable memory, which ``RLIMIT_DATA`` counts."""
-        return self._pages(5)
+        return self.resident_and_data_bytes()[1]
 
-    def _pages(self, field: int) -> int:
+    def resident_and_data_bytes(self) -> tuple[int, int]:
+        """Resident memory, and private writable memory, which ``RLIMIT_DATA`` counts."""
         if self._statm < 0:
-            return 0
-        return int(os.pread(self._statm, 200, 0).split()[field]) * _PAGE
+            return 0, 0
+        pages = os.pread(self._statm, 200, 0).split()
+        return int(pages[1]) * _PAGE, int(pages[5]) * _PAGE
 
     def peak_bytes(self) -> int:
         """Peak resident memory since ``reset_peak``."""

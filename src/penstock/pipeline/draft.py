@@ -62,6 +62,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_warnings(self, more: Sequence[str]) -> Draft:
         """The draft with further warnings."""
+        if not more:
+            return self
         return msgspec.structs.replace(self, warnings=(*self.warnings, *more))
 
     @property
@@ -125,6 +127,8 @@ def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPag
 def with_all_pages(draft: Draft, file_path: str | None) -> Draft:
     """The draft of the first pages with all pages of the document. ``file_path``: the file of the others."""
     numbers = range(len(draft.pages) + 1, draft.page_count + 1)
+    if not numbers and file_path is None:
+        return draft
     pages = draft.pages + tuple(NewPage(number=number) for number in numbers)
     if file_path is not None:
         pages = tuple(

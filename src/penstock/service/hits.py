@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -237,30 +237,36 @@ class _QueryMarks(NamedTuple):
 
     def first(self, text: str) -> int | None:
         """The place of the first word in a text."""
-        other = self.others.search(text) if self.others else None
-        start = min((begin for begin, _ in self._plain_spans(text)), default=None)
-        return min((at for at in (start, other and other.start()) if at is not None), default=None)
+        lowered = _lowered(text)
+        found = [begin for word in self.plain for begin, _ in islice(_spans(word, text, lowered), 1)]
+        if self.others and (other := self.others.search(text)):
+            found.append(other.start())
+        return min(found, default=None)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Places of the words in a text, in order."""
-        found = sorted(self._plain_spans(text))
+        lowered = _lowered(text)
+        found = [span for word in self.plain for span in _spans(word, text, lowered)]
         if self.others:
-            found = sorted([*found, *(match.span() for match in self.others.finditer(text))])
-        return [span for before, span in pairwise([(0, 0), *found]) if span[0] >= before[1]]
+            found += [match.span() for match in self.others.finditer(text)]
+        return [span for before, span in pairwise([(0, 0), *sorted(found)]) if span[0] >= before[1]]
 
-    def _plain_spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Places of the plain words: as a whole word of the text, or as a part of a name with humps."""
-        lowered = text.lower()
-        if len(lowered) != len(text):
-            # A letter that becomes two in lower case: in a text with one, only ASCII letters are lowered.
-            lowered = text.translate(_LOWERED)
-        for word in self.plain:
-            begin = lowered.find(word)
-            while begin >= 0:
-                end = begin + len(word)
-                if _is_word(text, begin, end):
-                    yield begin, end
-                begin = lowered.find(word, begin + 1)
+
+def _lowered(text: str) -> str:
+    """A text in lower case, of the same length."""
+    lowered = text.lower()
+    # A letter that becomes two in lower case: in a text with one, only ASCII letters are lowered.
+    return lowered if len(lowered) == len(text) else text.translate(_LOWERED)
+
+
+def _spans(word: str, text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    """Places of a plain word, in order: as a whole word of the text, or as a part of a name with humps."""
+    begin = lowered.find(word)
+    while begin >= 0:
+        end = begin + len(word)
+        if _is_word(text, begin, end):
+            yield begin, end
+        begin = lowered.find(word, begin + 1)
 
 
 def _is_word(text: str, begin: int, end: int) -> bool:
@@ -299,6 +305,8 @@ def make_snippet(text: str, query: str, marks: tuple[str, str]) -> str:
         # From the next word on, unless there is none before the word found.
         window = _CUT_WORD.sub("", window[: first - start]) + window[first - start :]
     shown = ("…" if start else "") + " ".join(window.split()) + ("…" if start + SNIPPET < len(text) else "")
+    if not any(marks):
+        return shown
     pieces, at = [], 0
     for begin, end in wanted.spans(shown):
         pieces += [shown[at:begin], marks[0], shown[begin:end], marks[1]]

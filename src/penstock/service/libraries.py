@@ -14,6 +14,7 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
+from penstock.lazy_pattern import lazy_pattern
 from penstock.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.pipeline.web import urls
 from penstock.service.folder_requests import crawl_fields, with_job_options
@@ -23,7 +24,7 @@ from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
-_FILE_NAME = re.compile(
+_FILE_NAME = lazy_pattern(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>v?\d[A-Za-z0-9.!+]*(?:[.-]?(?:rc|a|b|post|dev)\d+)*)"
     r"(?P<more>(?:-[A-Za-z0-9._]+)*)\.(?:whl|zip|tgz|tar(?:\.\w+)?)\Z"
 )

@@ -130,10 +130,11 @@ def fused(
     whole += graph.weight if by_graph else 0.0
     by_vector, no_vector = _best_shares(spaces)
     chunks = {*keyword.by_chunk, *by_graph}.union(*(space.by_chunk for space in spaces))
-    in_words, in_vectors, in_graph = by_words.get, by_vector.get, by_graph.get
+    in_words, in_vectors = by_words.get, by_vector.get
+    for chunk, score in by_graph.items():
+        by_words[chunk] = in_words(chunk, no_words) + score
     scores = [
-        (-(in_words(chunk, no_words) + in_vectors(chunk, no_vector) + in_graph(chunk, 0.0)) / whole, chunk)
-        for chunk in chunks
+        (-(in_words(chunk, no_words) + in_vectors(chunk, no_vector)) / whole, chunk) for chunk in chunks
     ]
     scores.sort()
     return [(chunk, -score) for score, chunk in scores]

@@ -13,7 +13,10 @@ batch may."""
 SLOW_S = 0.05
 NEWEST_SHARE = 0.2
 LONGEST_TASK_TIME_S = 0.1
+SMALL_JOB_S = 0.1
+"""Longest duration of a small job."""
 SMALL_JOBS_S = 1.0
+"""How long the next small job is expected after one."""
 
 
 class BatchSize:
@@ -47,7 +50,7 @@ class BatchSize:
     def record_jobs(self, seconds: float, *, single: bool, now: float) -> None:
         """Give tasks as much time. ``single``: no other job was claimed with this one."""
         self._task_time_s = min(max(self._task_time_s, 0.0) + seconds, LONGEST_TASK_TIME_S)
-        if single and seconds < BATCH_WORTH_S:
+        if single and seconds < SMALL_JOB_S:
             self._small_at = now
 
     def expects_small_jobs(self, now: float) -> bool:

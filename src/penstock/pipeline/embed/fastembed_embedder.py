@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extras import install_remedy
+from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ MAX_CHARACTERS = 100_000
 """Beginning of a text that is split into tokens. No model of fastembed has so long a context."""
 _TOKEN_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _GRAPHS = ("onnx/model.onnx", "model.onnx", "model_optimized.onnx", "onnx/model_quantized.onnx")
-_WORD = re.compile(r"[^\W_]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = lazy_pattern(r"[^\W_]")
+_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
 
 class FastembedOptions(NamedTuple):

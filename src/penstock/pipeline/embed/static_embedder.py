@@ -12,8 +12,8 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +93,7 @@ class _Table:
         self._vectors = np.zeros((1024, DIMENSION), dtype=np.float32)
         self._powers = np.arange(_MAX_CHARS + 1, dtype=np.float32) ** _COUNT_POWER
 
-    def pool(self, counts: Counter[str]) -> npt.NDArray[np.float32]:
+    def pool(self, counts: Mapping[str, int]) -> npt.NDArray[np.float32]:
         """Pool word vectors to one vector of length 1, or zeros if the words cancel each other out."""
         import numpy as np
 
@@ -112,7 +112,7 @@ class _Table:
     def is_locked(self) -> bool:
         return self._lock.locked()
 
-    def _add_words(self, counts: Counter[str]) -> list[int]:
+    def _add_words(self, counts: Mapping[str, int]) -> list[int]:
         import numpy as np
 
         new = [word for word in counts if word not in self._rows]
@@ -140,23 +140,24 @@ class _Table:
         return vector * np.float32(_DIGIT_WEIGHT) if word[0].isdigit() else vector
 
 
-def _counted_words(text: str) -> Counter[str]:
+@lru_cache(_MAX_CACHED_WORDS)
+def _parts(word: str) -> tuple[str, ...]:
+    """The words in a written word, in lower case."""
+    return tuple([part.lower() for part in HUMP.split(word[:_MAX_WORD])])
+
+
+def _counted_words(text: str) -> dict[str, int]:
     """Count the words of a text, in lower case and with camel case split: ``parseHTTPHeader`` is three.
 
     Lower case, because the table knows a word in capitals as other pieces, of another meaning. Stop words and
     words of one character are left out unless nothing else is there.
     """
-    written = Counter(_WORD.findall(text))
-    counts: Counter[str] = Counter()
-    for word, count in written.items():
-        for part in HUMP.split(word[:_MAX_WORD]):
-            counts[part.lower()] += count
-    telling = Counter({word: count for word, count in counts.items() if _tells(word)})
+    counts: dict[str, int] = {}
+    for word, count in Counter(_WORD.findall(text)).items():
+        for part in _parts(word):
+            counts[part] = counts.get(part, 0) + count
+    telling = {word: count for word, count in counts.items() if len(word) > 1 and word not in STOP_WORDS}
     return telling or counts
-
-
-def _tells(word: str) -> bool:
-    return len(word) > 1 and word not in STOP_WORDS
 
 
 _shared: _Table | None = None

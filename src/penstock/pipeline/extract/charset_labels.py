@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from penstock.lazy_pattern import lazy_pattern
+
 _LABELS = {
     "utf-8": "utf8 unicode11utf8 unicode20utf8 xunicode20utf8 utf8mb4",
     "cp866": "866 cp866 csibm866 ibm866",
@@ -66,14 +68,14 @@ _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels
 _NOT_OF_FILES = frozenset("idna punycode raw_unicode_escape undefined unicode_escape utf_7".split())
 """Codecs of Python that are not encodings of files. Decoding punycode takes quadratic time."""
 
-_PUNCTUATION = re.compile(r"[^a-z0-9]")
-_DECLARATION = re.compile(rb"<(?:meta\b|\?xml\b)([^>]*)", re.I)
-_CHARSET = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
-_CODING = re.compile(
+_PUNCTUATION = lazy_pattern(r"[^a-z0-9]")
+_DECLARATION = lazy_pattern(rb"<(?:meta\b|\?xml\b)([^>]*)", re.I)
+_CHARSET = lazy_pattern(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
+_CODING = lazy_pattern(
     rb"""\bcoding\s{0,3}[=:]\s{0,3}([\w.-]+)"""  # Emacs and Python, in a comment
     rb"""|\b(?:fileencoding|fenc)=([\w.-]+)"""  # Vim
 )
-_HEADER = re.compile(
+_HEADER = lazy_pattern(
     rb"""\A@charset\s{1,3}["']([\w.-]+)["'];"""  # a style sheet
     rb"""|\bcharset=([\w:.-]+)\\n"""  # a catalog of messages
     rb"""|\\(?:usepackage\[([\w.-]+)\]\{inputenc\}|inputencoding\{([\w.-]+)\})"""  # LaTeX

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from penstock.errors import DocumentTooLarge
@@ -43,9 +44,15 @@ def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
     if name not in EXTRACTORS and name in added_formats():
         return added_formats()[name].extractor()
+    made: Extractor = _extractor_class(name)(*(() if name in CLASSES else (name,)))
+    return made
+
+
+@functools.cache
+def _extractor_class(name: str) -> Callable[..., Extractor]:
     module, _, class_name = CLASSES.get(name, "text.TextExtractor").rpartition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
-    made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
+    made: Callable[..., Extractor] = getattr(loaded, class_name)
     return made
 
 

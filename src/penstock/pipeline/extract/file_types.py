@@ -210,6 +210,7 @@ def suffix_of(name: str) -> str:
     return suffix.lower() if dot and head else ""
 
 
+@functools.lru_cache(512)
 def by_name(name: str) -> FileType | None:
     """Type of a file by name; None if the name does not decide."""
     language = LANGUAGES_OF_NAMES.get(name.rpartition("/")[2].lower())
@@ -287,12 +288,35 @@ def is_code_name(name: str) -> bool:
     return file_type is not None and file_type.extractor == "code"
 
 
+_REMEMBERED_BYTES = 1 << 20
+_NOTHING: tuple[str | None, bytes, FileType] = (None, b"", TEXT)
+_last_detected = _NOTHING
+
+
 def detect(name: str, data: bytes) -> FileType:
     """Type of a file by name and content. The content wins over a wrong name, where it can be read.
 
     ``data`` may be only the start of a file; of an archive the name then decides. Raises UnsupportedType if
-    the file cannot be read.
+    the file cannot be read. Handler, extractor and draft ask about the same file one after the other, so
+    the last answer is remembered, for the same object of at most a megabyte.
     """
+    global _last_detected  # one assignment of a tuple: safe between threads
+    last_name, last_data, found = _last_detected
+    if data is not last_data or name != last_name:
+        found = _detect(name, data)
+        _last_detected = (name, data, found) if len(data) <= _REMEMBERED_BYTES else _NOTHING
+    return found
+
+
+def forget_types() -> None:
+    """Forget what was found by names and contents: other formats are installed."""
+    global _last_detected
+    _last_detected = _NOTHING
+    for known in (added_formats, _added_suffixes, by_name):
+        known.cache_clear()
+
+
+def _detect(name: str, data: bytes) -> FileType:
     expected, suffix = by_name(name), suffix_of(name)
     if suffix not in BY_SUFFIX and expected is not None and expected.extractor in added_formats():
         # Its extractor says whether the content is right.

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from penstock.lazy_pattern import lazy_pattern
+
 
 class Signature(NamedTuple):
     """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
@@ -123,10 +125,10 @@ def signature(data: bytes) -> Signature | None:
 
 
 _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", re.IGNORECASE), "html"),
-    (re.compile(rb"<\?xml"), "xml"),
-    (re.compile(rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}"), "tsv"),
-    (re.compile(rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}"), "csv"),
+    (lazy_pattern(rb"<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", re.IGNORECASE), "html"),
+    (lazy_pattern(rb"<\?xml"), "xml"),
+    (lazy_pattern(rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}"), "tsv"),
+    (lazy_pattern(rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}"), "csv"),
 )
 
 

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from penstock.errors import DocumentTooLarge
+from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.extract.charset import Decoded, clean, decode
 from penstock.pipeline.extract.charset_labels import text_label
 from penstock.pipeline.extract.protocol import (
@@ -31,24 +32,24 @@ _SHAPES_OF_TYPE = {
 }
 _TITLE_CHARS = 4096
 """Characters from the start in which a title is looked for."""
-_MARKDOWN_TITLE = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_MARKDOWN_TITLE = lazy_pattern(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 _TITLES = {
-    Shape.RST: re.compile(
+    Shape.RST: lazy_pattern(
         r"""\A\s{0,99}(?:^([=\-~^"'`#*+])\1{2,99}\n)? {0,9}(\S.*)\n([=\-~^"'`#*+])\3{2,99}$""", re.M
     ),
-    Shape.ASCIIDOC: re.compile(r"^()=[ \t]+(\S.*)$", re.M),
-    Shape.ORG: re.compile(r"^()(?:#\+title:|\*)[ \t]+(\S.*)$", re.M | re.I),
+    Shape.ASCIIDOC: lazy_pattern(r"^()=[ \t]+(\S.*)$", re.M),
+    Shape.ORG: lazy_pattern(r"^()(?:#\+title:|\*)[ \t]+(\S.*)$", re.M | re.I),
 }
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
-_FRONT_LINE = re.compile(
+_FRONT_MATTER = lazy_pattern(r"\A---\n(.*?)\n(?:---|\.\.\.)\n", re.DOTALL)
+_FRONT_LINE = lazy_pattern(
     r"""^(title|author|date|lang|language):[ \t]*["']?([^\n]*?)["']?[ \t]*$""", re.M | re.I
 )
-_DATE = re.compile(
+_DATE = lazy_pattern(
     r"\d{4}-\d{2}(?:-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?)?"
 )
 _MAX_PROPERTY = 500
 
-_BACKTICKS = re.compile("`{3,}")
+_BACKTICKS = lazy_pattern("`{3,}")
 
 
 class TextExtractor:

@@ -7,6 +7,7 @@ import re
 from urllib.parse import SplitResult, parse_qsl, quote, urljoin, urlsplit, urlunsplit
 
 from penstock.errors import InvalidUrl
+from penstock.lazy_pattern import lazy_pattern
 
 MAX_URL = 2_000
 """Characters of a URL. Web servers refuse longer ones."""
@@ -15,10 +16,10 @@ MAX_PARAMETERS = 6
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "/%:@!$&'()*+,;=~-._"
 _IN_QUERIES = _IN_PATHS + "?"
-_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
+_ESCAPE = lazy_pattern(r"%([0-9a-fA-F]{2})")
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-_SPACES = re.compile(r"[\t\n\r]")
-_WITHOUT_MEANING = re.compile(r"utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga", re.I)
+_SPACES = lazy_pattern(r"[\t\n\r]")
+_WITHOUT_MEANING = lazy_pattern(r"utm_\w+|gclid|fbclid|mc_cid|mc_eid|msclkid|igshid|_ga", re.I)
 """Parameters that say where a visitor comes from; the page is the same without them."""
 
 
