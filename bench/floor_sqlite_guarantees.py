@@ -16,8 +16,9 @@ from penstock import clock, transitions
 from penstock.clock import format_new_time
 from penstock.job import NewJob
 from penstock.queue.sql.statements import INSERTED_COLUMNS
+from penstock.queue.sqlite.plain_addition import plain_row
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import SQL, plain_row
+from penstock.queue.sqlite.rows import SQL
 
 _TENANT_AT, _PRIORITY_AT, _TURN_AT = map(INSERTED_COLUMNS.index, ("tenant_id", "priority", "turn"))
 

@@ -28,8 +28,8 @@ from starlette.routing import Route
 from penstock import clock
 from penstock.database.sqlite_connections import LOG_PAGES
 from penstock.job import NewJob
+from penstock.queue.sqlite.plain_addition import Refused, insert_plain
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import try_insert_plain
 
 TABLE = "CREATE TABLE note (id TEXT PRIMARY KEY, created_at TEXT DEFAULT CURRENT_TIMESTAMP, content TEXT)"
 
@@ -65,9 +65,14 @@ def _queue(path: str, *, shared: bool = False) -> sqlite3.Connection:
 
 def _add(connection: sqlite3.Connection, new: list[NewJob]) -> bool:
     connection.execute("BEGIN IMMEDIATE")
-    added = [try_insert_plain(connection, [each], clock.now()) for each in new]
+    try:
+        for each in new:
+            insert_plain(connection, [each], clock.now())
+    except Refused:
+        connection.execute("ROLLBACK")
+        return False
     connection.execute("COMMIT")
-    return all(added)
+    return True
 
 
 Waiting = tuple[NewJob, "asyncio.Future[bool]"]

@@ -61,6 +61,7 @@ def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]
             rounds.append(_Round(*_in_turn(engine, (line, nothing, folder), plan.directory)))
     best = _Round(*map(min, zip(*rounds, strict=True)))
     bares = [each.bare - best.idle for each in rounds]
+    guarded = [each.guarded - best.idle for each in rounds]
     one = [each.one - best.start_one for each in rounds]
     # One line is work for one process; the other would load its model, too, had it anything to do.
     two = [each.two - best.start_two - (best.idle - best.empty) for each in rounds]
@@ -68,6 +69,8 @@ def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]
     for said, spent, ground, budget in (
         ("1 process, CPU", one, bares, OVERHEAD),
         ("2 processes, CPU", two, bares, None),
+        ("1 process, CPU, by a loop with its guarantees", one, guarded, None),
+        ("2 processes, CPU, by a loop with its guarantees", two, guarded, None),
     ):
         pairs = [ours / theirs for ours, theirs in zip(spent, ground, strict=True)]
         yield most(engine, f"index {what}, {said}", "x bare", pairs, [1.0], budget=budget)
@@ -77,13 +80,14 @@ def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]
 
 class _Round(NamedTuple):
     """Seconds of CPU: the bare loop over a line, over nothing and over the folder; ours with one process and
-    with two, over a line and over the folder."""
+    with two, over a line and over the folder. ``guarded``: the loop that also writes what a crash needs."""
 
     idle: float
     empty: float
     start_one: float
     start_two: float
     bare: float
+    guarded: float
     one: float
     two: float
 
@@ -97,15 +101,14 @@ def _in_turn(engine: str, folders: tuple[Path, Path, Path], below: Path) -> Iter
     spent = bare(folder, below)
     print(f"    bare, {spent.output['chunks']} chunks: {_told(spent.output['spent'])}", file=sys.stderr)
     yield spent.cpu
+    yield bare(folder, below, "pipeline_guarantees").cpu
     for processes in (1, 2):
         yield ours(engine, folder, below, processes).cpu
 
 
-def bare(folder: Path, below: Path) -> Spent:
+def bare(folder: Path, below: Path, loop: str = "pipeline_floor") -> Spent:
     with tempfile.TemporaryDirectory(dir=below) as place:
-        return counted_run(
-            [sys.executable, "-m", "bench.pipeline_floor", str(folder), f"{place}/bare.db"], {}
-        )
+        return counted_run([sys.executable, "-m", f"bench.{loop}", str(folder), f"{place}/bare.db"], {})
 
 
 def ours(

@@ -44,7 +44,7 @@ class Loop:
 
     def run(self, folder: Path) -> None:
         waiting: list[tuple[str, str, os.stat_result, list[str]]] = []
-        for path in sorted(folder.iterdir()):
+        for path in self._files_of(folder):
             data, about = self._timed("read", partial(_read, path))
             known = self._timed("hash", partial(_hashed, data))
             for texts in self._texts(str(path), data):
@@ -55,6 +55,9 @@ class Loop:
         self._write(waiting)
         self._connection.close()
         self._pipeline.close()
+
+    def _files_of(self, folder: Path) -> Iterator[Path]:
+        yield from sorted(folder.iterdir())
 
     def _texts(self, path: str, data: bytes) -> Iterator[list[str]]:
         """Long documents a piece at a time, as their tasks do it."""
@@ -91,9 +94,13 @@ class Loop:
         many("INSERT INTO chunk VALUES (?, ?, ?)", zip(numbers, owners, texts, strict=True))
         many("INSERT INTO words (rowid, text) VALUES (?, ?)", zip(numbers, texts, strict=True))
         many("INSERT INTO vector VALUES (?, ?)", zip(numbers, vectors, strict=True))
+        self._store_more(some)
         execute("COMMIT")
         self._files += len(some)
         self.chunks += len(texts)
+
+    def _store_more(self, some: list[Any]) -> None:
+        """Write further rows in the same transaction: none here."""
 
     def _timed(self, name: str, work: Callable[[], T]) -> T:
         began = time.process_time()

@@ -175,8 +175,12 @@ def rates(times: Times) -> list[float]:
 
 def run(options: argparse.Namespace) -> bool:
     directory = options.dir / f"jobs-{options.engine}"
+    report = read_report(options.json)
+    if not directory.exists():
+        # Figures of a store that is gone cannot be continued: its jobs would be waited for, and never come.
+        report.job_runs[:] = [each for each in report.job_runs if each.engine != options.engine]
     with kept_store(options.engine, directory) as store:
-        complete = JobCapacity(store, options, read_report(options.json)).complete()
+        complete = JobCapacity(store, options, report).complete()
     if complete and not options.keep:
         shutil.rmtree(directory)
     return complete
