@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from tests.syntax_trees import MODULES, dotted, imports, module_name
+from tests.syntax_trees import MODULES, dotted, imports, module_name, nodes
 
 
 def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -23,7 +23,7 @@ def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
     """Imports of each module, at the top or in a function."""
     graph: dict[str, set[str]] = {}
     for module, source in sources.items():
-        executed = imports(runtime_nodes(ast.parse(source)), module)
+        executed = imports(runtime_nodes(nodes(source)[0]), module)
         found = {_owner(name.removeprefix("penstock."), sources) for _, name in executed}
         graph[module] = {name for name in found if name is not None and name != module}
     return graph

@@ -13,6 +13,7 @@ from penstock import config
 from penstock.catalog.rules.failures import CONTENT_CODES, remedy_for
 from penstock.errors import PenstockError
 from scripts import reference
+from tests.syntax_trees import nodes
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTING = re.compile(r"\bPENSTOCK_[A-Z0-9_]*[A-Z0-9]")
@@ -30,11 +31,11 @@ def texts() -> list[tuple[str, str]]:
 
 def _texts() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "src").rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        tree = nodes(path.read_text(encoding="utf-8"))
         # Docstrings and strings after a constant; and the parts of f-strings.
-        left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        left_out |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in nodes:
+        left_out = {id(node.value) for node in tree if isinstance(node, ast.Expr)}
+        left_out |= {id(part) for node in tree if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in tree:
             if isinstance(node, ast.JoinedStr):
                 parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
                 yield f"{path.name}:{node.lineno}", "".join(map(str, parts))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.syntax_trees import nodes
 
 SOURCE = Path(penstock.__file__).parent
 NOUNS = (
@@ -50,7 +51,7 @@ def test_no_message_puts_a_plural_after_a_number_that_may_be_one():
     found = [
         f"{path.relative_to(SOURCE)}: {text}"
         for path in sorted(SOURCE.rglob("*.py"))
-        for text in wrong_plurals(ast.parse(path.read_text()))
+        for text in wrong_plurals(nodes(path.read_text())[0])
     ]
 
     assert [] == found
