@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import shutil
 import socket
 import ssl
@@ -34,6 +36,24 @@ def test_a_connection_is_used_again(connect: MakeClient):
             client.health()
 
         assert 1 == len(ports)
+
+
+def test_a_connection_with_a_high_descriptor_is_used_again(
+    connect: MakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    made = socket.create_connection
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+
+    def create_high(*given: Any) -> socket.socket:
+        with made(*given) as low:
+            return socket.socket(fileno=fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1_024))
+
+    monkeypatch.setattr(socket, "create_connection", create_high)
+    with scripted(ALIVE, ALIVE) as server:
+        client = connect(server.url)
+
+        assert [{"status": "ok"}] * 2 == [client.health() for _ in range(2)]
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(connect: MakeClient):

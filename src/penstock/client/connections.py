@@ -83,5 +83,6 @@ def tls_context(address: Address, certificates: str | os.PathLike[str] | None) -
 
 def _closed(connection: socket.socket) -> bool:
     """Tell whether the server has closed an idle connection; it never speaks first."""
-    ready, _, _ = select.select([connection], [], [], 0)
-    return bool(ready)
+    poll = select.poll()  # not select.select: that refuses descriptors above 1,023
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
