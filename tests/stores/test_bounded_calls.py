@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from penstock import lifecycle
 from penstock.job import ClaimRequest, JobQuery, Scope, Status
+from penstock.limits import Limit
 from penstock.queue.postgres import row_tally
 from penstock.queue.postgres.pause_rows import SQL as POSTGRES
 from penstock.queue.postgres.queue import PostgresQueue
@@ -18,7 +20,7 @@ from penstock.queue.protocol import Queue
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers import postgres
 from tests.servers.stores import given_back
-from tests.stores.new_jobs import new
+from tests.stores.new_jobs import T0, new
 
 FEW, MANY = 3_000, 30_000
 STEP = 100
@@ -115,6 +117,33 @@ def test_a_limit_of_calls_reads_no_ended_calls(tmp_path: Path) -> None:
         queue.add([new(3_000, item_type="function", op="run")])
         steps.append(steps_of(queue, lambda queue: queue.backlog(functions=True, cap=100)))
     assert max(steps) < 2 * steps[0] + 20
+
+
+def scheduled_and_limited(queue: Queue, number: int) -> None:
+    """Paused jobs that wait for a limit, and jobs for later; none has a start given by its limit."""
+    queue.put_limit(Limit(key="api", concurrent=1))
+    queue.add([new(n, limit_key="api") for n in range(number)])
+    queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", 1))])
+    queue.add([new(number + n, run_at=T0 + timedelta(days=36_500)) for n in range(number)])
+    queue.pause(Scope())
+
+
+def test_an_idle_check_on_sqlite_reads_neither_scheduled_nor_limited_jobs(tmp_path: Path) -> None:
+    with closing(SqliteQueue(tmp_path / "queue.db", synchronous="OFF")) as queue:
+        scheduled_and_limited(queue, 2_000)
+        assert steps_of(queue, lambda queue: queue.busy()) < 20
+
+
+def test_an_idle_check_on_postgres_reads_neither_scheduled_nor_limited_jobs(tmp_path: Path) -> None:
+    with closing(PostgresQueue(postgres.store_at(tmp_path))) as queue:
+        scheduled_and_limited(queue, 2_000)
+        with queue._reading() as rows:
+            explain = "EXPLAIN (ANALYZE, COSTS off, TIMING off) "
+            found = rows.execute(explain + POSTGRES["any_reserved"], {}).fetchall()
+    given_back(tmp_path)
+    plan = "\n".join(line for (line,) in found)
+    read = re.findall(r"(?:rows=|Removed by Filter: )([\d.]+)", plan)
+    assert max(float(number) for number in read) <= 2
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ ENTIRE_INDEX = {
     # The first rows of an index, in its order.
     *("ahead_rows", "any_claimable", "any_leased", "any_parked", "candidates", "idle_locks", "oldest"),
     *("finish_and_wake", "parked_rows", "pending", "take_plain", "upcoming", "wake"),
-    *("any_limited", "tally_bounded"),
-    # The few rows of parents that wait, and of scheduled jobs.
-    *("any_waiting", "any_reserved", "doubtful_parents"),
+    *("any_limited", "any_reserved", "tally_bounded"),
+    # The few rows of parents that wait.
+    *("any_waiting", "doubtful_parents"),
 }
 """Statements that read an index without a condition on its first column, but never once for each row."""
 Plan = dict[str, Any]

@@ -56,6 +56,19 @@ WHERE held = 'limit' AND limit_key > :after ORDER BY limit_key LIMIT 1
 -- name: any_limited
 SELECT EXISTS (SELECT 1 FROM unified_queue {index[limit]} WHERE held = 'limit')
 
--- Rows that wait for the start that their limit gave them.
+-- Rows that wait for the start that their limit gave them. Two probes of the index for each key: there may be a million
+-- rows of one key that wait for the limit, and a million scheduled rows without one. A subquery with LIMIT in place of
+-- EXISTS: PostgreSQL would join, and read either all rows of the keys or all scheduled rows.
 -- name: any_reserved
-SELECT EXISTS (SELECT 1 FROM unified_queue {index[limit]} WHERE limit_at IS NOT NULL AND held = 'time')
+WITH RECURSIVE known (limit_key) AS (
+    SELECT (SELECT limit_key FROM unified_queue {index[limit]}
+            WHERE held = 'limit' OR limit_at IS NOT NULL ORDER BY limit_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT q.limit_key FROM unified_queue q {index[limit]}
+            WHERE (held = 'limit' OR limit_at IS NOT NULL) AND q.limit_key > known.limit_key
+            ORDER BY q.limit_key LIMIT 1)
+    FROM known WHERE known.limit_key IS NOT NULL
+)
+SELECT EXISTS (SELECT 1 FROM known WHERE 1 = (
+    SELECT 1 FROM unified_queue q {index[limit]}
+    WHERE limit_at IS NOT NULL AND q.limit_key = known.limit_key AND held = (SELECT 'time') LIMIT 1))
