@@ -62,16 +62,6 @@ def test_a_bad_message_is_a_dead_letter_and_the_next_one_goes_through(town: Town
     assert 1 + told == len(list(town.redis.scan_iter("rag:ingest:job:*[0-9a-f]")))
 
 
-def test_a_message_of_a_hundred_megabytes_never_leaves_the_server(town: Town):
-    town.redis.lpush(QUEUE, b'{"job_id": "' + bytes(100 << 20))
-
-    assert "done" == town.done(town.message(town.put("a.txt", "Water.")))["status"]
-
-    (letter,) = town.letters()
-    assert ("ERR_PAYLOAD_TOO_LARGE", (100 << 20) + 12) == (letter["code"], letter["message_bytes"])
-    assert letter["message_beginning"].startswith('{"job_id": "??')
-
-
 def test_a_file_of_a_type_nobody_reads_goes_to_failed(town: Town):
     message = town.message(town.put("tool.exe", b"MZ"), source_type="exe")
 

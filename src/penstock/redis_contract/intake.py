@@ -23,6 +23,7 @@ from penstock.job import Status
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, TakenMessage
 from penstock.redis_contract.message import Message, decode, parse_time, read
+from penstock.redis_contract.oversized import read_oversized
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.refusal import RefusedMessage, dead_letter, describe_refusal
 from penstock.service.jobs import Jobs
@@ -161,6 +162,11 @@ class Intake:
     # Messages.
 
     def _read(self, taken: TakenMessage) -> Request | None:
+        oversized = read_oversized(taken.raw)
+        if oversized is not None:
+            refusal = oversized.refusal()
+            self._refuse(taken, refusal, oversized.fields(), oversized.letter(refusal))
+            return None
         raw: dict[str, Any] = {}
         try:
             raw = decode(taken.raw)
@@ -228,7 +234,13 @@ class Intake:
         self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
         log.warning("a message was refused: %s", refusal.message)
 
-    def _refuse(self, taken: TakenMessage, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
+    def _refuse(
+        self,
+        taken: TakenMessage,
+        refusal: InvalidRequest,
+        raw: dict[str, Any],
+        letter: dict[str, Any] | None = None,
+    ) -> None:
         found = describe_refusal(taken.raw, raw, refusal)
         job_id = found.message.job_id if found.has_id else None
         # The file before the message: after a kill in between, both steps are repeated.
@@ -237,7 +249,8 @@ class Intake:
                 self._move_to_failed(found)
             self._record(found)
         shown = _with_update_time(found.shown) if job_id is not None else {}
-        if self._lists.refuse(taken, dead_letter(taken.raw, refusal, raw), job_id, shown):
+        letter = letter or dead_letter(taken.raw, refusal, raw)
+        if self._lists.refuse(taken, letter, job_id, shown):
             log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
 
     def _record(self, found: RefusedMessage) -> None:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from penstock import clock
-from penstock.errors import PayloadTooLarge
 from penstock.redis_contract import keys
 from penstock.redis_contract.fields import DONE, FAILED, PROCESSING, QUEUED, STATUS_FIELDS, SUBMITTED
 from penstock.redis_contract.message import MAX_BYTES
+from penstock.redis_contract.oversized import HEAD_BYTES, MARK
 
 SILENT_S = 5.0
 """A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
@@ -77,9 +77,7 @@ class Lists:
         order = keys.rotate_lists(self._served, self._turn)
         self._turn += 1
         pairs = [key for one in order for key in (one.key, keys.processing_key(self.gateway, one.priority))]
-        at = clock.format_time(clock.now())
-        named = [keys.GATEWAYS, keys.DEAD_LETTER, *pairs]
-        answer = self._run("take", named, limit, MAX_BYTES, at, self.gateway)
+        answer = self._run("take", [keys.GATEWAYS, *pairs], limit, MAX_BYTES, self.gateway)
         found = zip(answer[::2], answer[1::2], strict=True)
         return [TakenMessage(raw, order[int(number)].priority) for number, raw in found]
 
@@ -261,7 +259,8 @@ _CONSTANTS: Mapping[str, Any] = {
     "RECENT": keys.RECENT,
     "RECENT_FIELDS": keys.RECENT_FIELDS,
     "RECHECK_MS": RECHECK_MS,
-    "TOO_LARGE": PayloadTooLarge.code,
+    "OVERSIZED": MARK.decode().lstrip("\0"),
+    "HEAD_BYTES": HEAD_BYTES,
 }
 """Values that the scripts share with Python."""
 
