@@ -104,6 +104,16 @@ def due(schedule: Schedule, now: datetime) -> Due | None:
     return Due(jobs, after)
 
 
+def skipped(schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule moved on to its next time without a run."""
+    return msgspec.structs.replace(
+        schedule,
+        next_at=schedule.next_after(now),
+        skipped=schedule.skipped + 1,
+        version=schedule.version + 1,
+    )
+
+
 def _all_until(schedule: Schedule, now: datetime) -> list[datetime]:
     times: list[datetime] = []
     current = schedule.next_at

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import psycopg
 import pytest
 
 from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.worker.schedule_runner import ScheduleRunner
 from tests.documents.conftest import QUEUES, WAIT_S, IndexedFolder
 from tests.servers.redis import contents
 from tests.servers.stores import others_later
@@ -137,6 +140,31 @@ def test_what_is_asked_for_after_the_delete_stays(docs: IndexedFolder, tmp_path:
     docs.app.resume(tenant_id="acme")
     assert Status.DONE is docs.finish(later.job_id).status
     assert ["new.md"] == docs.found("giraffes", tenant_id="acme")
+    assert {} == remnants(docs, tmp_path)
+
+
+def test_a_schedule_that_is_due_before_the_delete_runs_brings_nothing_back(
+    docs: IndexedFolder, tmp_path: Path
+):
+    fill_tenant(docs, "acme")
+    docs.app.schedules.add_index("* * * * *", docs.folder / "secretname", tenant_id="acme")
+    docs.put("keeper.md", "Walrus of the others.")
+    docs.app.schedules.add_index("* * * * *", docs.folder / "keeper.md", tenant_id="other")
+    receipt = docs.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
+    docs.app.schedules.add_index("* * * * *", docs.folder / "keeper.md", tenant_id="acme")
+    ScheduleRunner(docs.app.queue).run(docs.app.queue.now() + timedelta(minutes=2))
+    added = {"acme": 0, "other": 0}
+    for job in docs.app.jobs(status="pending"):
+        if "schedule" in json.loads(job.metadata):
+            added[job.tenant_id] += 1
+            docs.finish(job.queue_id)
+    docs.finish(receipt.job_id)
+
+    assert {"acme": 1, "other": 1} == added
+    assert ["index-keeper.md"] == [each.name for each in docs.app.schedules.list(tenant_id="acme")]
+    assert ["keeper.md"] == docs.found("walrus", tenant_id="other")
+    assert [] == docs.found("zebraxylo", tenant_id="acme")
+    docs.app.queue.scrub()
     assert {} == remnants(docs, tmp_path)
 
 

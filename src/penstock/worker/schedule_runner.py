@@ -8,14 +8,20 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from penstock import clock
+import msgspec
+
+from penstock import clock, items
 from penstock.end_hooks import hook_jobs
 from penstock.errors import DuplicateId, InvalidSchedule
+from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
-from penstock.schedule import Schedule, due
+from penstock.schedule import Schedule, due, skipped
 
 EVERY_S = 1.0
 AT_ONCE = 100
+DELETES = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.DONE})
+"""Done ones, too: a schedule read before the delete dropped it must not run after it."""
+DELETES_AT_ONCE = 500
 
 log = logging.getLogger("penstock.schedules")
 
@@ -29,13 +35,33 @@ class ScheduleRunner:
     def run(self, now: datetime | None = None) -> bool:
         """Run the due schedules, a bounded number; True if there may be more."""
         found = self._queue.due_schedules(now=now, limit=AT_ONCE)
-        moment = now or (self._queue.now() if found else None)
+        if not found:
+            return False
+        moment = now or self._queue.now()
+        deleted = self._deleted_tenants()
         for schedule in found:
-            assert moment is not None
-            self._run(schedule, moment)
+            asked_at = deleted.get(schedule.tenant_id)
+            self._run(schedule, moment, ends=asked_at is not None and schedule.created_at <= asked_at)
         return len(found) == AT_ONCE
 
-    def _run(self, schedule: Schedule, now: datetime) -> None:
+    def _deleted_tenants(self) -> dict[str, datetime]:
+        """Tenants whose delete waits, runs or is done, with the time of the newest request.
+
+        The delete drops the schedules from before its request. Jobs that they add until then would look like
+        later requests, and bring the documents back.
+        """
+        query = JobQuery(item_type="delete_tenant", statuses=DELETES, limit=DELETES_AT_ONCE)
+        asked: dict[str, datetime] = {}
+        while page := self._queue.find(query):
+            for job in page:
+                tenant_id, asked_at = job.payload["tenant_id_to_delete"], _newest_request(job)
+                asked[tenant_id] = max(asked_at, asked.get(tenant_id, asked_at))
+            if len(page) < query.limit:
+                break
+            query = msgspec.structs.replace(query, after=page[-1].queue_id)
+        return asked
+
+    def _run(self, schedule: Schedule, now: datetime, *, ends: bool = False) -> None:
         try:
             result = due(schedule, now)
         except InvalidSchedule as error:
@@ -44,6 +70,10 @@ class ScheduleRunner:
             return
         if result is None:
             return  # the clock went back meanwhile
+        if ends:
+            if self._queue.put_schedule(skipped(schedule, now), replaces=schedule.version):
+                log.warning("schedule %s did not run: its tenant is being deleted", schedule.name)
+            return
         for job in result.jobs:
             try:
                 self._queue.add([job, *hook_jobs(job, clock.new_ids)], now=now)
@@ -59,3 +89,11 @@ class ScheduleRunner:
             log.warning(
                 "schedule %s: the run of %s was missed and is skipped", schedule.name, schedule.next_at
             )
+
+
+def _newest_request(job: Job) -> datetime:
+    asked_at = items.asked_at(job.metadata) or job.created_at
+    if job.followup_json is None:
+        return asked_at
+    followup = msgspec.json.decode(job.followup_json)
+    return max(asked_at, items.asked_at(followup.get("metadata") or "{}") or asked_at)
