@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -90,6 +92,9 @@ def problem_response(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """The answer to a request that ended in this error."""
+    if isinstance(error, errors.StoreError) and os.strerror(errno.EMFILE) in error.message:
+        # The remedy is the same whichever file could not be opened.
+        error = _too_many_files()
     status = status or status_of(error)
     body = Problem(
         type=f"urn:penstock:error:{error.code}",
@@ -120,6 +125,7 @@ def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(PenstockError, _penstock_error)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http_error)
+    api.add_exception_handler(OSError, _system_error)
     api.add_exception_handler(Exception, unexpected)
 
 
@@ -168,6 +174,19 @@ async def _http_error(request: Request, error: Exception) -> Response:
         return problem_response(RouteNotFound(said), status=error.status_code, headers=headers)
     refused = InvalidRequest(error.detail or HTTPStatus(error.status_code).phrase)
     return problem_response(refused, status=error.status_code, headers=headers)
+
+
+async def _system_error(_request: Request, error: Exception) -> Response:
+    if getattr(error, "errno", None) not in (errno.EMFILE, errno.ENFILE):
+        raise error
+    return logged_problem(_too_many_files())
+
+
+def _too_many_files() -> PenstockError:
+    return errors.TooManyFiles(
+        "the server has too many open files and connections",
+        remedy="Try again later, or raise its limit on open files, for example with: ulimit -n 4096",
+    )
 
 
 async def unexpected(_request: Request, error: Exception) -> Response:
