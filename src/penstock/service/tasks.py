@@ -176,10 +176,10 @@ class Tasks:
             self._put_back(task_id)
         elif new == "COMPLETED":
             self._settle(lifecycle.done(job))
-        elif error_message:
+        elif isinstance(error_message, str) and error_message:
             self._settle(lifecycle.failed_by_hand(job, "ERR_UNKNOWN", error_message))
         else:
-            raise InvalidRequest("error_message: required for the status FAILED")
+            raise InvalidRequest("error_message: a text is required for the status FAILED")
 
     def _start(self, job: Job) -> None:
         lease = timedelta(seconds=job.timeout_s)
@@ -217,7 +217,7 @@ class Tasks:
 
     def cleanup_stale_tasks(self, stale_task_ids: Sequence[str]) -> int:
         """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
-        found = [self._queue.get(task_id) for task_id in stale_task_ids]
+        found = [self._queue.get(task_id) for task_id in stale_task_ids if isinstance(task_id, str)]
         stale = [
             lifecycle.released(job, STALE_MESSAGE, code="ERR_STALE")
             for job in found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, lifecycle
+from penstock import Penstock, clock, config, lifecycle
 from penstock.errors import (
     InvalidRequest,
     InvalidTime,
@@ -15,6 +16,7 @@ from penstock.errors import (
 )
 from penstock.job import ClaimRequest, Status
 from penstock.service.tasks import Tasks
+from tests.servers.stores import DURABLE, others_later, store_url
 from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
 
 # Status changes.
@@ -110,18 +112,31 @@ def test_a_task_started_by_hand_can_be_found_stale_and_reset(app: Penstock, task
     )
 
 
+@pytest.mark.parametrize("engine", others_later(DURABLE, first=("sqlite", "postgres", "redis")))
+def test_ids_that_are_no_text_are_not_stale_tasks(engine: str, tmp_path: Path):
+    settings = config.load({}, url=store_url(engine, tmp_path), state_dir=tmp_path)
+    with Penstock(settings=settings) as app:
+        app.function("keep")(lambda payload: payload)
+        task_id = app.tasks.enqueue_task("worker", "w1", "keep")
+        app.tasks.update_task_status(task_id, "IN_PROGRESS")
+        mixed: list[Any] = [None, 5, "unknown", task_id]
+
+        assert 1 == app.tasks.cleanup_stale_tasks(mixed)
+
+
 def test_a_task_may_bring_its_own_id(app: Penstock, tasks: Tasks):
     assert "test1" == tasks.enqueue_task("worker", "w1", "execute_sql_worker", task_id="test1")
     with pytest.raises(ValueError, match="test1"):
         tasks.enqueue_task("worker", "w1", "execute_sql_worker", task_id="test1")
 
 
-def test_a_task_cannot_fail_without_saying_why(app: Penstock, tasks: Tasks):
+@pytest.mark.parametrize("why", [None, "", 5, b"broken"])
+def test_a_task_cannot_fail_without_saying_why(app: Penstock, tasks: Tasks, why: Any):
     task_id = enqueue(tasks)
     app.queue.claim(ClaimRequest("w1"))
 
     with pytest.raises(InvalidRequest, match="error_message"):
-        tasks.update_task_status(task_id, "FAILED")
+        tasks.update_task_status(task_id, "FAILED", why)
     assert "IN_PROGRESS" == status(tasks, task_id)
 
 
