@@ -32,9 +32,6 @@ open("ready", "w").close()
 signal.pause()
 """
 
-_started: list[subprocess.Popen[bytes]] = []
-"""Kept, as it outlives the test that started it; it ends with the run."""
-
 
 def available() -> bool:
     return GIVEN is not None or (
@@ -68,7 +65,7 @@ def _start(folder: Path) -> str:
             cwd=folder,
             env=os.environ | {"ARCADEDB_JVM_ARGS": JVM},
         )
-    _started.append(server)
+    run.let_outlive(server)
     deadline = time.monotonic() + PATIENCE_S
     while not (folder / "ready").exists():
         if server.poll() is not None or time.monotonic() > deadline:

@@ -56,6 +56,10 @@ class ChromaServer:
         finally:
             connection.close()
 
+    def let_outlive(self) -> None:
+        assert self._process is not None
+        run.let_outlive(self._process)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -72,5 +76,6 @@ def shared_url() -> str:
         if not note.exists():
             _shared.append(ChromaServer(run.place() / "chroma"))
             _shared[0].start()
+            _shared[0].let_outlive()
             note.write_text(_shared[0].url)
         return note.read_text()

@@ -10,6 +10,7 @@ price of a database. A store that is given back is emptied and used again.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import json
 import os
@@ -60,8 +61,6 @@ SETTINGS = {
     "autovacuum_naptime": "60s",
 }
 _uses: list[IO[str]] = []
-_started: list[subprocess.Popen[bytes]] = []
-"""Kept: who forgets a process that runs is warned."""
 _free: list[str] = []
 _own: dict[int, psycopg.Connection[tuple[Any, ...]]] = {}
 
@@ -102,7 +101,7 @@ class PostgresServer:
         options += [f"-c{name}={value}" for name, value in settings.items()]
         command = [str(self._binaries / "postgres"), "-D", str(self._data), *options]
         with (self.home / "log").open("a") as log:
-            _started.append(subprocess.Popen(
+            run.let_outlive(subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                 start_new_session=True, env=environ, **_as_user(),
             ))  # fmt: skip
@@ -222,6 +221,7 @@ def _use(home: Path) -> None:
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(used, fcntl.LOCK_SH)
         _uses.append(used)
+        atexit.register(used.close)
         if not (home / "ready").exists():
             server = PostgresServer(home)
             server.create()
@@ -234,7 +234,7 @@ def _use(home: Path) -> None:
 
 def _guard(home: Path, environ: dict[str, str]) -> None:
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    _started.append(subprocess.Popen(
+    run.let_outlive(subprocess.Popen(
         [sys.executable, "-m", "tests.servers.postgres", str(home)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         cwd=ROOT, env=environ | {"PYTHONPATH": path}, start_new_session=True,
@@ -261,7 +261,14 @@ def _connection() -> psycopg.Connection[tuple[Any, ...]]:
     """This process's own, kept for all tests."""
     if os.getpid() not in _own:
         _own[os.getpid()] = psycopg.connect(shared_url(), autocommit=True)
+        atexit.register(_close, os.getpid())
     return _own[os.getpid()]
+
+
+def _close(pid: int) -> None:
+    # A forked process must not end the connection of its parent.
+    if pid == os.getpid():
+        _own[pid].close()
 
 
 def in_schema(url: str, schema: str) -> str:

@@ -28,8 +28,6 @@ OTHERS = "rag:*"
 PATIENCE_S = 120.0
 
 _used: set[str] = set()
-_started: list[Server] = []
-"""Kept, as it outlives the test that happened to start it; it ends with the run."""
 
 
 def connect(url: str, **options: Any) -> Any:
@@ -57,7 +55,8 @@ def server_url() -> str:
                 run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64", *patient
             )
             server.start()
-            _started.append(server)
+            assert server.process is not None
+            run.let_outlive(server.process)
             note.write_text(server.url)
         # Each worker of a parallel run has a database of its own.
         return f"{note.read_text()}/{os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import random
@@ -58,6 +59,16 @@ def _end() -> None:
     guard = _guards.pop()
     # Its input ends, as when this process dies.
     guard.communicate()
+
+
+def let_outlive(process: subprocess.Popen[bytes]) -> None:
+    """Keep a server that other processes of the run use after this one has ended. A guard ends it."""
+    atexit.register(_let_go, process)
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.returncode = 0  # Without one, Python warns of a process that runs.
 
 
 def place() -> Path:

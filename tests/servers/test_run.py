@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import run
+from tests.servers import postgres, run
 from tests.worker.worker_processes import alive, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,12 @@ server = redis.Server(run.place() / "redis")
 server.start()
 print(run.place(), process.pid, server.process.pid, flush=True)
 time.sleep(600)
+"""
+USING = """
+import sys
+from tests.servers import postgres, redis, run
+with run.whole_run():
+    {"redis": redis.server_url, "postgres": postgres.fresh_store}[sys.argv[1]]()
 """
 RESERVING = """
 import sys
@@ -48,6 +54,18 @@ def test_what_a_killed_run_started_ends_with_it(number: signal.Signals):
         assert started == alive(started)
         leader.send_signal(number)
     until(lambda: not alive(started) and not Path(place).exists())
+
+
+@pytest.mark.parametrize("engine", ["redis", pytest.param("postgres", marks=pytest.mark.long)])
+def test_servers_that_outlive_a_process_are_not_warned_of(engine: str):
+    environ = {name: value for name, value in os.environ.items() if name not in (run.PLACE, postgres._HOME)}
+    command = [sys.executable, "-W", "default::ResourceWarning", "-c", USING, engine]
+
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+
+    assert "" == ended.stderr
 
 
 def test_a_port_is_chosen_once():
