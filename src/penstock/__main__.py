@@ -3,7 +3,7 @@
 Nothing may be imported before the working directory has left the import path, not even ``__future__``.
 """
 
-from penstock.interpreter import collect_rarely, leave_working_directory
+from penstock.interpreter import collect_rarely, leave_working_directory, skip_last_collection
 
 
 def main() -> None:
@@ -12,7 +12,10 @@ def main() -> None:
     collect_rarely()
     from penstock.cli.main import main
 
-    main()
+    try:
+        main()
+    finally:
+        skip_last_collection()
 
 
 if __name__ == "__main__":

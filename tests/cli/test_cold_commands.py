@@ -116,6 +116,38 @@ def test_short_commands_load_little_and_start_no_process(place: Place):
     assert "mill.md" in ran["search"].output
 
 
+def test_a_short_command_collects_no_garbage(place: Place):
+    place.run("index", ".")
+    counted = """
+import gc, json, sys
+from penstock.__main__ import main
+gc.collect()
+collected = []
+gc.callbacks.append(lambda phase, info: collected.append(phase))
+try:
+    main()
+except SystemExit:
+    pass
+print(json.dumps([len(collected), len(gc.get_objects())]))
+"""
+    environment = os.environ | {"PENSTOCK_STATE": str(place.state)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", counted, "index", "."],
+        cwd=place.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+    collections, objects = json.loads(done.stdout.splitlines()[-1])
+    assert 0 == collections
+    # Those that are left would be visited at the end of the process.
+    assert objects < 1_000
+
+
 def test_a_small_folder_is_indexed_in_the_command(place: Place):
     first = place.run("index", ".")
     unchanged = place.run("index", ".")
