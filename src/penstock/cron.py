@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidSchedule
+from penstock.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -46,8 +47,8 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
 )
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_INTERVAL = re.compile(r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)", re.IGNORECASE)
-_PART = re.compile(r"(\d+)([smhdw])", re.IGNORECASE)
+_INTERVAL = lazy_pattern(r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)", re.IGNORECASE)
+_PART = lazy_pattern(r"(\d+)([smhdw])", re.IGNORECASE)
 MAX_INTERVAL_S = 366 * 86_400
 FARTHEST_DAYS = 366 * 9
 """A leap day may be eight years away, around a year such as 2100."""

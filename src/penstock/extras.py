@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import NamedTuple
 
-_REQUIREMENT = re.compile(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
+from penstock.lazy_pattern import lazy_pattern
+
+_REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 
 
 class Extra(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from penstock.errors import (
     UnknownOperation,
     UnsupportedOperation,
 )
+from penstock.lazy_pattern import lazy_pattern
 from penstock.payloads import MODELS, DeleteTenantPayload, FunctionPayload, Payload, read_payload
 
 MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -218,7 +218,7 @@ NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", 
 EVERY = "*"
 """All tenants, or all collections, in the scope of a pause."""
 
-_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_JOB_ID = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 def validate_name(field: NameKind, value: str) -> str:

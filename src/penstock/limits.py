@@ -6,12 +6,12 @@ long as it is set, the row has one of the slots. Slots are counted from rows; th
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 import msgspec
 
 from penstock.job import Changes, Held, Job, Status
+from penstock.lazy_pattern import lazy_pattern
 
 AHEAD = timedelta(seconds=2)
 """Starts of a rate are given to rows up to this time ahead: none is lost between two rounds of upkeep."""
@@ -25,7 +25,7 @@ KEY_LENGTH = 200
 _UNITS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
 _UNITS |= {"d": 86_400, "day": 86_400}
 _NAMES = {86_400: "day", 3600: "hour", 60: "min", 1: "s"}
-_RATE = re.compile(r"([0-9]{1,9})\s*/\s*([0-9]{0,9})\s*([a-z]+)")
+_RATE = lazy_pattern(r"([0-9]{1,9})\s*/\s*([0-9]{0,9})\s*([a-z]+)")
 _MICROSECOND = timedelta(microseconds=1)
 
 

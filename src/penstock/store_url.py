@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import unquote
 
+import msgspec
+
 from penstock.errors import InvalidSetting
+from penstock.lazy_pattern import lazy_pattern
 
 Engine: TypeAlias = Literal["memory", "sqlite", "jsonl", "postgres", "redis"]
 
@@ -27,11 +29,13 @@ ENCODE_PASSWORD = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoreUrl:
+class StoreUrl(msgspec.Struct, frozen=True):
     """The URL of a queue, a catalog or a Redis server. ``text`` may hold a password, ``masked`` does not."""
 
-    text: str = dataclasses.field(repr=False)
+    text: str
+
+    def __repr__(self) -> str:
+        return "StoreUrl()"
 
     @property
     def scheme(self) -> str:
@@ -149,17 +153,17 @@ def _absolute(name: str) -> Path:
         raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
 
 
-_SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-_SECRET_OPTION = re.compile(
+_SCHEMA_NAME = lazy_pattern(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_SECRET_OPTION = lazy_pattern(
     r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key|auth|credential)[^=&;#\s]*\s*=\s*)"
     r"('[^']*'|[^&;#\s]*)",
     re.IGNORECASE,
 )
-_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")
-_HOSTS = re.compile(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*")
+_SCHEME = lazy_pattern(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")
+_HOSTS = lazy_pattern(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*")
 """Hosts with ports, in a URL without a user."""
-_QUERY = re.compile(r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*")
-_FILES = re.compile(r"\s*(?:sqlite|jsonl|file)://")
+_QUERY = lazy_pattern(r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*")
+_FILES = lazy_pattern(r"\s*(?:sqlite|jsonl|file)://")
 _SHORTEST_SECRET = 3
 
 

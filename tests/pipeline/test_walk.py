@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline.walk.protocol import FoundFile, Repository, Rule, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.rules import rule_of_name
 from penstock.pipeline.walk.walker import walk
 
 
@@ -330,3 +331,25 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path):
     tracemalloc.stop()
     assert 2000 == count
     assert peak < 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("id_rsa", Rule.SECRET),
+        ("id_rsa.txt", None),
+        ("penstock.toml", Rule.SECRET),
+        ("server.pem", Rule.SECRET),
+        (".pem", Rule.SECRET),
+        ("server.pem.md", None),
+        ("a.b.key", Rule.SECRET),
+        ("safe.kdbx", Rule.SECRET),
+        (".env", Rule.SECRET),
+        (".env.local", Rule.SECRET),
+        (".envrc", Rule.HIDDEN),
+        ("x.env", None),
+        (".netrc", Rule.SECRET),
+    ],
+)
+def test_names_of_files_with_secrets_are_skipped(name: str, expected: Rule | None):
+    assert expected == rule_of_name(name, WalkRules(include_code=True))

@@ -9,12 +9,13 @@ import re
 from functools import lru_cache
 
 from penstock.errors import InvalidRequest
+from penstock.lazy_pattern import lazy_pattern
 
 LONGEST = 4_096
 """Characters; the longest path of a Linux system call."""
 
-_BRACKET = re.compile(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
-_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+_BRACKET = lazy_pattern(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
+_MEMBER = lazy_pattern(r"(.)(?:-(.))?", re.DOTALL)
 _NOTHING = "$x"
 """Matches no path."""
 

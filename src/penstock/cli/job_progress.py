@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import sys
 import threading
@@ -10,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+import msgspec
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
@@ -35,8 +36,7 @@ BAR = "━─"
 """Signs of the part done and of the rest."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobSample:
+class JobSample(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of a job at one moment."""
 
     at: float

@@ -6,17 +6,18 @@ import re
 from typing import NamedTuple
 
 from penstock.errors import RestoreUnfinished, SchemaMismatch
+from penstock.lazy_pattern import lazy_pattern
 
 RESTORING = 2_000_000_000
 """Number in the table of applied scripts while a store is restored: no version opens such a store."""
 
-_CREATE = re.compile(
+_CREATE = lazy_pattern(
     r"^CREATE (?:UNIQUE |VIRTUAL |OR REPLACE )?"
     r"(TABLE|VIEW|INDEX|TYPE|SEQUENCE|FUNCTION|TRIGGER|TEXT SEARCH DICTIONARY|TEXT SEARCH CONFIGURATION)"
     r" (?:IF NOT EXISTS )?(\w+)",
     re.MULTILINE,
 )
-_DROP = re.compile(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
+_DROP = lazy_pattern(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
 
 
 class Schema(NamedTuple):

@@ -7,7 +7,6 @@ bytes: pages of the version in search are not replaced while the next one is rea
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +15,13 @@ import msgspec
 
 from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.values import GenerationState, NewPage
+from penstock.lazy_pattern import lazy_pattern
 
 SUFFIX = "_nohf.md"
 LONGEST_PATH = 1_000
 """Characters of a path that the catalog keeps."""
 _HASH_CHARS = 16
-_UNSAFE = re.compile(r"[^A-Za-z0-9-]")
+_UNSAFE = lazy_pattern(r"[^A-Za-z0-9-]")
 
 
 class PageFiles:

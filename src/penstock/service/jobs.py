@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack, cast
@@ -36,13 +35,14 @@ from penstock.job import (
     Scope,
     Status,
 )
+from penstock.lazy_pattern import lazy_pattern
 from penstock.queue.protocol import CASCADE_BATCH, CountedAddition, Queue
 from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
 
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Jobs:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from penstock.errors import InvalidSetting
 from penstock.setting_types import VECTOR_STORE_SCHEMES
@@ -17,11 +18,13 @@ TLS = "+https"
 PORTS: Final = {"qdrant": 6333, "chroma": 8000}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VectorStoreUrl:
+class VectorStoreUrl(msgspec.Struct, frozen=True):
     """The address of a vector store. ``text`` may hold a password, ``masked`` does not."""
 
-    text: str = dataclasses.field(repr=False)
+    text: str
+
+    def __repr__(self) -> str:
+        return "VectorStoreUrl()"
 
     @property
     def scheme(self) -> str:

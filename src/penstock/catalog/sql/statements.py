@@ -16,6 +16,7 @@ import msgspec
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.values import Phase
+from penstock.lazy_pattern import lazy_pattern
 
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase|later phase))?(?: \((.+)\))?$", re.MULTILINE)
@@ -132,9 +133,9 @@ def _each_phase(found: re.Match[str]) -> str:
 _PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES, "later phase": LATER_PHASES}
 _EACH_PHASE = re.compile(r"\[\[(phase|chunk phase|later phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
-_ROWS = re.compile(r"\brows\(([^)]*)\)")
-_NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
-_TEXTS = re.compile(r"\btexts\((\$\d+)\)")
+_ROWS = lazy_pattern(r"\brows\(([^)]*)\)")
+_NUMBERS = lazy_pattern(r"\bnumbers\((\$\d+)\)")
+_TEXTS = lazy_pattern(r"\btexts\((\$\d+)\)")
 _NAMED = re.compile(r"\$([a-z]\w*)")
 _FAILED = {
     "failed_for_good": "f.failed_count > 0 AND f.outage_count = 0 AND f.unwritten = 0 AND f.ocr_waiting = 0 "
@@ -156,7 +157,7 @@ _KEYS = {
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")
-_HINT = re.compile(r" INDEXED BY \w+|\nINDEXED BY \w+")
+_HINT = lazy_pattern(r" INDEXED BY \w+|\nINDEXED BY \w+")
 _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 

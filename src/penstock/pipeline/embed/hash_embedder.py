@@ -5,20 +5,20 @@ For tests, and where no weights are available. Finds texts that share words; kno
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_WORD = re.compile(r"\w+")
+_WORD = lazy_pattern(r"\w+")
 _VERSION = 1
 _MAX_CHARS = 64 * 1024
 """Characters read of one text. More would add little to a sum of words."""

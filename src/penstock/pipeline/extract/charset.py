@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 from penstock.errors import UnsupportedType
+from penstock.lazy_pattern import lazy_pattern
 from penstock.normal_form import normalized
 from penstock.pipeline.extract.charset_labels import codec_of
 
@@ -34,10 +34,10 @@ _MARK_BYTES = tuple(mark for mark, _ in _MARKS)
 
 # Without ESC, SO and SI: the ISO 2022 encodings use them.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
-_UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
+_UNKEEPABLE = lazy_pattern("[\x00\ud800-\udfff]")
 _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
 _HIGH = bytes(range(0x80, 0x100))
-_FIRST_HIGH = re.compile(rb"[\x80-\xff]")
+_FIRST_HIGH = lazy_pattern(rb"[\x80-\xff]")
 
 _PREFERRED = {
     "ascii": "cp1252",

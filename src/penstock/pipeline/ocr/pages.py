@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.errors import ComponentMissing, UnreadableDocument
+from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import OcrReason, Page
 from penstock.pipeline.fingerprints import fingerprint
@@ -26,7 +26,7 @@ REPLACEABLE = frozenset([OcrReason.HIDDEN_LAYER, OcrReason.VERTICAL])
 BYTES_PER_PIXEL = 16
 """Memory that Tesseract needs for a picture, at least."""
 NOTHING_FOUND = "no text was recognized in the picture of this page"
-_WORD = re.compile(r"\w+")
+_WORD = lazy_pattern(r"\w+")
 
 
 class OcrSetup(NamedTuple):

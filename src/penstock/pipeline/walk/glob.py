@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+from penstock.lazy_pattern import lazy_pattern
+
 MAX_NAME = 1_024
 """No file system has longer names. A glob that needs a longer name matches nothing."""
 
-_SPECIAL = re.compile(r"[*?\[\\]")
+_SPECIAL = lazy_pattern(r"[*?\[\\]")
 _POSIX = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -24,8 +26,8 @@ _POSIX = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
-_BRACKET = re.compile(r"\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]", re.DOTALL)
-_MEMBER = re.compile(r"\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?", re.DOTALL)
+_BRACKET = lazy_pattern(r"\[([!^]?)(\]?(?:\\.|\[:[a-z]*:\]|[^\]\\])*+)\]", re.DOTALL)
+_MEMBER = lazy_pattern(r"\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?", re.DOTALL)
 
 
 class InvalidGlob(ValueError):

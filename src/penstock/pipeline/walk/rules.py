@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,19 +18,9 @@ SETTINGS_FILE = "penstock.toml"
 """Skipped like a password file: the URL of a store in it may have a password."""
 _VCS_DIRECTORIES = frozenset([".git", ".hg", ".svn", ".jj", "CVS"])
 _GENERATED = frozenset(["node_modules", "bower_components", "__pycache__", "site-packages"])
-_SECRETS = (
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "*.pem",
-    "*.key",
-    "*.kdbx",
-    ".env",
-    ".env.*",
-    ".netrc",
-    SETTINGS_FILE,
-)
+_SECRET_NAMES = frozenset(["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".env", ".netrc", SETTINGS_FILE])
+_SECRET_SUFFIXES = (".pem", ".key", ".kdbx")
+_SECRET_PREFIX = ".env."
 
 
 class Directory(NamedTuple):
@@ -153,7 +142,7 @@ class PathRules:
 
 def rule_of_name(name: str, rules: WalkRules) -> Rule | None:
     """The rule by which a name alone excludes a file, wherever the file lies."""
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRETS):
+    if name in _SECRET_NAMES or name.endswith(_SECRET_SUFFIXES) or name.startswith(_SECRET_PREFIX):
         return Rule.SECRET
     if name.startswith(".") and not rules.hidden:
         return Rule.HIDDEN
