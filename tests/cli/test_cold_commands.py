@@ -168,6 +168,14 @@ def test_a_small_folder_is_indexed_in_the_command(place: Place):
     assert [] == list((place.state / "workers").glob("*/*.worker"))
 
 
+def test_a_file_named_like_a_suffix_is_unchanged_beside_files_with_it(place: Place):
+    (place.folder / "md").write_text("Without a suffix.\n")
+    (place.folder / "zero.md").write_text("With a suffix.\n")
+    place.run("index", ".")
+
+    assert "3 unchanged" in place.run("index", ".").output
+
+
 def test_native_parsers_of_a_small_file_run_in_the_sandbox(place: Place):
     (place.folder / "page.html").write_text("<h1>Wheel</h1><p>The wheel turns.")
     (place.folder / "wheel.py").write_text("def turn():\n    return 1\n")

@@ -219,3 +219,16 @@ def test_a_large_file_is_not_kept_in_memory_for_its_type():
 
     assert file_types.TEXT == file_types.detect("gate.txt", large)
     assert all(large is not kept for kept in file_types._last_detected)
+
+
+def test_names_with_the_same_key_have_the_same_type():
+    names = (
+        "a.md md .md x.md a.MD Makefile x.Makefile .Makefile CMakeLists.txt a.txt txt a.txt.gz a.md.gz "
+        "a.tar.gz gz .gz a. a Dockerfile x.dockerfile a.py py"
+    ).split()
+    types: dict[str, set[object]] = {}
+    for name in names:
+        types.setdefault(file_types.type_key(name), set()).add(file_types.by_name(name))
+
+    assert [] == [key for key, some in types.items() if len(some) > 1]
+    assert file_types.type_key("a.md") == file_types.type_key("x.md") != file_types.type_key("md")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import LedgerEntry, Place
@@ -55,7 +55,13 @@ class CatalogCursor:
         self._next = next(self._sources, None)
         self.any = self._next is not None
 
-    def before(self, path: str) -> Iterator[KnownSource]:
+    def before(self, path: str) -> Iterable[KnownSource]:
+        if self._next is None or self._next.path >= path:
+            # The most frequent case: the next known file is the next one found.
+            return ()
+        return self._until(path)
+
+    def _until(self, path: str) -> Iterator[KnownSource]:
         while self._next is not None and self._next.path < path:
             yield self._next
             self._next = next(self._sources, None)

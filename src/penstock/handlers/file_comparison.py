@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -16,6 +17,15 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.fingerprints import keep_reading, reader_in
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.protocol import FoundFile
+
+
+class _Fit(Enum):
+    """Fingerprints of a source, compared with those that the file would get now."""
+
+    SAME = auto()
+    OTHER_EXTRACTOR = auto()
+    """The same, but for entities of an extractor that costs money."""
+    NONE = auto()
 
 
 class FileComparison:
@@ -38,6 +48,7 @@ class FileComparison:
         self._checksum = bool(metadata.get("checksum"))
         self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
         self._fingerprints: dict[str, Fingerprints] = {}
+        self._fits: dict[tuple[str, Fingerprints], _Fit] = {}
         self.other_extractor = 0
         """Unchanged files whose entities are of another extractor, and would be paid for again."""
 
@@ -50,17 +61,13 @@ class FileComparison:
         """Check whether a file needs no job. ``moved``: the content was just compared."""
         if self._rebuild or (self._checksum and not moved):
             return False
-        reader = reader_in(known.fingerprints.ocr)
-        wanted = self._pipeline.of_size(self._wanted(found.path, reader), found.path, found.size)
-        if self._graph is None:
-            wanted = self._pipeline.keep_graph(wanted, known.fingerprints, found.path)
-        wanted = current = keep_reading(wanted, known.fingerprints)
-        if self._graph is None:
-            wanted = self._pipeline.keep_paid_graph(wanted, known.fingerprints)
-        same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
-        if not same or known.fingerprints != wanted or known.published_id is None:
+        same = moved or (known.size == found.size and known.mtime_ns == found.mtime_ns)
+        if not same or known.published_id is None:
             return False
-        self.other_extractor += wanted is not current
+        fit = self._fit(found, known.fingerprints)
+        if fit is _Fit.NONE:
+            return False
+        self.other_extractor += fit is _Fit.OTHER_EXTRACTOR
         if known.failed_with is None:
             return not known.partial
         # Parts of it failed for good; or newer content did, and this is the former content again.
@@ -91,17 +98,36 @@ class FileComparison:
             for each in ways
         )
 
+    def _fit(self, found: FoundFile, made: Fingerprints) -> _Fit:
+        """Compare the fingerprints of a source with those for the file, once per type of file."""
+        if found.size > self._pipeline.limits.text_bytes:
+            return self._compare(found, made)
+        key = file_types.type_key(found.path.rpartition("/")[2]), made
+        fit = self._fits.get(key)
+        if fit is None:
+            fit = self._fits[key] = self._compare(found, made)
+        return fit
+
+    def _compare(self, found: FoundFile, made: Fingerprints) -> _Fit:
+        wanted = self._wanted(found.path, reader_in(made.ocr))
+        wanted = self._pipeline.of_size(wanted, found.path, found.size)
+        if self._graph is None:
+            wanted = self._pipeline.keep_graph(wanted, made, found.path)
+        wanted = current = keep_reading(wanted, made)
+        if self._graph is None:
+            wanted = self._pipeline.keep_paid_graph(wanted, made)
+        if made != wanted:
+            return _Fit.NONE
+        return _Fit.SAME if wanted is current else _Fit.OTHER_EXTRACTOR
+
     def _wanted(self, path: str, reader: str | None) -> Fingerprints:
-        """Fingerprints for a path, computed once per suffix. ``reader``: the extractor of a misnamed file."""
+        """Fingerprints for a path, computed once per type. ``reader``: the extractor of a misnamed file."""
         if reader is not None:
             return self._pipeline.fingerprints(path, self._sizes, reader, graph=self._graph, ocr=self._ocr)
-        name = path.rpartition("/")[2]
-        suffix = name.rpartition(".")[2]
-        if file_types.known_by_whole_name(name) or file_types.is_compressed_name(name):
-            suffix = name
-        found = self._fingerprints.get(suffix)
+        key = file_types.type_key(path.rpartition("/")[2])
+        found = self._fingerprints.get(key)
         if found is None:
-            found = self._fingerprints[suffix] = self._pipeline.fingerprints(
+            found = self._fingerprints[key] = self._pipeline.fingerprints(
                 path, self._sizes, graph=self._graph, ocr=self._ocr
             )
         return found

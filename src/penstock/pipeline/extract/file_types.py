@@ -166,6 +166,7 @@ BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
     }
 )
 
+_COMPRESSED_SUFFIXES = frozenset(suffix for suffix, each in BY_SUFFIX.items() if each is COMPRESSED)
 _BY_MEDIA_TYPE = {file_type.media_type: file_type for file_type in BY_SUFFIX.values()}
 
 
@@ -229,14 +230,18 @@ def is_compressed_name(name: str) -> bool:
     return BY_SUFFIX.get(suffix_of(name)) is COMPRESSED
 
 
+def type_key(name: str) -> str:
+    """The part of a name that decides the type: the suffix, or ``/`` and the whole name where more counts,
+    as in ``CMakeLists.txt``, which is code, and ``notes.txt.gz``."""
+    head, _, suffix = name.rpartition(".")
+    if name.lower() in LANGUAGES_OF_NAMES or suffix.lower() in _COMPRESSED_SUFFIXES:
+        return f"/{name}"
+    return suffix if head else ""
+
+
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
     return by_name(name) in (ZIP, TAR)
-
-
-def known_by_whole_name(name: str) -> bool:
-    """Check whether the whole name decides the type: ``CMakeLists.txt`` is code in spite of the suffix."""
-    return name.lower() in LANGUAGES_OF_NAMES
 
 
 _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(

@@ -105,17 +105,14 @@ class PathRules:
         return None
 
     def _rule_of_name(self, name: str) -> Rule | None:
-        head, _, suffix = name.rpartition(".")
-        if not head or name[0] == "." or name == SETTINGS_FILE or file_types.known_by_whole_name(name):
-            return rule_of_name(name, self._rules)
-        if file_types.is_compressed_name(name):
-            # The suffix before the last one counts.
+        key = file_types.type_key(name)
+        if not key or key[0] == "/" or name[0] == "." or name == SETTINGS_FILE:
             return rule_of_name(name, self._rules)
         try:
-            return self._by_suffix[suffix]
+            return self._by_suffix[key]
         except KeyError:
             # Computed once per suffix.
-            rule = self._by_suffix[suffix] = rule_of_name(f"x.{suffix}", self._rules)
+            rule = self._by_suffix[key] = rule_of_name(name, self._rules)
             return rule
 
     def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
