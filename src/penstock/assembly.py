@@ -275,9 +275,9 @@ class Assembly:
         ``with_worker``: jobs run in a worker of this process where no other serves the queue.
         """
         refuse_missing("mcp", "the MCP server")
-        from penstock.process_start import without_collections
+        from penstock.interpreter import WithoutCollections
 
-        with without_collections():
+        with WithoutCollections():
             from penstock.mcp.server import run_stdio
         from penstock.worker.launch import on_demand_worker
 

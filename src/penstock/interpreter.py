@@ -82,6 +82,26 @@ def collect_rarely() -> None:
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
+class WithoutCollections:
+    """A ``with`` block that imports or opens what stays: collections would read it all and free nothing.
+
+    Collections after the block do not read it either.
+    """
+
+    def __enter__(self) -> None:
+        import gc
+
+        self._enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        import gc
+
+        gc.freeze()
+        if self._enabled:
+            gc.enable()
+
+
 def skip_last_collection() -> None:
     """Exempt everything from the collection at the end of the process, which would free it all one by one.
 

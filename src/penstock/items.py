@@ -109,10 +109,11 @@ def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) 
     """The lock of a job: its document, or its function's entity; None without either."""
     if isinstance(payload, FunctionPayload):
         return _entity_lock(tenant_id, payload.entity_type, payload.entity_id)
-    if payload.lock_target is None:
+    target = payload.lock_target
+    if target is None:
         return None
     # Names hold no line feed, so different documents never give the same text.
-    return "doc:" + _digest("\n".join((tenant_id, branch, collection, payload.lock_target)))
+    return "doc:" + _digest("\n".join((tenant_id, branch, collection, target)))
 
 
 def _entity_lock(tenant_id: str, entity_type: str | None, entity_id: str | None) -> str | None:

@@ -1,8 +1,7 @@
-"""Start of a long-running process: log lines on standard error, the wait for its store, large imports."""
+"""Start of a long-running process: log lines on standard error, and the wait for its store."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import signal
 import threading
@@ -120,16 +119,3 @@ def _stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Import large packages without garbage collections, which would read all they make and free nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()

@@ -8,12 +8,12 @@ import sys
 
 SERVER = """
 import gc, json, sys
-from penstock.process_start import without_collections
+from penstock.interpreter import WithoutCollections
 collections = []
 gc.callbacks.append(lambda phase, info: collections.append(phase))
 import penstock.assembly
 collections.clear()
-with without_collections():
+with WithoutCollections():
     import penstock.mcp.server
 print(json.dumps({"collections": len(collections), "on": gc.isenabled(), "modules": sorted(sys.modules)}))
 """

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.handlers.registry import Registry
+from penstock.interpreter import WithoutCollections
 from penstock.queue.protocol import Queue
 from penstock.worker.child import Child
 from penstock.worker.child_options import ChildOptions
@@ -32,9 +33,11 @@ def main(
     try:
         guard = ProcessGuard(state, options.parent_pid)
         guard.set_up()
-        handlers = registry()
-        documents = open_documents(handlers) if open_documents is not None else None
-        Child(open_queue(), handlers, guard, state, options, documents).run()
+        with WithoutCollections():
+            handlers = registry()
+            documents = open_documents(handlers) if open_documents is not None else None
+            child = Child(open_queue(), handlers, guard, state, options, documents)
+        child.run()
         code = 0
     except BaseException as error:  # the supervisor reports it
         state.write_message(msgspec.json.encode({"died": error_text(error)}).decode())
