@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from penstock import clock
@@ -37,25 +39,13 @@ class OversizedMessage(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """Read the plain fields of the object up to the first incomplete one."""
         found: dict[str, Any] = {}
-        text, at = self.head.decode("utf-8", "replace"), 0
-        if not text.lstrip().startswith("{"):
-            return {}
-        decoder = json.JSONDecoder()
-        try:
-            while member := _MEMBER.match(text, at):
-                name, at = decoder.raw_decode(text, member.end())
-                colon = _VALUE.match(text, at)
-                if colon is None:
-                    break
-                value, at = decoder.raw_decode(text, colon.end())
-                # A value at the very end may be cut: 12 of 1234.
-                if _END.match(text, at) is None:
-                    break
+        text = self.head.decode("utf-8", "replace")
+        # The text is cut somewhere, or is no JSON at all: the fields before that place count.
+        with suppress(ValueError, RecursionError):
+            for name, value in _members(text):
                 if name in Message.__struct_fields__ and isinstance(value, str):
                     # Half a character, as an escape of JSON can have it, fits into no hash.
                     found[name] = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        except (ValueError, RecursionError):
-            pass
         return found
 
     def letter(self, refusal: PayloadTooLarge) -> dict[str, Any]:
@@ -72,6 +62,23 @@ class OversizedMessage(NamedTuple):
             "message_bytes": self.size,
             "message_beginning": re.sub("[^ -~]", "?", beginning),
         }
+
+
+def _members(text: str) -> Iterator[tuple[str, Any]]:
+    """The complete members of a JSON object that may be cut. Raises ValueError at the place of the cut."""
+    decoder, at = json.JSONDecoder(), 0
+    if not text.lstrip().startswith("{"):
+        return
+    while member := _MEMBER.match(text, at):
+        name, at = decoder.raw_decode(text, member.end())
+        colon = _VALUE.match(text, at)
+        if colon is None:
+            return
+        value, at = decoder.raw_decode(text, colon.end())
+        # A value at the very end may be cut: 12 of 1234.
+        if _END.match(text, at) is None:
+            return
+        yield name, value
 
 
 def read_oversized(raw: bytes) -> OversizedMessage | None:
