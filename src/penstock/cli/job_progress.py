@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 import threading
@@ -9,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
-
-import msgspec
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
@@ -36,7 +35,8 @@ BAR = "━─"
 """Signs of the part done and of the rest."""
 
 
-class JobSample(msgspec.Struct, frozen=True, kw_only=True):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobSample:
     """Progress of a job at one moment."""
 
     at: float
