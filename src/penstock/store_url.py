@@ -168,7 +168,7 @@ _SHORTEST_SECRET = 3
 
 
 def _password_span(url: str) -> tuple[int, int]:
-    """Start and end of the password; the same number twice where there is none.
+    """Find the start and end of the password in a URL. They are equal if it has no password.
 
     Malformed URLs hide more rather than less.
     """
