@@ -20,7 +20,6 @@ SHOWN_CHARACTERS = 1_000
 
 _MEMBER = re.compile(r"[\s,{]*(?=\")")
 _VALUE = re.compile(r"\s*:\s*")
-_END = re.compile(r"\s*[,}]")
 
 
 class OversizedMessage(NamedTuple):
@@ -65,7 +64,7 @@ class OversizedMessage(NamedTuple):
 
 
 def _members(text: str) -> Iterator[tuple[str, Any]]:
-    """The complete members of a JSON object that may be cut. Raises ValueError at the place of the cut."""
+    """Members of a JSON object that may be cut off. Raises ValueError there; a number may be cut itself."""
     decoder, at = json.JSONDecoder(), 0
     if not text.lstrip().startswith("{"):
         return
@@ -75,9 +74,6 @@ def _members(text: str) -> Iterator[tuple[str, Any]]:
         if colon is None:
             return
         value, at = decoder.raw_decode(text, colon.end())
-        # A value at the very end may be cut: 12 of 1234.
-        if _END.match(text, at) is None:
-            return
         yield name, value
 
 
