@@ -40,6 +40,7 @@ GROUPS = {
     "vocabulary": "rules",
     "normal_form": "rules",
     "lazy_pattern": "rules",
+    "named_tuple": "rules",
     "errors": "errors",
     "config": "config",
     "setting_types": "config",

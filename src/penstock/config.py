@@ -12,11 +12,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from penstock import setting_fields, settings_file
 from penstock import setting_types as types
 from penstock.errors import InvalidSetting
+from penstock.named_tuple import NamedTuple
 from penstock.setting_fields import DERIVED, SettingValues
 from penstock.setting_fields import setting as _setting
 from penstock.setting_sources import ARGUMENT as ARGUMENT

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.job import ENDED, Changes, Held, Job, Settlement, Status
+from penstock.named_tuple import NamedTuple
 
 MOST_DEPENDENCIES = 1_000
 """Largest number of jobs that one job may wait for."""

@@ -11,9 +11,10 @@ import functools
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ExtensionFailed
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import PathDistribution

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
 
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 
 _REQUIREMENT = lazy_pattern(r"(?P<needed>[^;]+);.*\bextra\s*==\s*['\"](?P<extra>[\w-]+)['\"]")
 

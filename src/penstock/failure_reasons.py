@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 
 CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
 """Code of a parent with failed children. It has no reason: the reasons are those of the children."""

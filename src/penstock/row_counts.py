@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.job import Held, Job, JobQuery, Status
+from penstock.named_tuple import NamedTuple
 
 Class: TypeAlias = tuple[Status, Held | None, str]
 """Status, hold reason, item type."""

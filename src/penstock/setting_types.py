@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from penstock import cron
 from penstock.extensions import ExtensionKind, find, names
 from penstock.items import ITEM_TYPES, NameKind, validate_name
+from penstock.named_tuple import NamedTuple
 
 
 class SettingType(NamedTuple):

@@ -11,9 +11,10 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from penstock.errors import InvalidSettingsFile, UntrustedSetting
+from penstock.named_tuple import NamedTuple
 from penstock.setting_types import Setting
 from penstock.state_directory import absolute
 from penstock.store_url import StoreUrl

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from penstock.app import Penstock
 from penstock.catalog.views import Source
 from penstock.client.sync_client import Client
+from penstock.named_tuple import NamedTuple
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.hits import Hit
 

@@ -13,11 +13,12 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
 from penstock.errors import BackupDamaged, SchemaMismatch
+from penstock.named_tuple import NamedTuple
 
 FIRST_LINE = b"penstock backup\n"
 FORMAT = 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,7 @@ from penstock.errors import (
     WorkersRunning,
 )
 from penstock.job import JobQuery
+from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
 from penstock.queue.protocol import Queue
 from penstock.service.explanations import living_workers

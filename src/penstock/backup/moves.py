@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from penstock import config
 from penstock.backup import stores
@@ -18,6 +18,7 @@ from penstock.config import Settings
 from penstock.errors import ImportRefused
 from penstock.job import Job
 from penstock.queue.factory import open_queue
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from penstock.catalog.rules.restoration import RestoredRows
 from penstock.errors import BackupDamaged
 from penstock.job import Job, Scope
 from penstock.limits import Limit
+from penstock.named_tuple import NamedTuple
 from penstock.queue.limit_rows import decode as decode_limit
 from penstock.queue.limit_rows import encode as encode_limit
 from penstock.queue.protocol import Queue

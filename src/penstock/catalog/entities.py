@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from penstock.named_tuple import NamedTuple
 
 MODULE, CLASS, FUNCTION, METHOD = "module", "class", "function", "method"
 CODE_KINDS = frozenset((MODULE, CLASS, FUNCTION, METHOD))

@@ -7,10 +7,11 @@ text of a chunk: generations of a source that share the text share them, and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.catalog.entities import Extraction
 from penstock.catalog.rules.graph_values import Edge, Neighbourhood, Node
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.catalog.rules.graph_expansion import GraphRelation

@@ -10,7 +10,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from penstock.named_tuple import NamedTuple
 
 
 class OutsideStore(enum.StrEnum):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from penstock.catalog.graph import GraphStore, GraphTexts
 from penstock.catalog.outside_stores import OutsideStores
+from penstock.named_tuple import NamedTuple
 
 
 class ImportedRow(NamedTuple):

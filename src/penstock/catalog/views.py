@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from penstock.catalog.values import (
     StoredProperties,
     TaskStatus,
 )
+from penstock.named_tuple import NamedTuple
 
 
 class KnownSource(msgspec.Struct, frozen=True, gc=False):

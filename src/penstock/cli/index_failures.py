@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli.exit_codes import REFUSED, UNREADABLE
 from penstock.cli.output import emit, printable, wrapped
+from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ The failed files follow the summary in a section of their own; see ``index_failu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli import index_failures
 from penstock.cli.output import printable, table, wrapped
+from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:

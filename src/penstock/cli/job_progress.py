@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
+from penstock.named_tuple import NamedTuple
 from penstock.cli.page_progress import PageCount, PageProgress
 from penstock.vocabulary import how_many
 

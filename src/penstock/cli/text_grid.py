@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple, TextIO
+from typing import TextIO
+
+from penstock.named_tuple import NamedTuple
 
 GAP = "  "
 NARROWEST = 6

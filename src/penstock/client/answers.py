@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from penstock import clock, errors
 from penstock.errors import InvalidAnswer, KeyRequired, NotAllowed, PenstockError, ServerUnreachable
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.client.calls import ApiCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock import clock
 from penstock.client import exchange
@@ -21,6 +21,7 @@ from penstock.client.exchange import (
     Patience,
     Steps,
 )
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.client.calls import ApiCall

@@ -9,13 +9,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Source

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import h11
@@ -23,6 +23,7 @@ from penstock.errors import (
     ServerUnreachable,
     ServerUntrusted,
 )
+from penstock.named_tuple import NamedTuple
 
 T = TypeVar("T")
 

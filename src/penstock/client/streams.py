@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from penstock.errors import (
     StoreError,
     UnknownDocument,
 )
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.job import Job

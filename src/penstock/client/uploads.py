@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from penstock.errors import InvalidRequest, PathNotFound
+from penstock.named_tuple import NamedTuple
 
 
 class FileBody(NamedTuple):

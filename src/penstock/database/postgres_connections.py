@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import pq
@@ -22,6 +22,7 @@ from penstock import clock
 from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, translate_error
 from penstock.errors import InvalidSetting, StoreUnavailable
+from penstock.named_tuple import NamedTuple
 from penstock.queue import fork_hooks
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 

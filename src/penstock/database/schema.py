@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from penstock.errors import RestoreUnfinished, SchemaMismatch
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 
 RESTORING = 2_000_000_000
 """Number in the table of applied scripts while a store is restored: no version opens such a store."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from penstock import clock
 from penstock.database import sqlite_file
@@ -29,6 +29,7 @@ from penstock.errors import (
     StoreUnavailable,
     TooManyFiles,
 )
+from penstock.named_tuple import NamedTuple
 from penstock.queue import fork_hooks
 
 T = TypeVar("T")

@@ -7,9 +7,10 @@ entities have the numbers of the catalog, which are never used twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.catalog.graph import StoredEntity, StoredRelation, TextGraph
+from penstock.named_tuple import NamedTuple
 
 SERVICE = "graph store"
 """Name of the service in messages and circuit breakers."""

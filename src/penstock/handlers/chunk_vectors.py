@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage
 from penstock.handlers.token_meter import OwnedText, embed_texts
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 

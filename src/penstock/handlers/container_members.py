@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock import clock
 from penstock.catalog.pagination import known_below, ledger_below
@@ -28,6 +28,7 @@ from penstock.handlers.member_jobs import member_job
 from penstock.handlers.members import Container, safely_named
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.fingerprints import keep_reading

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import stat
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import is_off_disk
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,6 +16,7 @@ from penstock import items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
 from penstock.job import Claim, Job, NewJob, Settlement, Status
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.traces import job_fields
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
     AddressRefused,
@@ -23,6 +23,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.fetched_files import FetchedFile, FetchedFiles
 from penstock.handlers.origin_files import OriginFile, OriginFiles
 from penstock.items import ContentOrigin
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import Crawled
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.walk.patterns import PatternList

@@ -8,9 +8,9 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 from penstock.errors import DocumentTooLarge, PermanentFailure, UnsupportedType
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import ExtractLimits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +20,7 @@ from penstock.handlers.members import MemberReader
 from penstock.handlers.missing_files import unchanged_at
 from penstock.handlers.reindex import OUTDATED
 from penstock.items import ContentOrigin, DeliveredFile, delivered_file_of
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, is_off_disk
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,6 +32,7 @@ from penstock.handlers.removal import remove_all
 from penstock.handlers.walk_counts import TypeCounts, WalkCounts, WalkLedger
 from penstock.handlers.work_trees import other_branch
 from penstock.job import NewJob
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.protocol import (

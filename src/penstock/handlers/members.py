@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from penstock import errors
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.handlers.container_paths import MAX_DEPTH, container_of
 from penstock.handlers.file_reader import FileContent, read_file
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.containers.member_names import MemberNames

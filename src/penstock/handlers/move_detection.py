@@ -11,7 +11,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
@@ -21,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.handlers.container_paths import may_hold_members
 from penstock.handlers.file_reader import read_file
 from penstock.handlers.missing_files import gone_for_sure
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.extract.protocol import ExtractLimits

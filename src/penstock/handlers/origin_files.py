@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.walk_counts import TypeCounts, WalkCounts
 from penstock.items import ContentOrigin
 from penstock.job import NewJob
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import Crawled, FilePayload
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.protocol import FoundFile, Rule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent
 from penstock.items import ContentOrigin, origin_of
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import is_off_disk
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls

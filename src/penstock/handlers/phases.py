@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +32,7 @@ from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
 from penstock.handlers.page_files import PageFiles
 from penstock.handlers.task_failures import failed, failed_at_service, postponed
 from penstock.handlers.token_meter import OwnedText, embed_texts
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.call_limits import CallLimitReached
 from penstock.pipeline.chunk.protocol import ChunkSizes

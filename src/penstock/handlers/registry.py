@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,7 @@ from penstock import items
 from penstock.errors import InvalidRequest
 from penstock.handlers.context import Context
 from penstock.job import CHILDREN, Claim, NewJob
+from penstock.named_tuple import NamedTuple
 from penstock.retry import JOB_BACKOFF, Backoff
 
 Handler: TypeAlias = Callable[[Context], Any]

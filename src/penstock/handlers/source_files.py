@@ -10,13 +10,14 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.views import Source
 from penstock.config import Settings
 from penstock.handlers.fetched_files import FetchedFiles
 from penstock.handlers.page_files import PageFiles
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.web.protocol import FetchLimits
 
 IMAGES = "page_images"

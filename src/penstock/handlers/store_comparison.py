@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +11,7 @@ from penstock import clock
 from penstock.catalog.outside_stores import FillProgress, OutsideStore, OutsideStores, StoredText
 from penstock.config import Settings
 from penstock.errors import ServiceUnavailable
+from penstock.named_tuple import NamedTuple
 from penstock.store_url import StoreUrl
 from penstock.vector_stores.protocol import AT_ONCE, Point, VectorStore, collection_name, prefix_of
 from penstock.vocabulary import how_many

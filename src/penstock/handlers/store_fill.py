@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
 
 from penstock import clock
 from penstock.catalog.outside_stores import OutsideStore, OutsideStores, StoreFill
 from penstock.errors import ServiceUnavailable
+from penstock.named_tuple import NamedTuple
 
 LEASE = timedelta(seconds=60)
 """Time without a batch after which another worker goes on. Both writing the same batch does no harm."""

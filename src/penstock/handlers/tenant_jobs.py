@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from penstock import clock, items
 from penstock.handlers.context import Context
 from penstock.job import Job, JobQuery
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import TokenUse
 from penstock.errors import TokenLimitReached
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.protocol import MeteredEmbedder
 from penstock.pipeline.endpoint import TokenMeter
 from penstock.pipeline.pipeline import Pipeline

@@ -11,12 +11,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from penstock import clock
 from penstock.errors import PenstockError, TooManyListeners
+from penstock.named_tuple import NamedTuple
 from penstock.service.job_records import JobRecord
 from penstock.service.live_changes import Change, Changes, LiveChanges
 from penstock.service.server_status import StatusReader

@@ -10,7 +10,6 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -31,6 +30,7 @@ from penstock.errors import (
 from penstock.http.connections import HEAD_BYTES
 from penstock.http.multipart import is_upload
 from penstock.http.problems import problem_response
+from penstock.named_tuple import NamedTuple
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
 from penstock.service.rate_limit import RateLimit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from penstock.errors import InvalidRequest
+from penstock.named_tuple import NamedTuple
 
 MOST_PARTS = 64
 MOST_HEADER = 8 * 1024

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +20,7 @@ from penstock.errors import PenstockError
 from penstock.http.answers import respond
 from penstock.http.problems import logged_problem
 from penstock.http.request_context import Shared
+from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal
 from penstock.service.grouped_submissions import submit_each
 from penstock.service.jobs import Jobs

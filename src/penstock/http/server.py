@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -21,6 +21,7 @@ from penstock.http.api import make_api
 from penstock.http.connections import TimedConnection
 from penstock.http.guard import GuardOptions
 from penstock.http.request_context import Shared
+from penstock.named_tuple import NamedTuple
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.legacy.rows import RowOutcome, RowReport
+from penstock.named_tuple import NamedTuple
 
 PENSTOCK = "penstock"
 """Kind of an import from another store of Penstock."""

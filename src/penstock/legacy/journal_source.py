@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import msgspec
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
 from penstock.legacy.rows import RETIRED, LegacyRow
 
+from penstock.named_tuple import NamedTuple
 JOURNAL, SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"
 TABLE = "index_queue"
 OURS = frozenset({"n", "at", "do"})

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock import clock
 from penstock.catalog.parts import ImportedRow, ImportLedger
@@ -18,6 +17,7 @@ from penstock.legacy.import_report import PENSTOCK, ImportOptions, ImportReport,
 from penstock.legacy.importer import DryRun, Importer, RowTaker, SourceComparison, batches
 from penstock.legacy.row_builder import Mapping, RowBuilder
 from penstock.legacy.rows import LegacySource, RowOutcome, RowReport
+from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import postgres_driver
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl

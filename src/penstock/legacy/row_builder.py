@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ from penstock.legacy.rows import (
     refusal_reason,
     storable_text,
 )
+from penstock.named_tuple import NamedTuple
 from penstock.service.requests import Submission, new_jobs
 
 ORIGIN = "imported"

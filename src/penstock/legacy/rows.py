@@ -9,12 +9,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from penstock.errors import InvalidRequest, UnknownStatus
 from penstock.job import Status
+from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import understand
 
 LONGEST_EXTRA = 2_000

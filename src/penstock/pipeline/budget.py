@@ -19,9 +19,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.memory_pool import PIECE_BYTES, MemoryPool
 from penstock.pipeline.memory_pool import MemoryInUse as MemoryInUse
 

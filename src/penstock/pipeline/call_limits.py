@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock import clock
 from penstock.errors import TransientFailure
+from penstock.named_tuple import NamedTuple
 
 LONGEST_TURN_S = 1.0
 _LOOK_AGAIN_S = 0.02

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from penstock.errors import JobError, ServiceUnavailable, TransientFailure
+from penstock.named_tuple import NamedTuple
 
 
 class EndpointOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,11 +12,11 @@ import threading
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
 from penstock import clock
 from penstock.errors import JobError, ServiceUnavailable
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent, EndpointUse, shown_url
 
 LONGEST_WAIT_S = 3600.0

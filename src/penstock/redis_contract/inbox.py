@@ -13,9 +13,11 @@ import shutil
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+
+from penstock.named_tuple import NamedTuple
 
 log = logging.getLogger("penstock.gateway")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from penstock.errors import (
 )
 from penstock.items import ARRIVAL, DeliveredFile
 from penstock.job import Status
+from penstock.named_tuple import NamedTuple
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, TakenMessage
 from penstock.redis_contract.message import Message, decode, parse_time, read

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from penstock.named_tuple import NamedTuple
 
 QUEUE = "rag:ingest:queue"
 DEAD_LETTER = f"{QUEUE}:dead-letter"

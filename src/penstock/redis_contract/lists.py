@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from penstock import clock
+from penstock.named_tuple import NamedTuple
 from penstock.redis_contract import keys
 from penstock.redis_contract.fields import DONE, FAILED, PROCESSING, QUEUED, STATUS_FIELDS, SUBMITTED
 from penstock.redis_contract.message import MAX_BYTES

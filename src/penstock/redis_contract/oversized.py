@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock import clock
 from penstock.errors import PayloadTooLarge
+from penstock.named_tuple import NamedTuple
 from penstock.redis_contract.message import MAX_BYTES, Message
 
 MARK = b"\0too-large"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.named_tuple import NamedTuple
 from penstock.redis_contract import fields
 from penstock.redis_contract.error_report import ErrorReport, describe_error
 from penstock.redis_contract.message import Message, decode, read

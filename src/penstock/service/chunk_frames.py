@@ -9,10 +9,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import PlacedWord
 
 FEWEST = 4

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from importlib import metadata
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +20,7 @@ from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.store_comparison import unfilled_stores
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.service import machine_checks
 from penstock.service.explanations import living_workers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -15,6 +15,7 @@ from penstock.handlers.functions import Exists, Function, FunctionOptions, Funct
 from penstock.handlers.registry import Registry
 from penstock.handlers.webhooks import webhook_options
 from penstock.job import AddResult, NewJob, QueueLimits, Status
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.service.call_fields import PLAIN, Call, CallOptions, read_entity, refuse_misshapen

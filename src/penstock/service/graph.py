@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphStore, Mention, Neighbourhood, Node
 from penstock.config import Settings
 from penstock.errors import NotInGraph
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.formats import has_pages
 from penstock.service.graph_svg import xml_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from penstock.catalog.graph import StoredEntity
 from penstock.catalog.protocol import CatalogSnapshot
@@ -11,6 +10,7 @@ from penstock.catalog.rules import graph_expansion as rules
 from penstock.catalog.rules.graph_expansion import AskedRelation, GraphMatch
 from penstock.catalog.views import Filters
 from penstock.errors import NotInGraph
+from penstock.named_tuple import NamedTuple
 
 ASKED_WEIGHT = 2.0
 """Weight of the best chunk of the graph beside the best keyword score, where a relation is asked for."""

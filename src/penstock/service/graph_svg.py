@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from penstock.catalog.graph import Edge, Neighbourhood, Node
+from penstock.named_tuple import NamedTuple
 
 RING = 210
 """Least distance of two rings: a label fits in between."""

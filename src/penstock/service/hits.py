@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.catalog.rules.query_terms import HUMP, query_words
 from penstock.catalog.values import StoredProperties
 from penstock.catalog.views import ChunkView
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 from penstock.service.corrections import Correction

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.container_paths import container_of, published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
 from penstock.service.failures import FailedPath

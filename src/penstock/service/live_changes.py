@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.catalog.values import GenerationState
 from penstock.catalog.views import Document
 from penstock.job import Job, JobQuery, Status
+from penstock.named_tuple import NamedTuple
 from penstock.service.documents import Documents
 from penstock.service.job_records import JobRecord, JobRecords
 from penstock.service.jobs import Jobs

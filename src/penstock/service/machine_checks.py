@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
 from penstock.handlers.source_files import FETCHED, uploads_directory
 from penstock.job import JobQuery
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.service import keys
 from penstock.service.runtime_file import RuntimeFile

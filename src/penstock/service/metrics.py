@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from penstock import clock
 from penstock.job import JobQuery, Status
+from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers

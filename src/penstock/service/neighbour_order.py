@@ -8,9 +8,9 @@ rest, a relation of two entities with few others tells more than one of two with
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from penstock.catalog.graph import Edge, Neighbourhood
+from penstock.named_tuple import NamedTuple
 
 CANDIDATES = 4
 """Entities read for each one that is wanted, so that there is a choice."""

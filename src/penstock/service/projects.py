@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypedDict
+from typing import Protocol, TypedDict
 
 from penstock.catalog.parts import ProjectRoot
 from penstock.catalog.protocol import Catalog
@@ -17,6 +17,7 @@ from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, UnknownProject
 from penstock.items import NOTES
 from penstock.pipeline.walk import repository
+from penstock.named_tuple import NamedTuple
 from penstock.service import paths
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.jobs import Jobs

@@ -7,7 +7,8 @@ should be weak, and relevant hits should not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from penstock.named_tuple import NamedTuple
 
 WORDS_COUNT = 0.5
 """Weight of the share of the query's words in a chunk, beside its similarity."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, Unpack, cast, get_args
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules.query_terms import is_indexed_as_it_is, query_words, quoted_phrases, with_words
 from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.corrections import Correction, corrections

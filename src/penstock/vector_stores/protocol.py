@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.errors import InvalidVector
+from penstock.named_tuple import NamedTuple
 
 SERVICE = "vector store"
 """Name of the store in circuit breakers and messages."""

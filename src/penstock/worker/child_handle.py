@@ -7,12 +7,13 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock import lifecycle
 from penstock.job import Job, Settlement
+from penstock.named_tuple import NamedTuple
 from penstock.worker import orphans
 from penstock.worker.shared_state import Execution, SharedState
 

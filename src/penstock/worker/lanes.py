@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker.background_batch import BackgroundBatch

@@ -15,8 +15,9 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

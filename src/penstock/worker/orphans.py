@@ -11,7 +11,7 @@ import math
 import random
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ from penstock.catalog.rules.failures import (
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
 from penstock.job import Job, JobQuery, Settlement, Status
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from penstock import lifecycle, traces
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
 from penstock.job import Claim, ClaimRequest, Job, Settlement, Status
+from penstock.named_tuple import NamedTuple
 from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many

@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.job import Settlement
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.worker.shared_record import SharedRecord
 

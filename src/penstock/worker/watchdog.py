@@ -10,10 +10,11 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from penstock import lifecycle
 from penstock.job import Job, Settlement
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
 from penstock.worker.child_handle import ChildHandle
 from penstock.worker.orphans import Resolve

@@ -7,11 +7,11 @@ failure (permissions, a lost worker, a full disk) may be gone at the next try, a
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
 
 from penstock.catalog.values import Failure, FailureKind, Fingerprints, NewGeneration, Place
 from penstock.catalog.views import SourceFailure
 from penstock.errors import PathNotFound, PenstockError, UnreadableDocument
+from penstock.named_tuple import NamedTuple
 
 MAX_MESSAGE = 1_000
 _NO_FILE = frozenset({"ERR_FILE_NOT_FOUND", "ERR_BAD_PATH", "ERR_OUTSIDE_RAG", PathNotFound.code})

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from penstock.catalog.rules.query_terms import HUMP, STOP_WORDS
+from penstock.named_tuple import NamedTuple
 
 NAME_WORDS = 4
 """Words of the longest name that is looked for in a query."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, WantedPhases, gate_failed
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, SKIPPED, WAITING, PartCounts, counted
 from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phase
+from penstock.named_tuple import NamedTuple
 
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
 _AT = {phase: at for at, phase in enumerate(PHASES)}

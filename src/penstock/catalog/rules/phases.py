@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 from functools import lru_cache
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
+
+from penstock.named_tuple import NamedTuple
 
 T = TypeVar("T")
 

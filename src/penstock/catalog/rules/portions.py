@@ -6,9 +6,9 @@ While a transaction writes, no other writer of a SQLite catalog gets on, nor of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage
+from penstock.named_tuple import NamedTuple
 
 
 class Slice(NamedTuple):

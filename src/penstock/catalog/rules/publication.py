@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from penstock.catalog.values import SETTLED, TaskStatus
+from penstock.named_tuple import NamedTuple
 
 REMOVED_WHILE_INDEXING = "removed while indexing"
 SUPERSEDED = "a later reading is published"

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 from penstock.normal_form import normalized
 
 MOST_TERMS = 64

@@ -7,9 +7,9 @@ failed for good → failed; else any completed → completed; else (all skipped,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from penstock.catalog.values import TaskStatus
+from penstock.named_tuple import NamedTuple
 
 PROCESSING, WAITING, FAILED, COMPLETED, SKIPPED = range(5)
 """Counters of the states of parts. A parent keeps the number of parts in each but the last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import and_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,7 @@ from penstock.catalog.sql.written_records import (
     NewChunkRow,
 )
 from penstock.catalog.values import Fingerprints, Gate, NewChunk, Phase
+from penstock.named_tuple import NamedTuple
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
 _TEXT_OF = CHUNK_TEXT.values_of

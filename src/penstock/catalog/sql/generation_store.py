@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock import clock
 from penstock.catalog.rules import initial_state, properties
@@ -44,6 +44,7 @@ from penstock.catalog.sql.written_records import (
 )
 from penstock.catalog.values import Gate, NewGeneration, Outcome, Place, Removal, StoreResult
 from penstock.clock import format_time
+from penstock.named_tuple import NamedTuple
 
 
 def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list[StoreResult]:

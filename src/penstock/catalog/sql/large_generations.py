@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, turns
@@ -47,6 +47,7 @@ from penstock.catalog.values import (
     StoreResult,
 )
 from penstock.clock import format_time
+from penstock.named_tuple import NamedTuple
 
 _DROPPED = {
     REMOVED_WHILE_INDEXING: Outcome.REMOVED,

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 
@@ -27,6 +27,7 @@ from penstock.catalog.sql.transfer import (
 )
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.named_tuple import NamedTuple
 
 _REFERRED = {"document_id": "documents", "page_id": "task_queue_page"}
 """Columns with a UUID, and the table that it is in."""

@@ -6,8 +6,6 @@ an SQL file stands for the columns of a ``Source``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from penstock.catalog.rules.phases import PerChunkPhase, PerPhase, WantedPhases, wanted_phases
@@ -27,6 +25,7 @@ from penstock.catalog.views import (
     Source,
     TenantCount,
 )
+from penstock.named_tuple import NamedTuple
 
 
 class DocumentRow(msgspec.Struct, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage
@@ -24,6 +24,7 @@ from penstock.catalog.sql.written_records import (
     WholePage,
 )
 from penstock.catalog.values import Gate, NewGeneration, Outcome, Phase
+from penstock.named_tuple import NamedTuple
 
 _OUTCOMES = {
     Verdict.PUBLISH: Outcome.PUBLISHED,

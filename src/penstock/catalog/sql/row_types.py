@@ -32,6 +32,7 @@ import msgspec
 
 from penstock.catalog.rules import properties
 from penstock.catalog.rules.phases import PHASES
+from penstock.named_tuple import NamedTuple
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 
 Row: TypeAlias = tuple[Any, ...]

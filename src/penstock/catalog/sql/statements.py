@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, Ph
 from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.values import Phase
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase|later phase))?(?: \((.+)\))?$", re.MULTILINE)

@@ -7,11 +7,10 @@ written have a third of the columns.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from penstock.catalog.rules.phases import PerChunkPhase, PerLaterPhase, PerPhase
 from penstock.catalog.sql.row_types import INDEX_STATUS, RowType
 from penstock.catalog.values import Fingerprints, Place
+from penstock.named_tuple import NamedTuple
 
 
 class NewSource(NamedTuple):

@@ -7,8 +7,9 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, islice
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.boundaries import (
     AFTER_HEADING,
     ANYWHERE,

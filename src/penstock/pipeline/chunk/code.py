@@ -9,10 +9,11 @@ import importlib
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.blocks import split_long_units
 from penstock.pipeline.chunk.boundaries import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
 from penstock.pipeline.chunk.grammar import Grammar

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extras import install_remedy
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:

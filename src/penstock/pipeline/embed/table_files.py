@@ -12,9 +12,9 @@ import importlib.util
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.errors import InvalidSetting
+from penstock.named_tuple import NamedTuple
 
 DIMENSION = 256
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 from penstock.errors import UnsupportedType
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 from penstock.normal_form import normalized
 from penstock.pipeline.extract.charset_labels import codec_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.languages import GRAMMARS
 from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
 from penstock.pipeline.extract.file_types import BY_SUFFIX

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 
 
 class Signature(NamedTuple):

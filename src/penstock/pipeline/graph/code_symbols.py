@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, METHOD
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.graph.imports import Import, read_imports
 from penstock.pipeline.graph.syntax import (

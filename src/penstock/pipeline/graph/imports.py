@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.graph.syntax import text_of
 
 if TYPE_CHECKING:

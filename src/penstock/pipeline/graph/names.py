@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.graph import words
 from penstock.pipeline.graph.tokens import Token
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from penstock.catalog.entities import Entity, Extraction, Relation
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.graph.names import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, spans
 from penstock.pipeline.graph.protocol import GraphDocument
 from penstock.pipeline.graph.tokens import Token, sentences

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.catalog.entities import Extraction
+from penstock.named_tuple import NamedTuple
 
 
 class GraphChunk(NamedTuple):

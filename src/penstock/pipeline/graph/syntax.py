@@ -6,9 +6,10 @@ import functools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, MODULE
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.code import parser
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.graph.words import ABBREVIATIONS
 
 _TOKEN = re.compile(

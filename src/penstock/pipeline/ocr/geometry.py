@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

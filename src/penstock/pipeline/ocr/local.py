@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.ocr import geometry, rapid, tesseract
 from penstock.pipeline.ocr.protocol import OcrOptions, RecognizedText
 

@@ -10,9 +10,9 @@ import sysconfig
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.errors import ComponentMissing
+from penstock.named_tuple import NamedTuple
 
 SUFFIX = ".traineddata"
 ORIENTATION = "osd"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import ExtractedText, Page
 from penstock.pipeline.ocr.pages import OcrSetup
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.errors import ComponentMissing, UnreadableDocument
 from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import OcrReason, Page
 from penstock.pipeline.fingerprints import fingerprint

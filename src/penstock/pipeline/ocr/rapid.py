@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr.protocol import RecognizedText
 

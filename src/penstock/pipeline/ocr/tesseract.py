@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ComponentMissing, DocumentDamaged
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.ocr.models import ORIENTATION, find_models
 

@@ -7,9 +7,11 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO, Generic, NamedTuple, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
+
+from penstock.named_tuple import NamedTuple
 
 Meta = TypeVar("Meta")
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from penstock.catalog.views import SourceMark
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.vectors.footer import FooterFile, read_footer, write_footer
 from penstock.pipeline.vectors.memory_rows import Floats, Mask, Numbers, VectorRows, of_runs, run_starts
 

@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk.patterns import PatternList
 from penstock.pipeline.walk.protocol import Rule
 

@@ -6,8 +6,8 @@ Names, paths and suffixes are looked up in tables: 100,000 of them cost no more 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk.glob import ANY_NAME, InvalidGlob, Path, Segment, matches_path, path_glob
 
 _NONE = -1

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from penstock import clock
@@ -25,6 +25,7 @@ from penstock.errors import (
     PageUnavailable,
     PenstockError,
 )
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.web import addresses, urls
 from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, Validators

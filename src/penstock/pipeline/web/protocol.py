@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
+
+from penstock.named_tuple import NamedTuple
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from penstock.named_tuple import NamedTuple
 
 AGENT = "penstock"
 MAX_BYTES = 500 * 1024

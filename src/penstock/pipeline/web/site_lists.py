@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.web import urls
 
 MAX_BYTES = 16 << 20

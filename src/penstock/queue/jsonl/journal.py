@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.errors import (
     DiskFull,
@@ -22,6 +21,7 @@ from penstock.errors import (
     StoreUnavailable,
     StoreVanished,
 )
+from penstock.named_tuple import NamedTuple
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _PRIVATE = 0o600

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.errors import SchemaMismatch, StateDamaged
 from penstock.job import WorkerReport
 from penstock.limits import Limit
+from penstock.named_tuple import NamedTuple
 from penstock.queue.jsonl import records
 from penstock.queue.jsonl.records import RecordedTable
 from penstock.queue.rules.pauses import Pause

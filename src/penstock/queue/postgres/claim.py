@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 
 from penstock.database.postgres_connections import PostgresConnections
 from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
+from penstock.named_tuple import NamedTuple
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times

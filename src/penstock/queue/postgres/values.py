@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from psycopg import DataError
 
 from penstock.job import Held, Job, Scope, Status
+from penstock.named_tuple import NamedTuple
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
 from penstock.queue.sql.statements import (
     CHANGING_COLUMNS,

@@ -9,12 +9,13 @@ import re
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.dependencies import DEPENDENCY_FAILED, DEPENDENCY_MESSAGE
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
 from penstock.lifecycle import CANCELLED_MESSAGE
 from penstock.limits import AHEAD
+from penstock.named_tuple import NamedTuple
 from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from penstock.job import SUSPECT, Held, Scope
+from penstock.named_tuple import NamedTuple
 
 ROUNDS = 4
 """Times that one transaction of a claim reads candidates. The choice depends on the number of rows seen at

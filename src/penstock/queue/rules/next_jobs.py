@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
 from penstock import transitions
 from penstock.job import Changes, Claim, ClaimRequest, Held, Job, Status
+from penstock.named_tuple import NamedTuple
 from penstock.queue.rules.pauses import Pause, everything_paused, held_scopes
 
 FIRST_PAGE = 200

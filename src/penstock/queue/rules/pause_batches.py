@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.job import RETURNED, Changes, Held, Job, Scope, Status
+from penstock.named_tuple import NamedTuple
 from penstock.queue.rules import pauses
 from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.candidates import Claimable

@@ -14,11 +14,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.job import Changes, Held, Job, Scope
+from penstock.named_tuple import NamedTuple
 
 EVERYTHING = Scope()
 

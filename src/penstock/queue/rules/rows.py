@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
 from penstock.errors import InvalidText
 from penstock.job import RETURNED, SUSPECT, Changes, Job, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.limits import Limit
+from penstock.named_tuple import NamedTuple
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
 

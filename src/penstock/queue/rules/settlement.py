@@ -12,6 +12,7 @@ import msgspec
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
 from penstock.queue.rules import dependencies
+from penstock.named_tuple import NamedTuple
 from penstock.queue.rules.addition import add_children, with_position
 from penstock.queue.rules.requeue import RETRYABLE
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake

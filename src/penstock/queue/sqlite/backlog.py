@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
 from penstock import clock
 from penstock.job import NewJob, QueueLimits
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import NO_LIMITS
 from penstock.queue.sqlite.rows import SqliteRows
 

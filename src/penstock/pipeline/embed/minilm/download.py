@@ -16,10 +16,10 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.errors import ModelDamaged, ModelUnavailable
 from penstock.interpreter import run_pip
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.minilm.model_files import (
     VOCABULARY_BYTES,
     VOCABULARY_SHA256,

@@ -7,8 +7,9 @@ beside it, although the scale of 8-bit numbers is taken from all numbers of a ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.minilm.onnx_writer import FLOAT, INT64, MICROSOFT, GraphValue, GraphWriter
 
 if TYPE_CHECKING:

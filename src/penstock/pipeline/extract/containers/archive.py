@@ -15,9 +15,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (

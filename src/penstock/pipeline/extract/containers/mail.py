@@ -11,9 +11,10 @@ import mimetypes
 import re
 from collections.abc import Iterator
 from email.message import EmailMessage, Message
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean, decode, wide_encoding
 from penstock.pipeline.extract.containers.member_names import MemberNames
 from penstock.pipeline.extract.protocol import (

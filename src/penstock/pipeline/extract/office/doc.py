@@ -6,9 +6,9 @@ import bisect
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.office import ole
 from penstock.pipeline.extract.office.doc_paragraphs import ParagraphFormat, ParagraphFormats
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage

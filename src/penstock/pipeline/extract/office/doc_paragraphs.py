@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import struct
-from typing import NamedTuple
+
+from penstock.named_tuple import NamedTuple
 
 _PAGE = 512
 _PLACE_OF_TABLE = 0x102

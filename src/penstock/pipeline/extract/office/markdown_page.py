@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from penstock.errors import DocumentTooLarge
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import ExtractLimits, Page
 from penstock.pipeline.extract.text import fence_around

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from typing import NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, NoText
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.office.archive import Archive, resolve
 from penstock.pipeline.extract.office.xml_events import Attributes
 from penstock.pipeline.extract.protocol import ExtractLimits, Properties

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.office import ole
 from penstock.pipeline.extract.office.markdown_page import Block, MarkdownPage
 from penstock.pipeline.extract.office.ooxml import no_text, refuse_encrypted_package

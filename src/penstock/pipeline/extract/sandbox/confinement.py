@@ -14,7 +14,9 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+from penstock.named_tuple import NamedTuple
 
 try:
     import ctypes
