@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from penstock.queue.rules import pauses
-from tests.conformance.oracle import Opener, Oracle
+from tests.conformance.crowded_oracle import CrowdedOracle
+from tests.conformance.oracle import Opener
 
 
 def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | None = None) -> None:
     """Run the machine over one engine, with new calls or those of a seed; raises the shortest difference."""
-    machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
+    machine = type("Machine", (CrowdedOracle,), {"open_engine": staticmethod(opener)})
     machine = machine if seed is None else hypothesis.seed(seed)(machine)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     # A resume takes several calls, so that others come in between.

@@ -109,12 +109,39 @@ SPECS = st.builds(
     backlog=st.sampled_from([None, None, None, "mail"]),
     ttl=st.sampled_from([None, None, None, 5, 50]),
 )
+CROWDED_SPECS = st.builds(
+    Spec,
+    key=st.integers(0, 4),
+    tenant_id=st.sampled_from(["ann", "ann", "bob"]),
+    priority=st.sampled_from([5, 5, 5, 9]),
+    item_type=st.sampled_from(["file", "function"]),
+    op=st.sampled_from(["update", "update", "delete"]),
+    branch=st.just("main"),
+    collection=st.sampled_from(COLLECTIONS),
+    lock=st.sampled_from(["gpu", "gpu", None]),
+    limit=st.sampled_from([None, "api", "host"]),
+    delay=st.sampled_from([None, None, None, None, 5]),
+    dedupe=st.sampled_from([True, False]),
+    text=st.just("a"),
+    max_retries=st.just(3),
+    backlog=st.none(),
+    ttl=st.none(),
+)
+"""Jobs of which most want the same lock or slot, or follow each other."""
+
 ENDINGS = st.builds(
     Ending,
     way=st.sampled_from(sorted(WAYS)),
     pick=st.integers(0, 7),
     stale=st.sampled_from([False, False, False, False, True]),
     children=st.lists(SPECS, max_size=3),
+)
+PLAIN_ENDINGS = st.builds(
+    Ending,
+    way=st.sampled_from(["done", "done", "done", "done with a result", "transient", "released"]),
+    pick=st.integers(0, 3),
+    stale=st.just(False),
+    children=st.just([]),
 )
 LIMITS = st.builds(
     QueueLimits,

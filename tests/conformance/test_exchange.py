@@ -3,7 +3,7 @@
 from penstock import lifecycle
 from penstock.job import ClaimRequest, Status
 from penstock.queue.exchange import Exchange
-from tests.conformance.conftest import T0, at, claim_all, claim_one, many, new, put, row, running
+from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, row, running
 
 
 def test_an_exchange_settles_and_claims(queue):
@@ -30,6 +30,25 @@ def test_a_lock_is_passed_on_in_the_same_step(queue):
     (holder,) = claim_all(queue)
     exchange = queue.exchange([lifecycle.done(holder)], ClaimRequest("w1", 10), now=at(1))
     assert [second] == [claim.queue_id for claim in exchange.claims]
+
+
+def test_a_lock_freed_by_a_job_with_a_follow_up_is_passed_on_in_order(queue):
+    """PostgreSQL may claim rows without a lock before this job is settled; see docs/decisions/0018."""
+    holder = running(queue, new("holder", lock_key="doc:1"))
+    first, second = put(queue, *many(2, "parked", lock_key="doc:1"))
+    assert claim_all(queue) == []
+    # The last claim met nothing special, so PostgreSQL expects the same of the next.
+    running(queue, new("plain"))
+    put(queue, new("holder", lock_key="doc:1"))
+    others = put(queue, *many(2, "other"))
+    exchange = queue.exchange([lifecycle.done(holder)], ClaimRequest("w1", 2), now=at(1))
+    claims = {claim.queue_id: claim for claim in (*exchange.claims, *claim_all(queue, at(1)))}
+    assert {first, *others} == set(claims)
+    done(queue, claims[first], at(2))
+    last = claim_one(queue, at(2))
+    assert second == last.queue_id
+    done(queue, last, at(3))
+    assert [holder.queue_id] == [claim.queue_id for claim in claim_all(queue, at(3))]
 
 
 def test_children_can_be_claimed_in_the_step_that_adds_them(queue):

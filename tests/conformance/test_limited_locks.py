@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock import lifecycle
-from penstock.job import Held, NewJob, Scope, Status
+from penstock.job import Claim, ClaimRequest, Held, JobQuery, NewJob, Scope, Status
 from penstock.limits import Limit
 from penstock.queue.protocol import Queue
+from penstock.queue.rules.limits import PASSED_AT_ONCE
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, reap, retry, row
 
 API = "api"
@@ -67,6 +68,67 @@ def test_a_job_that_waits_for_its_slot_lets_others_take_its_lock(queue: Queue) -
     assert held(queue, waiting) == [Held.LOCK]
     done(queue, claims[plain], at(2))
     assert claim_one(queue, at(2)).queue_id == waiting
+
+
+def waiting_for_a_holder(queue: Queue, *requests: NewJob) -> tuple[Claim, list[str]]:
+    """Jobs parked for a lock, in this order; then the only slot of ``API`` is taken."""
+    concurrent(queue, 1)
+    put(queue, new("holder", lock_key="ann"))
+    holder = claim_one(queue)
+    ids = put(queue, *requests)
+    assert claim_all(queue) == []
+    assert held(queue, *ids) == [Held.LOCK] * len(ids)
+    put(queue, *both(1, "bob", "slot"))
+    claim_one(queue)
+    return holder, ids
+
+
+def test_a_job_without_a_slot_passes_its_lock_on(queue: Queue) -> None:
+    holder, (limited, plain) = waiting_for_a_holder(queue, *both(1), new("plain", lock_key="ann"))
+    done(queue, holder, at(1))
+    assert held(queue, limited, plain) == [Held.LIMIT, None]
+    put(queue, new("later", lock_key="ann"), now=at(2))
+    assert [claim.queue_id for claim in claim_all(queue, at(2))] == [plain]
+
+
+def test_a_job_of_another_limit_is_passed_over_until_the_next_round(queue: Queue) -> None:
+    queue.put_limit(Limit(key="free", concurrent=1), now=T0)
+    other = new("other", lock_key="ann", limit_key="free")
+    holder, ids = waiting_for_a_holder(queue, *both(3), other)
+    done(queue, holder, at(1))
+    assert held(queue, *ids) == [Held.LIMIT] * 4
+    queue.admit(now=at(2))
+    assert [claim.queue_id for claim in claim_all(queue, at(2))] == [ids[3]]
+
+
+def test_a_job_that_gets_its_slot_keeps_the_jobs_behind_it_parked(queue: Queue) -> None:
+    concurrent(queue, 2)
+    put(queue, new("holder", lock_key="ann"))
+    holder = claim_one(queue)
+    ids = put(queue, *both(2), new("plain", lock_key="ann"))
+    assert claim_all(queue) == []
+    done(queue, holder, at(1))
+    assert held(queue, *ids) == [None, Held.LOCK, Held.LOCK]
+
+
+def test_a_claim_that_holds_a_job_for_a_pause_passes_its_lock_over_a_job_without_a_slot(queue: Queue) -> None:
+    first = new("first", lock_key="ann", collection="paused")
+    holder, ids = waiting_for_a_holder(queue, first, *both(1), new("plain", lock_key="ann"))
+    done(queue, holder, at(1))
+    queue.pause(Scope("*", "paused"), now=at(1))
+    queue.claim(ClaimRequest("w1", 1), now=at(1))
+    assert held(queue, *ids[:2]) == [Held.PAUSE, Held.LIMIT]
+    put(queue, new("later", lock_key="ann"), now=at(2))
+    running = [job.queue_id for job in queue.find(JobQuery(statuses=frozenset({Status.IN_PROGRESS})))]
+    found = [claim.queue_id for claim in claim_all(queue, at(2))]
+    assert (ids[2] in running) != (found == [ids[2]])
+
+
+def test_jobs_without_slots_are_passed_over_in_bounded_steps(queue: Queue) -> None:
+    holder, ids = waiting_for_a_holder(queue, *both(PASSED_AT_ONCE + 5), new("plain", lock_key="ann"))
+    done(queue, holder, at(1))
+    queue.reconcile(now=at(2))
+    assert held(queue, *ids) == [Held.LIMIT] * (PASSED_AT_ONCE + 5) + [None]
 
 
 def test_a_retry_keeps_the_lock_and_needs_another_slot(queue: Queue) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from penstock.job import JobQuery
+from penstock.job import Job, JobQuery
 from penstock.queue.protocol import Queue
 from penstock.schedule import SCHEDULED_FOR, Missed, Schedule
 from penstock.worker.schedule_runner import ScheduleRunner
@@ -113,6 +114,38 @@ def test_a_due_schedule_adds_a_job_and_moves_on(queue: Queue):
     after = stored(queue)
     assert (at(120), at(60), job.queue_id, 1) == (after.next_at, after.last_at, after.last_job_id, after.runs)
     assert [job.queue_id] == [claim.queue_id for claim in claim_all(queue, at(62))]
+
+
+class DeletingMeanwhile:
+    """A queue on which another host ends a delete as soon as the open deletes are read."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.read: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        assert self._queue.drop_schedule("acme", "nightly")
+        for claim in claim_all(self._queue, at(60)):
+            done(self._queue, claim, at(60))
+        found = self._queue.find(query)
+        self.read += [job.queue_id for job in found]
+        return found
+
+
+def test_a_schedule_dropped_by_a_delete_that_ends_meanwhile_does_not_run(queue: Queue):
+    """Deletes that are done, which stay for the time of their retention, are not read."""
+    queue.put_schedule(schedule())
+    payload = '{"tenant_id_to_delete": "acme"}'
+    queue.add([new(item_type="delete_tenant", op="delete", payload_json=payload)], now=at(30))
+    deleting = DeletingMeanwhile(queue)
+
+    ScheduleRunner(cast("Queue", deleting)).run(at(61))
+
+    assert [] == deleting.read
+    assert ["delete_tenant"] == [job.item_type for job in queue.find(ALL)]
 
 
 def test_a_host_that_is_late_with_an_old_schedule_adds_nothing(queue: Queue):

@@ -218,6 +218,30 @@ def test_a_batch_is_answered_in_its_order(queue):
     assert [Status.FAILED, Status.DONE, Status.PENDING, Status.CANCELLED] == queue.settle(settlements, now=T0)
 
 
+def test_of_two_ends_of_a_job_in_one_batch_the_first_counts(queue):
+    put(queue, *many(3))
+    first, second, third = claim_all(queue)
+    settlements = [
+        lifecycle.failed(first, "ERR_PARSE", "x"),
+        lifecycle.done(second, result_json="1"),
+        lifecycle.done(first),
+        lifecycle.failed(second, "ERR_PARSE", "x"),
+        lifecycle.done(third, result_json="1"),
+        lifecycle.done(third, result_json="2"),
+    ]
+    assert [Status.FAILED, Status.DONE, None, None, Status.DONE, None] == queue.settle(settlements, now=T0)
+    assert 1 == row(queue, third.queue_id).result
+
+
+def test_plain_ends_alone_count_once_for_a_job(queue):
+    claim = running(queue, new("k", dedupe=True, lock_key="lock"))
+    ends = [lifecycle.done(claim, result_json="1"), lifecycle.done(claim, result_json="2")]
+    assert [Status.DONE, None] == queue.settle(ends, now=T0)
+    assert 1 == row(queue, claim.queue_id).result
+    # Its key is free: the same job can be added again.
+    assert not queue.add([new("k", dedupe=True)], now=T0)[0].dedupe_hit
+
+
 def test_a_late_holder_that_was_not_reaped_may_settle(queue):
     claim = running(queue)
     assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(10_000))

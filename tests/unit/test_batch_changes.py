@@ -7,15 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from penstock import lifecycle, transitions
 from penstock.job import Changes, ClaimRequest, Held, Job
-from penstock.queue.memory.batch_changes import FEW, can_end, can_take
+from penstock.queue.memory.batch_changes import can_end, can_take, plain_ends
+from penstock.queue.memory.queue import claims_of
 from penstock.queue.memory.table import Table
 from tests.stores.new_jobs import T0, call, new
 
 LATER = T0 + timedelta(seconds=5)
 REQUEST = ClaimRequest("w1", 10)
+FEW = 4
 
 
 def _table() -> tuple[Table, list[Job]]:
@@ -99,6 +102,34 @@ def test_rows_with_more_than_a_lease_end_one_by_one(fields: dict[str, Any]) -> N
 
     assert can_end(taken, end)
     assert not can_end([*taken[:-1], Job(**(_fields(taken[-1]) | fields))], end)
+
+
+def test_a_claim_has_the_values_of_its_job_and_no_other() -> None:
+    values = {field.name: _value(place, field.type) for place, field in enumerate(structs.fields(Job), 1)}
+    (claim,) = claims_of([Job(**values)])
+
+    assert {name: values[name] for name in claim.__struct_fields__} == structs.asdict(claim)
+
+
+def _value(place: int, kind: Any) -> Any:
+    """Return a value which no other field of this type has; None for flags and enums."""
+    found = {"int": place, "str": f"text {place}", "datetime": T0 + timedelta(seconds=place)}
+    named = [name for name in found if name in str(kind)]
+    return found[named[0]] if named else None
+
+
+def test_claims_with_the_same_values_end_together_and_others_are_left_to_the_general_path() -> None:
+    table, jobs = _table()
+    plain = jobs[:FEW]
+    taken = table.change_alike(plain, transitions.claimed(plain[0], REQUEST, T0))
+    results = ["1", "1", "2", "1"]
+    ends = [lifecycle.done(job, result_json=result) for job, result in zip(taken, results, strict=True)]
+    late = lifecycle.done(Job(**(_fields(taken[0]) | {"claim_number": 9})))
+    found = plain_ends(table.rows, [*ends, late, lifecycle.done(jobs[-1])])
+
+    assert [True] * FEW + [False, False] == found.over
+    assert [taken[:2], [taken[2]], [taken[3]]] == [group.jobs for group in found.groups]
+    assert ["1", "2", "1"] == [group.settlement.result_json for group in found.groups]
 
 
 def _fields(job: Job) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from penstock import transitions
-from penstock.job import Job, NewJob
-from penstock.queue.memory.lazy_heap import LazyHeap
+from penstock.job import RETURNED, SUSPECT, Job, NewJob
+from penstock.queue.memory.claimable_rows import ClaimableRows
+from penstock.queue.memory.lazy_heap import LazyHeap, claim_order
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -60,7 +61,33 @@ def test_rows_come_in_order_whatever_came_and_went(seed: int):
         if random.random() < 0.2:
             assert rows.expected() == list(rows.heap.ordered())
             assert rows.heap.first() is next(iter(rows.expected()), None)
+            number = random.randrange(1, 200)
+            assert rows.expected()[:number] == rows.heap.smallest(number)
     assert rows.expected() == list(rows.heap.ordered())
+
+
+def test_claimable_rows_come_by_priority_and_those_that_returned_before_numbered_ones():
+    rows: dict[str, Job] = {}
+    claimable = ClaimableRows(rows)
+    assert [] == claimable.first(5)
+    random = Random(1)
+    for number in range(200):
+        job = row(number, random.choice([SUSPECT, RETURNED, 0, number]))
+        job = msgspec.structs.replace(job, priority=random.choice([0, 3, 7, 10]))
+        rows[job.queue_id] = job
+        claimable.put(job)
+    del rows["job_0007"]
+    expected = sorted(rows.values(), key=claim_order)
+
+    assert expected == list(claimable.ordered()) == claimable.first(500)
+    assert expected[:120] == claimable.first(120)
+    by_priority = {
+        priority: [job for job in expected if job.priority == priority] for priority in (10, 7, 3, 0)
+    }
+    assert [jobs[0] for jobs in by_priority.values()] == list(claimable.heads())
+    for priority, jobs in by_priority.items():
+        assert min(job.turn for job in jobs if job.turn >= 0) == claimable.head_turn(priority)
+    assert claimable.head_turn(5) is None
 
 
 def test_a_reader_that_stops_early_takes_nothing_away():

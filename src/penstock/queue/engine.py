@@ -224,7 +224,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
     def _claim_only(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         """Claim without releasing rows: upkeep passes on the slots of rows held back by a claim."""
         claims = self._claim(rows, request, now)
-        rows.limit_keys.clear()
+        limit_rules.pass_over_limited(rows, now)
         return claims
 
     def _advance_after_claim(self, claims: list[Claim] | None, now: datetime) -> bool:

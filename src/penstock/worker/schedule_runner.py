@@ -19,8 +19,7 @@ from penstock.schedule import Schedule, due, skipped
 
 EVERY_S = 1.0
 AT_ONCE = 100
-DELETES = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.DONE})
-"""Done ones, too: a schedule read before the delete dropped it must not run after it."""
+OPEN = frozenset({Status.PENDING, Status.IN_PROGRESS})
 DELETES_AT_ONCE = 500
 
 log = logging.getLogger("penstock.schedules")
@@ -34,23 +33,24 @@ class ScheduleRunner:
 
     def run(self, now: datetime | None = None) -> bool:
         """Run the due schedules, a bounded number; True if there may be more."""
-        found = self._queue.due_schedules(now=now, limit=AT_ONCE)
-        if not found:
+        if not self._queue.due_schedules(now=now, limit=1):
             return False
-        moment = now or self._queue.now()
         deleted = self._deleted_tenants()
+        # Only now: a delete that was done before has dropped its schedules.
+        found = self._queue.due_schedules(now=now, limit=AT_ONCE)
+        moment = now or self._queue.now()
         for schedule in found:
             asked_at = deleted.get(schedule.tenant_id)
             self._run(schedule, moment, ends=asked_at is not None and schedule.created_at <= asked_at)
         return len(found) == AT_ONCE
 
     def _deleted_tenants(self) -> dict[str, datetime]:
-        """Tenants whose delete waits, runs or is done, with the time of the newest request.
+        """Tenants whose delete waits or runs, with the time of the newest request.
 
         The delete drops the schedules from before its request. Jobs that they add until then would look like
         later requests, and bring the documents back.
         """
-        query = JobQuery(item_type="delete_tenant", statuses=DELETES, limit=DELETES_AT_ONCE)
+        query = JobQuery(item_type="delete_tenant", statuses=OPEN, limit=DELETES_AT_ONCE)
         asked: dict[str, datetime] = {}
         while page := self._queue.find(query):
             for job in page:

@@ -23,12 +23,14 @@ class Audit:
         self._lines = 0
 
     def record(self, record: Record) -> None:
-        # The transaction is durable already. An error here would make the caller repeat it.
-        with suppress(OSError):
+        try:
             if self._lines % CHECK_EVERY == 0:
                 self._open()
             self._lines += 1
             os.write(self._fd, describe(record).encode(errors="replace"))
+        except OSError:
+            # The transaction is durable already: after an error the caller would repeat it.
+            return
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -46,24 +48,35 @@ class Audit:
 
 def describe(record: Record) -> str:
     """Format a record: ``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
-    ids = [job.queue_id for job in record.new]
-    became = {"added": len(ids)} if ids else {}
-    for group, changes in record.changed:
-        ids += group
-        status = changes.get("status", "updated")
-        became[status] = became.get(status, 0) + len(group)
-    if record.gone:
-        ids += record.gone
-        became["removed"] = len(record.gone)
+    line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}"
     worker = _worker(record)
-    line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}" + (f" by {worker}" if worker else "")
+    if worker is not None:
+        line += f" by {worker}"
     if record.paused is not None:
         named = [f"{'/'.join(pause.order)}{_phase(pause)}" for pause in record.paused]
         line += f": paused {', '.join(named) or 'nothing'}"
+    became, ids = _effects(record)
     if ids:
         counts = ", ".join([f"{number} {what}" for what, number in became.items()])
-        line += f": {counts}, {ids[0]}" + (f" … {ids[-1]}" if len(ids) > 1 else "")
+        line += f": {counts}, {ids[0]}" + (f" … {ids[-1]}" if ids[-1] != ids[0] else "")
     return line + "\n"
+
+
+def _effects(record: Record) -> tuple[dict[str, int], list[str]]:
+    """Count the rows by what became of them, and list the first and the last of each kind."""
+    became: dict[str, int] = {}
+    ids: list[str] = []
+    if record.new:
+        became["added"] = len(record.new)
+        ids += record.new[0].queue_id, record.new[-1].queue_id
+    for group, changes in record.changed:
+        status = changes.get("status", "updated")
+        became[status] = became.get(status, 0) + len(group)
+        ids += group[0], group[-1]
+    if record.gone:
+        became["removed"] = len(record.gone)
+        ids += record.gone[0], record.gone[-1]
+    return became, ids
 
 
 def _phase(pause: Pause) -> str:
@@ -73,5 +86,7 @@ def _phase(pause: Pause) -> str:
 def _worker(record: Record) -> str | None:
     if record.worker is not None:
         return record.worker.worker_id
-    named = (changes["worker_id"] for _, changes in record.changed if changes.get("worker_id"))
-    return next(named, None)
+    for _, changes in record.changed:
+        if worker := changes.get("worker_id"):
+            return str(worker)
+    return None

@@ -23,7 +23,6 @@ from penstock.queue.jsonl.records import Record, RecordedTable
 from penstock.queue.jsonl.snapshot import JournalState, damaged
 from penstock.queue.memory.queue import FREEING, MemoryQueue
 from penstock.queue.memory.table import Table
-from penstock.queue.rules.pauses import Pause
 from penstock.queue.schedule_rows import Key, key_of
 from penstock.schedule import Schedule
 from penstock.vocabulary import how_many
@@ -115,7 +114,6 @@ class JsonlQueue(MemoryQueue):
     def _mark_written(self) -> None:
         """Mark the state as written: memory and files are equal."""
         self._table.forget()
-        self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
         self._forgotten: list[str] = []
         self._scheduled: dict[Key, Schedule | None] = {}
@@ -145,7 +143,6 @@ class JsonlQueue(MemoryQueue):
                 self._schedules.pop(key, None)
             self._count_record(record)
         self._table.limit_keys.clear()
-        self._paused_before = self._table.pauses()
 
     def _count_record(self, record: Record) -> None:
         self._n = record.n
@@ -154,28 +151,14 @@ class JsonlQueue(MemoryQueue):
 
     def _unwritten(self) -> bool:
         table = self._table
-        touched = bool(table.new or table.changed or table.gone or table.changed_limits)
+        touched = bool(table.changed or table.new or table.gone or table.changed_limits)
         others_changed = self._reported is not None or bool(self._forgotten) or bool(self._scheduled)
-        return touched or table.pauses() != self._paused_before or others_changed
+        return touched or others_changed or table.changed_pauses() is not None
 
     def _commit(self, what: str) -> None:
         if not self._unwritten():
             return
-        record = Record(
-            n=self._n + 1,
-            at=clock.now(),
-            do=what,
-            new=records.as_written(self._table.new),
-            changed=self._table.changed,
-            gone=self._table.gone,
-            paused=self._changed_pauses(),
-            worker=self._reported,
-            forgotten=self._forgotten,
-            schedules=[schedule for schedule in self._scheduled.values() if schedule is not None],
-            dropped=[key for key, schedule in self._scheduled.items() if schedule is None],
-            limits=[limit for limit in self._table.changed_limits.values() if limit is not None],
-            lifted=[key for key, limit in self._table.changed_limits.items() if limit is None],
-        )
+        record = self._new_record(what)
         self._journal.append(records.encode_record(record))
         self._count_record(record)
         self._newest = self._n
@@ -183,9 +166,22 @@ class JsonlQueue(MemoryQueue):
         if self._audit is not None:
             self._audit.record(record)
 
-    def _changed_pauses(self) -> list[Pause] | None:
-        known = self._table.pauses()
-        return None if known == self._paused_before else records.sorted_pauses(known)
+    def _new_record(self, what: str) -> Record:
+        """The record of this transaction. Few have more than changed rows."""
+        table = self._table
+        record = Record(n=self._n + 1, at=clock.now(), do=what)
+        record.changed, record.gone, record.paused = table.changed, table.gone, table.changed_pauses()
+        if table.new:
+            record.new = records.as_written(table.new)
+        if self._reported is not None or self._forgotten:
+            record.worker, record.forgotten = self._reported, self._forgotten
+        if self._scheduled:
+            record.schedules = [schedule for schedule in self._scheduled.values() if schedule is not None]
+            record.dropped = [key for key, schedule in self._scheduled.items() if schedule is None]
+        if table.changed_limits:
+            record.limits = [limit for limit in table.changed_limits.values() if limit is not None]
+            record.lifted = [key for key, limit in table.changed_limits.items() if limit is None]
+        return record
 
     def _compact_when_due(self) -> None:
         patience = max(COMPACT_AFTER, len(self._table.rows))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.job import Changes, Job, WorkerReport
+from penstock.job import Changes, Job, Scope, WorkerReport
 from penstock.limits import Limit, gated
 from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
@@ -59,7 +59,23 @@ class RecordedTable(Table):
         self.changed: list[Group] = []
         self.gone: list[str] = []
         self.changed_limits: dict[str, Limit | None] = {}
+        self._pauses_before: list[Pause] | None = None
         self.limit_keys.clear()
+        self.limited_locks.clear()
+
+    def changed_pauses(self) -> list[Pause] | None:
+        """Return all pauses if they have changed."""
+        if self._pauses_before is None or self._pauses_before == self.pauses():
+            return None
+        return sorted_pauses(self.pauses())
+
+    def set_pause(self, pause: Pause) -> None:
+        self._pauses_before = self.pauses() if self._pauses_before is None else self._pauses_before
+        super().set_pause(pause)
+
+    def drop_pause(self, scope: Scope) -> None:
+        self._pauses_before = self.pauses() if self._pauses_before is None else self._pauses_before
+        super().drop_pause(scope)
 
     def set_limit(self, limit: Limit) -> None:
         super().set_limit(limit)
@@ -97,6 +113,7 @@ class RecordedTable(Table):
 
     def adopt_pauses(self, pauses: Iterable[Pause]) -> None:
         self.known_pauses = {pause.scope: pause for pause in pauses}
+        self._pauses_before = None
 
     def restore(self, jobs: Iterable[Job]) -> None:
         """Insert rows of a snapshot or record. Raises ValueError if a row exists."""

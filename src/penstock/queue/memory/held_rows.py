@@ -50,6 +50,7 @@ class HeldTable:
         self.known_pauses: dict[Scope, Pause] = {}
         self.known_limits: dict[str, Limit] = {}
         self.limit_keys: set[str] = set()
+        self.limited_locks: set[str] = set()
         self._limited: dict[str, LazyHeap[tuple[int, Order]]] = {}
         self._admitted: defaultdict[str, set[str]] = defaultdict(set)
 

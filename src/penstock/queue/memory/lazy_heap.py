@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import count
+from itertools import count, islice
 from typing import Generic, TypeAlias, TypeVar
 
 from penstock.job import Job
@@ -59,6 +59,21 @@ class LazyHeap(Generic[K]):
         heads = self._run[self._head : self._head + 1] + self._heap[:1]
         return min(heads)[2] if heads else None
 
+    def smallest(self, number: int) -> list[Job]:
+        """Return the first rows in order, at most this number."""
+        if not self._fresh and not self._run and not self._heap:
+            return []
+        self._settle()
+        if self._heap:
+            return list(islice(self.ordered(), number))
+        rows, run, position = self._rows, self._run, self._head
+        found: list[Job] = []
+        while len(found) < number and position < len(run):
+            part = run[position : position + number - len(found)]
+            found += [job for _, _, job in part if rows.get(job.queue_id) is job]
+            position += len(part)
+        return found
+
     def ordered(self) -> Iterator[Job]:
         """Yield all rows in order. Do not change rows while reading."""
         self._settle()
@@ -94,7 +109,7 @@ class LazyHeap(Generic[K]):
             self._place_fresh()
         rows, run, head, end = self._rows, self._run, self._head, len(self._run)
         # As _lives, without a call for each entry: all rows of a batch are stale at once.
-        while head < end and rows.get(run[head][2].queue_id) is not run[head][2]:
+        while head < end and rows.get((job := run[head][2]).queue_id) is not job:
             head += 1
         if head == end:
             self._run, head = [], 0

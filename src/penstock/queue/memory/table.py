@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, islice, takewhile
 
 import msgspec
 
@@ -13,7 +13,8 @@ from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
 from penstock.limits import gated, touches
-from penstock.queue.memory.batch_changes import BatchTable, can_end, can_take
+from penstock.queue.memory.batch_changes import BatchTable, can_end, can_take, plain_ends
+from penstock.queue.memory.claimable_rows import ClaimableRows
 from penstock.queue.memory.family_rows import FamilyTable
 from penstock.queue.memory.held_rows import Dependents, Flows, HeldTable
 from penstock.queue.memory.lazy_heap import LazyHeap, Order, claim_order, order, place
@@ -22,8 +23,6 @@ from penstock.queue.rules.pauses import ClaimPosition, RowPosition
 from penstock.queue.rules.rows import Finished
 from penstock.results import begins_to_expire, expired, kept_until
 from penstock.row_counts import Class, class_of
-
-HIGHEST = 10
 
 
 class Table(HeldTable, FamilyTable, BatchTable):
@@ -35,12 +34,12 @@ class Table(HeldTable, FamilyTable, BatchTable):
         self.lock_holders: dict[str, str] = {}
         self.leased: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
-        self.backlog_counts: Counter[tuple[bool, str]] = Counter()
-        self._keyed_backlog: Counter[str] = Counter()
+        # A Counter would take twice the time for each change.
+        self.backlog_counts: defaultdict[tuple[bool, str], int] = defaultdict(int)
+        self._keyed_backlog: defaultdict[str, int] = defaultdict(int)
         self.pending_children = 0
-        self.tallies: Counter[Class] = Counter()
-        self._returned = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
-        self._numbered = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
+        self.tallies: defaultdict[Class, int] = defaultdict(int)
+        self._claimable = ClaimableRows(self.rows)
         self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
         self._ended_roots = LazyHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
         self._expiring = LazyHeap(self.rows, lambda job: (kept_until(job), job.queue_id))
@@ -113,29 +112,10 @@ class Table(HeldTable, FamilyTable, BatchTable):
         if self._parked:
             # Every end has to pass on its lock, which only the general path does.
             return Finished([False] * len(settlements))
-        plain = [self._plain(settlement) for settlement in settlements]
-        claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
-        # Claims equal in these values end alike, see ``transitions.settled``.
-        for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
-            alike = list(group)
-            self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
-        parents = [(job.parent_id, job.parent_run, each.result_json) for job, each in claims if job.parent_id]
-        return Finished([job is not None for job in plain], parents=parents)
-
-    def _plain(self, settlement: Settlement) -> Job | None:
-        job = self.rows.get(settlement.queue_id)
-        if (
-            job is None
-            or job.status is not Status.IN_PROGRESS
-            or job.claim_number != settlement.claim_number
-            or job.followup_json is not None
-            or job.children_open
-            or job.awaited
-            or job.limit_key is not None
-            or settlement.children
-        ):
-            return None
-        return job
+        ends = plain_ends(self.rows, settlements)
+        for settlement, jobs in ends.groups:
+            self.change_alike(jobs, transitions.settled(jobs[0], settlement, now))
+        return Finished(ends.over, parents=ends.parents)
 
     def delete(self, ids: Sequence[str]) -> None:
         for queue_id in ids:
@@ -167,8 +147,7 @@ class Table(HeldTable, FamilyTable, BatchTable):
         self._flows.put(job)
         self._count_pending(job, 1)
         if job.held is None:
-            heaps = self._numbered if job.turn >= 0 else self._returned
-            heaps[job.priority].put(job)
+            self._claimable.put(job)
             if job.turn < 0 and job.lock_key is not None:
                 self._front[job.lock_key].add(job.queue_id)
         elif job.held is Held.TIME:
@@ -245,11 +224,11 @@ class Table(HeldTable, FamilyTable, BatchTable):
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         if tenant_id is not None:
-            return min(self.backlog_counts[functions, tenant_id], cap)
+            return min(self.backlog_counts.get((functions, tenant_id), 0), cap)
         return min(sum(n for (kind, _), n in self.backlog_counts.items() if kind is functions), cap)
 
     def keyed_backlog(self, key: str, cap: int) -> int:
-        return min(self._keyed_backlog[key], cap)
+        return min(self._keyed_backlog.get(key, 0), cap)
 
     def due_results(self, now: datetime, limit: int) -> list[str]:
         due = takewhile(lambda job: expired(job, now), self._expiring.ordered())
@@ -259,11 +238,11 @@ class Table(HeldTable, FamilyTable, BatchTable):
         """Do nothing: a row without a result is not in the order."""
 
     def claimable(self) -> Iterator[Job]:
-        """Yield claimable rows in claim order. Do not change rows while reading."""
-        for priority in range(HIGHEST, -1, -1):
-            for heap in (self._returned[priority], self._numbered[priority]):
-                if heap:
-                    yield from heap.ordered()
+        """Iterate over the claimable rows in claim order. Do not change rows while reading."""
+        return self._claimable.ordered()
+
+    def first_claimable(self, number: int) -> list[Job]:
+        return self._claimable.first(number)
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[NextJob]:
         """Yield due rows, then claimable rows in claim order. Do not change rows while reading."""
@@ -276,14 +255,10 @@ class Table(HeldTable, FamilyTable, BatchTable):
         return self.lock_holders.get(lock_key)
 
     def priority_heads(self) -> Iterator[Job]:
-        for priority in range(HIGHEST, -1, -1):
-            first = self._returned[priority].first() or self._numbered[priority].first()
-            if first is not None:
-                yield first
+        return self._claimable.heads()
 
     def head_turn(self, priority: int) -> int | None:
-        first = self._numbered[priority].first()
-        return first.turn if first else None
+        return self._claimable.head_turn(priority)
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         return self._flows.last_turn(tenant_id, priority)
@@ -312,6 +287,8 @@ class Table(HeldTable, FamilyTable, BatchTable):
         return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
 
     def due(self, now: datetime, limit: int | None = None) -> list[Job]:
+        if not self._scheduled:
+            return []
         ordered = self._scheduled.ordered()
         due = takewhile(lambda job: job.run_at is not None and job.run_at <= now, ordered)
         return list(islice(due, limit))

@@ -16,6 +16,7 @@ class LimitRows(PauseRows):
     """The rows of one transaction, as used by limits."""
 
     limit_keys: set[str]
+    limited_locks: set[str]
 
     def seen_pauses(self) -> list[Pause]:
         return [as_pause(*row) for row in self.fetch("pauses")]

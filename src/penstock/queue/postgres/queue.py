@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -44,6 +45,7 @@ from penstock.queue.postgres.whole_store import PostgresStore
 from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import addition, pauses, settlement
 from penstock.queue.rules.dependencies import refuse_joined
+from penstock.queue.rules.limits import pass_over_limited
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import storable
 from penstock.queue.rules.settlement import Leftovers
@@ -162,8 +164,8 @@ class PostgresQueue(PostgresStore):
         return PlainExchange(
             unread,
             settlements,
-            settle=self.settle,
-            repeat=lambda: self.exchange(settlements, request),
+            settle=partial(self.settle, now=now),
+            repeat=partial(self.exchange, settlements, request, now=now),
             record=self._record_sent,
         )
 
@@ -208,6 +210,7 @@ class PostgresQueue(PostgresStore):
         if claims is not None:
             return answers, Leftovers(), ClaimResult(claims)
         taken = claim.take(sent_candidates or claim.send_candidates(self._max_candidates))
+        pass_over_limited(rows, now)
         self._plain, self.rows_read = claim.plain, claim.rows_read
         self._all_paused, self._resuming = claim.all_paused, claim.resuming
         # If every row wants a lock, a larger read would lock rows that cannot be taken.
@@ -231,6 +234,7 @@ class PostgresQueue(PostgresStore):
     ) -> list[Claim] | None:
         claim = PostgresClaim(rows, request, now, before=before)
         claims = claim.run()
+        pass_over_limited(rows, now)
         self.rows_read = claim.rows_read
         self._all_paused, self._resuming = claim.all_paused, claim.resuming
         return claims

@@ -42,6 +42,7 @@ class PostgresRows(LimitRows):
         self.to_wake: set[str] = set()
         """Locks to check once more after the commit."""
         self.limit_keys = set()
+        self.limited_locks = set()
         self._new: dict[str, Job] = {}
         self._whole: list[Job] = []
         self._changed: dict[str, Job] = {}

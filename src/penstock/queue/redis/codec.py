@@ -30,6 +30,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _HEAD = struct.Struct(">2Bi4d")
 _TAIL = struct.Struct(">4Bd5i6d")
 _KIN = struct.Struct(">I")
+_ZERO = ord("0")
+# The values that a Claim has: claim number, lease; priority, run, retries, losses and so on.
+_CLAIMED_HEAD = struct.Struct(">2xid24x")
+_CLAIMED_TAIL = struct.Struct(">2xBx8x4x3i4x8x3d16x")
 
 encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
@@ -143,10 +147,11 @@ def _packed_followup(text: str | None) -> list[object] | bool:
     return [*msgspec.structs.astuple(following)[:-1], micros(following.run_at)]
 
 
-def settlement(each: Settlement) -> tuple[object, ...]:
-    """Encode a settlement. A plain end is short, for the fast path of the scripts."""
-    if each.status is Status.DONE and not each.children and each.error_code is None:
-        return each.queue_id, each.claim_number, each.result_json if each.result_json is not None else False
+def _is_plain_end(each: Settlement) -> bool:
+    return each.status is Status.DONE and not each.children and each.error_code is None
+
+
+def _long_settlement(each: Settlement) -> tuple[object, ...]:
     message = each.error_message
     optional = (
         each.error_code,
@@ -172,29 +177,30 @@ def settlement(each: Settlement) -> tuple[object, ...]:
 
 def claims(answer: Sequence[Any]) -> list[Claim]:
     """Decode the claims returned by claims.lua: id, fixed columns, row, body and optional fields of each."""
+    at, end = 5, len(answer)
     moments: dict[float, Any] = {}
     made = []
     unpack_head, unpack_tail, head_size, tail_size = (
-        _HEAD.unpack_from,
-        _TAIL.unpack_from,
+        _CLAIMED_HEAD.unpack_from,
+        _CLAIMED_TAIL.unpack_from,
         _HEAD.size,
         _TAIL.size,
     )
     # Inlined: every function call in this loop is paid once per job.
-    for at in range(0, len(answer), 5):
-        queue_id, who, state, body, others = answer[at : at + 5]
-        _, _, claim_number, lease, _, _, _ = unpack_head(state)
+    while at < end:
+        queue_id, who, state, body, more = answer[at : at + 5]
+        at += 5
+        claim_number, lease = unpack_head(state)
         tail = state.index(b"\0", state.index(b"\0", head_size) + 1) + 1
-        _, _, priority, _, _, _, run, retries, lost, _, _, max_retries, timeout_s, created, _, _ = (
-            unpack_tail(state, tail)
-        )
+        priority, run, retries, lost, max_retries, timeout_s, created = unpack_tail(state, tail)
         op_at = tail + tail_size
         item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = who[1:].decode().split("\0")
         queue_id = queue_id.decode()
-        if others is None:
+        if more is None:
             parent_id, root_id, metadata, progress = None, queue_id, "{}", None
         else:
-            parent_id, root_id, metadata, progress = _optional_fields(queue_id, *others)
+            parent_id, root_id, metadata, progress = _optional_fields(queue_id, *answer[at : at + 3])
+            at += 3
         if created not in moments:
             moments[created] = moment(created)
         if lease not in moments:
@@ -358,14 +364,23 @@ def queue_full(pending: int, key: bytes | None = None) -> QueueFull:
     return QueueFull(pending, function=_text(key))
 
 
+def statuses(digits: bytes) -> list[Status | None]:
+    return [status(digit - _ZERO) for digit in digits]
+
+
 def status(number: int) -> Status | None:
     return STATUSES[number - 1] if number else None
 
 
-def settlements(given: Sequence[Settlement]) -> list[Any]:
-    for each in given:
-        refuse_unstorable(each.children)
-    return [settlement(each) for each in given]
+def settlements(given: Sequence[Settlement]) -> tuple[object, ...]:
+    """Encode settlements as columns: ids, claim numbers, results, and by position all but plain ends."""
+    long = {}
+    for at, each in enumerate(given, 1):
+        if not _is_plain_end(each):
+            refuse_unstorable(each.children)
+            long[at] = _long_settlement(each)
+    results = [False if each.result_json is None else each.result_json for each in given]
+    return [each.queue_id for each in given], [each.claim_number for each in given], results, long
 
 
 def storable_ids(ids: Sequence[str]) -> list[str]:

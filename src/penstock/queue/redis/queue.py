@@ -169,19 +169,19 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions, NoSentExchanges)
     ) -> list[Status | None]:
         what, *answer = self._run("settle", codec.settlements(settlements), now)
         self._refuse_duplicate(what, answer)
-        self._finish(answer[1], answer[2], now)
-        return [codec.status(number) for number in answer[0]]
+        self._finish(answer[1] or (), answer[2] or (), now)
+        return codec.statuses(answer[0])
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         arguments = (codec.settlements(settlements), codec.claim_request(request))
-        what, *answer = self._run("exchange", arguments, now)
-        self._refuse_duplicate(what, answer)
-        self._finish(answer[1], answer[2], now)
-        claims = self._claims(answer[3])
-        settled = [codec.status(number) for number in answer[0]]
-        return Exchange(settled, self._claim_released(claims, request, now))
+        answer = self._run("exchange", arguments, now)
+        self._refuse_duplicate(answer[0], answer[1:2])
+        _, _, digits, parents, places = answer[:5]
+        self._finish(parents or (), places or (), now)
+        claims = self._claims(answer)
+        return Exchange(codec.statuses(digits), self._claim_released(claims, request, now))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
         arguments = [
@@ -376,7 +376,7 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions, NoSentExchanges)
     def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
         flags, self.rows_read = answer[0], answer[1]
         self._resuming = bool(flags & RESUMING)
-        return codec.claims(answer[2:]) if flags & COMPLETE else None
+        return codec.claims(answer) if flags & COMPLETE else None
 
     def _refuse_duplicate(self, what: bytes, answer: Sequence[Any]) -> None:
         if what == b"taken":

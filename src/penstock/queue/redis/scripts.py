@@ -20,7 +20,7 @@ from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
 from penstock.queue.rules.dependencies import RESOLVED_AT_ONCE
-from penstock.queue.rules.limits import ADMITTED_AT_ONCE
+from penstock.queue.rules.limits import ADMITTED_AT_ONCE, PASSED_AT_ONCE
 from penstock.queue.rules.pauses import PauseState
 from penstock.queue.rules.settlement import MOST_CHUNKS, NAMED_FAILURES
 from penstock.transitions import (
@@ -76,7 +76,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 """Parts of each script, after keys.lua and before the script itself."""
 
-_HOLDS = "promote = promote, hold_by_id = hold_by_id"
+_HOLDS = "promote = promote, hold_by_id = hold_by_id, pass_over_limited = pass_over_limited"
 _SETTLEMENTS = "settle = settle_rest, taken_child = taken_child"
 RARE: dict[str, tuple[tuple[str, ...], str]] = {
     "claim": ((*_RULES, "holds"), _HOLDS),
@@ -125,6 +125,7 @@ _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]*\b")
 _VALUES: dict[str, Any] = {
     **{LUA_STATUSES[status]: number for status, number in codec.NUMBER_OF.items()},
     **{LUA_HELD[held]: number for held, number in codec.HELD_NUMBER.items()},
+    **{f"{LUA_STATUSES[status]}_FREE": f"{number}:0:" for status, number in codec.NUMBER_OF.items()},
     **{f"PHASE_{phase.name}": phase.value for phase in PauseState},
     "STATUS_NAMES": tuple(map(str, codec.STATUSES)),
     "FIELDS": codec.FIELDS,
@@ -151,6 +152,7 @@ _VALUES: dict[str, Any] = {
     "DUE_AT_ONCE": DUE_AT_ONCE,
     "COUNT_CAP": COUNT_CAP,
     "ADMITTED_AT_ONCE": ADMITTED_AT_ONCE,
+    "PASSED_AT_ONCE": PASSED_AT_ONCE,
     "AHEAD": codec.duration(AHEAD),
 }
 """Constants of the scripts that Python defines."""

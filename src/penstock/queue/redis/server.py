@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import TIMEOUT_MAX
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -27,6 +28,8 @@ from penstock.store_url import ENCODE_PASSWORD
 
 DEFAULT_NAME = "penstock"
 CONNECT_TIMEOUT_S = 5.0
+_FEW_CONNECTIONS = 10
+"""Up to so many max_connections in the URL, every connection goes back to the driver's pool."""
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
@@ -42,6 +45,7 @@ class Server:
         self._address = address
         self._timeout_s = timeout_s
         self._client: Any = self._connect()
+        self._kept: list[Any] = []
         options = self._client.connection_pool.connection_kwargs
         place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.label = f"redis://{place}/{options.get('db', 0)}" + ("" if whole else f" (queue {self.name})")
@@ -60,6 +64,7 @@ class Server:
             # The driver checks options only when it connects first, which is too late.
             pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)
+            _refuse_options(pool.connection_kwargs)
         except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError):
             raise _invalid_url() from None
         return client
@@ -92,14 +97,34 @@ class Server:
                 return self._execute("EVAL", source, *arguments)
 
     def _execute(self, *command: Any) -> Any:
-        """Send a command without the driver's retries and metrics, which cost more than the rest."""
+        """Send a command without the driver's retries, metrics and pool, which cost more than the rest."""
         pool = self._client.connection_pool
-        connection = pool.get_connection()
+        connection = self._take_kept() or pool.get_connection()
         try:
             connection.send_command(*command)
-            return connection.read_response()
-        finally:
+            answer = connection.read_response()
+        except BaseException:
             pool.release(connection)
+            raise
+        if self._kept or pool.max_connections <= _FEW_CONNECTIONS:
+            pool.release(connection)
+        else:
+            self._kept.append(connection)
+        return answer
+
+    def _take_kept(self) -> Any:
+        """Return the connection that the last command left, or None if there is none that still works."""
+        try:
+            connection = self._kept.pop()
+        except IndexError:
+            return None  # another thread has it
+        with suppress(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError):
+            # As the pool does: something to read is the end of the connection, or an answer left unread.
+            if not connection.can_read():
+                return connection
+        connection.disconnect()
+        self._client.connection_pool.release(connection)
+        return None
 
     def subscribe(self, channel: str) -> PubSub:
         """Open a connection subscribed to a channel."""
@@ -118,11 +143,14 @@ class Server:
         return data
 
     def close(self) -> None:
+        for connection in self._kept:
+            self._client.connection_pool.release(connection)
+        self._kept = []
         self._client.close()
 
     def after_fork(self) -> None:
         # The parent keeps its connections; this process opens new ones on demand.
-        self._client = self._connect()
+        self._client, self._kept = self._connect(), []
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -154,6 +182,16 @@ def _split(url: str) -> tuple[str, str]:
     rest = urlencode([(key, value) for key, value in options if key != "name"])
     # Not with urlunsplit, which turns unix:///path into unix:/path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else ""), names[0]
+
+
+def _refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise ValueError for options of the URL that the driver takes, and fails on later."""
+    if "decode_responses" in options or "credential_provider" in options:
+        raise ValueError
+    if not isinstance(options["retry"], Retry):
+        raise ValueError
+    if not all(0 <= options[name] <= TIMEOUT_MAX for name in ("socket_timeout", "socket_connect_timeout")):
+        raise ValueError
 
 
 def _invalid_url() -> InvalidSetting:

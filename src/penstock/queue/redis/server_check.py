@@ -79,8 +79,14 @@ def is_marked(server: Server) -> bool:
 
 
 def warnings(server: Server) -> list[str]:
-    """Check the format of the queue, then list settings of the server which could lose jobs."""
-    _refuse_unknown(server, server.call("GET", server.key("format")))
+    """Check the format of the queue, then list settings of the server which could lose jobs.
+
+    The format is missing after FLUSHALL under an open queue, which goes on with new jobs.
+    """
+    written = server.call("GET", server.key("format"))
+    if written is None:
+        return [f"{server.label} was emptied while it was open: its jobs are gone", *find_risks(server)]
+    _refuse_unknown(server, written)
     return find_risks(server)
 
 

@@ -15,6 +15,9 @@ from penstock.queue.rules.rows import Rows, wake
 ADMITTED_AT_ONCE = 1_000
 """Rows of one key that one transaction releases; upkeep releases the others."""
 
+PASSED_AT_ONCE = 100
+"""Rows of one lock that one transaction passes over, as their limits give them no slot; upkeep goes on."""
+
 
 def admit_touched(rows: Rows, now: datetime) -> int:
     """Release rows of the keys touched by this transaction. Returns the number of rows looked at.
@@ -31,8 +34,24 @@ def admit_touched(rows: Rows, now: datetime) -> int:
 def admit(rows: Rows, keys: Iterable[str], now: datetime) -> int:
     """Release the next rows of each key while slots and rate allow. Returns the number of rows looked at."""
     seen = sum(_admit_key(rows, key, now) for key in keys)
-    rows.limit_keys.clear()
+    pass_over_limited(rows, now)
     return seen
+
+
+def pass_over_limited(rows: Rows, now: datetime) -> None:
+    """Wake the rows behind those that were woken for a lock and wait for a slot, if the lock is still free.
+
+    Else they would stay parked for a lock without a holder, and a row added later would take it first.
+    Rows woken here get their slots from upkeep: a transaction that gave them would lock limits out of order.
+    """
+    for _ in range(PASSED_AT_ONCE):
+        if not rows.limited_locks:
+            break
+        locks = sorted(rows.limited_locks)
+        rows.limited_locks.clear()
+        wake(rows, locks, now)
+    rows.limited_locks.clear()
+    rows.limit_keys.clear()
 
 
 def _admit_key(rows: Rows, key: str, now: datetime) -> int:

@@ -51,8 +51,9 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
         return BatchResult()
     if pause.phase is not PauseState.PAUSED:
         return BatchResult(more=True)
-    held = rows.paused_rows(limit, None)
-    if scope == pauses.EVERYTHING or not (len(held) == limit or any(_covered(pause, job) for job in held)):
+    # A pause of everything holds back no row, so the held rows of other pauses are not read.
+    held = [] if scope == pauses.EVERYTHING else rows.paused_rows(limit, None)
+    if not (len(held) == limit or any(_covered(pause, job) for job in held)):
         rows.drop_pause(scope)
         return BatchResult()
     rows.set_pause(msgspec.structs.replace(pause, phase=PauseState.GATHERING))

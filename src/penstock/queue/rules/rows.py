@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.errors import InvalidText
-from penstock.job import RETURNED, SUSPECT, Changes, Job, JobQuery, NewJob, Scope, Settlement, Status
+from penstock.job import RETURNED, SUSPECT, Changes, Held, Job, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.limits import Limit
 from penstock.named_tuple import NamedTuple
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
@@ -119,6 +119,9 @@ class Rows(Protocol):
 
     limit_keys: set[str]
     """Keys of limits for which rows gave up a slot, or began to wait, in this transaction."""
+
+    limited_locks: set[str]
+    """Locks whose next row now waits for its limit instead of taking the lock, in this transaction."""
 
     def limit(self, key: str) -> Limit | None:
         """Read and lock the limit of a key."""
@@ -239,5 +242,7 @@ def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
     parked = rows.first_parked(lock_keys)
     for job in parked:
         turn = SUSPECT if job.turn == SUSPECT else RETURNED
-        rows.change(job, {"held": None, "turn": turn, "updated_at": now})
+        after = rows.change(job, {"held": None, "turn": turn, "updated_at": now})
+        if after.held is Held.LIMIT and after.lock_key is not None:
+            rows.limited_locks.add(after.lock_key)
     return len(parked)

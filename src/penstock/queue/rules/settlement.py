@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from itertools import compress
+from typing import Any
 
 import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
-from penstock.queue.rules import dependencies
 from penstock.named_tuple import NamedTuple
+from penstock.queue.rules import dependencies
 from penstock.queue.rules.addition import add_children, with_position
 from penstock.queue.rules.requeue import RETRYABLE
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 
 NAMED_FAILURES = 3
+_DONE = Status.DONE
+"""A member of an enum costs more to read than a global name."""
 MOST_CHUNKS = 2**31 - 1
 """Largest number of chunks accepted from one child."""
 
@@ -72,7 +75,8 @@ class Aftermath:
                 self._rows, self._awaited, self._now, dependencies.RESOLVED_AT_ONCE
             )
             self.to_resolve, self._awaited = left, []
-        wake(self._rows, sorted(self._freed), self._now)
+        if self._freed:
+            wake(self._rows, sorted(self._freed), self._now)
 
     @property
     def leftovers(self) -> Leftovers:
@@ -141,13 +145,13 @@ def settle(
             refuse_unstorable(settlement.children)
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
-    finished = _finish_plain(rows, settlements, now, aftermath)
+    over = _finish_plain(rows, settlements, now, aftermath)
     answers: list[Status | None] = [Status.DONE] * len(settlements)
-    if len(finished) < len(settlements):
-        rows.lock_rows([each.queue_id for index, each in enumerate(settlements) if index not in finished])
+    if not all(over):
+        settled = list(zip(over, settlements, strict=True))
+        rows.lock_rows([each.queue_id for plain, each in settled if not plain])
         answers = [
-            Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
-            for index, settlement in enumerate(settlements)
+            Status.DONE if plain else _settle_one(rows, each, now, aftermath) for plain, each in settled
         ]
     aftermath.apply()
     return answers, aftermath.leftovers
@@ -155,18 +159,21 @@ def settle(
 
 def _finish_plain(
     rows: Rows, settlements: Sequence[Settlement], now: datetime, aftermath: Aftermath
-) -> set[int]:
-    """End plain claims by the fast path of the engine. Returns their indexes."""
-    done = [index for index, settlement in enumerate(settlements) if settlement.status is Status.DONE]
+) -> Sequence[bool]:
+    """End plain claims by the fast path of the engine. Returns for each settlement whether it is over."""
+    done = [each.status is _DONE for each in settlements]
     # Two settlements of one job must be applied in order: only the general path does that.
-    if not done or not each_once(settlements):
-        return set()
-    finished = rows.finish([settlements[index] for index in done], now)
+    if True not in done or not each_once(settlements):
+        return [False] * len(settlements)
+    finished = rows.finish(list(compress(settlements, done)), now)
     for key in finished.freed:
         aftermath.unblock(key)
     for parent_id, run, result in finished.parents:
         aftermath.count(parent_id, run, 1, 0, chunks_in(result))
-    return {index for index, over in zip(done, finished.over, strict=True) if over}
+    if len(finished.over) == len(settlements):
+        return finished.over
+    over = iter(finished.over)
+    return [is_done and next(over) for is_done in done]
 
 
 def each_once(settlements: Sequence[Settlement]) -> bool:

@@ -46,6 +46,7 @@ class SqliteRows:
         self.cursor.row_factory = None
         self._known_pauses: list[Pause] | None = None
         self.limit_keys: set[str] = set()
+        self.limited_locks: set[str] = set()
 
     def _one(self, name: str, *values: object) -> Job | None:
         row = self.cursor.execute(SQL[name], values).fetchone()

@@ -15,7 +15,7 @@ local function parked_before(member)
 end
 
 local function candidates(size, oldest)
-  local found = call('ZRANGE', P .. 'ready', 0, size - 1)
+  local found = call('ZRANGE', P .. 'ready', '0', size - 1)
   if not oldest or #found == 0 then return found end
   local first
   for priority = 10, 0, -1 do
@@ -49,7 +49,8 @@ local function take(request, members, in_order, room, answer, scopes)
   local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
   local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
   local worker, times_till, score_till, plain_until = request[1], {}, {}, now + request[3]
-  local first = #answer == 2
+  local n = #answer
+  local first = n == 5
   for i = 1, #members do
     if taken == room then
       closed = true
@@ -105,9 +106,12 @@ local function take(request, members, in_order, room, answer, scopes)
         local key = others and others[4] and 'k:' .. others[4]
         if key then keyed[key] = (keyed[key] or 0) - 1 end
       end
-      if others then others[4] = nil end
-      local n = #answer
-      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], others
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], false
+      n = n + 5
+      if others then
+        answer[n], answer[n + 1], answer[n + 2], answer[n + 3] = more, others[1], others[2], others[3]
+        n = n + 3
+      end
       if suspect then
         closed = true
         break
@@ -115,7 +119,7 @@ local function take(request, members, in_order, room, answer, scopes)
     end
   end
   if taken > 0 and taken == looked_at and in_order then
-    call('ZREMRANGEBYRANK', P .. 'ready', 0, taken - 1)
+    call('ZREMRANGEBYRANK', P .. 'ready', '0', taken - 1)
   else
     send('ZREM', P .. 'ready', gone)
   end
@@ -124,8 +128,8 @@ local function take(request, members, in_order, room, answer, scopes)
     for tenant, list in pairs(tenants) do send('ZREM', flow_prefix .. priority .. ':' .. tenant, list) end
   end
   for kind, count in pairs(kinds) do
-    call('HINCRBY', P .. 'counts', PENDING .. ':0:' .. kind, -count)
-    call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, count)
+    call('HINCRBY', P .. 'counts', PENDING_FREE .. kind, -count)
+    call('HINCRBY', P .. 'counts', RUNNING_FREE .. kind, count)
   end
   leave_backlog('f', functions)
   leave_backlog('i', indexing)
@@ -133,17 +137,18 @@ local function take(request, members, in_order, room, answer, scopes)
   return taken, kept, closed or taken == room
 end
 
--- A request is {worker_id, limit, lease, oldest, lease by item_type}. Returns {flags, rows read, id, fixed columns, row,
--- body, {kin, meta, prog} or nil, ...}. Flags: 1 = all candidates were seen (0: call again), 2 = a resume is active.
-local function claim(request)
-  local answer, read, taken = {1, 0}, 0, 0
+-- A request is {worker_id, limit, lease, oldest, lease by item_type}. Returns {flags, rows read, the three values of settle,
+-- and of each job: id, fixed columns, row, body, nil or 1, and after 1: kin, meta, prog}. Flags: 1 = all candidates were
+-- seen (0: call again), 2 = a resume is active.
+local function claim(request, statuses, to_stop, to_resolve)
+  local answer, read, taken = {1, 0, statuses or '', to_stop or false, to_resolve or false}, 0, 0
   local scopes, all_paused, resuming = active_pauses()
   if resuming then answer[1] = 3 end
   if all_paused then return answer end
-  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 then
+  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', now_text, 'LIMIT', '0', '1') > 0 then
     rest().promote(math.max(request[2], DUE_AT_ONCE))
   end
-  local size, limit = request[2], request[2]
+  local size, limit, held = request[2], request[2], false
   for round = 1, ROUNDS do
     local oldest = request[4] and round == 1
     local found = candidates(size, oldest)
@@ -151,10 +156,12 @@ local function claim(request)
     local number_taken, kept, closed = take(request, found, not oldest, limit - taken, answer, scopes)
     taken = taken + number_taken
     for _, entry in ipairs(kept) do rest().hold_by_id(entry[1], entry[2]) end
+    held = held or #kept > 0
     if closed or #kept == 0 then break end
     if round == ROUNDS and taken == 0 then answer[1] = answer[1] - 1 end
     size = math.max(limit, HELD_BACK_AT_ONCE)
   end
+  if held then rest().pass_over_limited() end
   answer[2] = read
   return answer
 end

@@ -30,11 +30,13 @@
 --   schedules     hash tenant, name -> schedule as JSON;  next  zset of the same fields by next_at
 --   workers       hash of reports;  version  counter of changes, published on channel news
 local P, call, unpack = string.sub(KEYS[1], 1, -7), redis.call, unpack
-local now = tonumber(ARGV[1])
-if not now then
+-- The time as a number and as text: to format a number costs more than most commands.
+local now_text = ARGV[1]
+if now_text == '' then
   local time = call('TIME')
-  now = time[1] * COUNT_CAP + time[2]
+  now_text = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
 end
+local now = tonumber(now_text)
 
 -- Names for numbers and formats. scripts.py replaces them by their values: as locals they would be bound to each
 -- function in every call, which costs more than the work itself. Constants that Python has, too, are in scripts.py.

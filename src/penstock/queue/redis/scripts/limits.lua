@@ -99,11 +99,13 @@ local function admit_key(key)
   return seen
 end
 
--- Releases rows of the keys that this script has touched.
+-- Releases rows of the keys that this script has touched. Returns the number of rows looked at.
 local function admit_touched()
-  local keys = {}
+  local keys, seen = {}, 0
   for key in pairs(limit_keys) do keys[#keys + 1] = key end
   table.sort(keys, precedes)
-  for _, key in ipairs(keys) do admit_key(key) end
+  for _, key in ipairs(keys) do seen = seen + admit_key(key) end
+  pass_over_limited()
   limit_keys = {}
+  return seen
 end

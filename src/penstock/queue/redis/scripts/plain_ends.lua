@@ -3,7 +3,7 @@
 -- Keys: job:ID, locks, keys, lease, live, ended:done, counts.
 
 --@constants
-local HOT_WHO = 'Bsssss'
+local HOT_WHO = 'Bss'
 --@end
 local NONE = {}
 
@@ -13,23 +13,24 @@ local function with_more(state)
   return struct.pack(STATE, unpack(row, 1, SIZE))
 end
 
--- Ends plain jobs and returns their new statuses. A plain settlement is short: id, claim number, result or false.
+-- Ends plain jobs and returns their new statuses. Settlements are columns, not a list for each, which costs a table for
+-- each: ids, claim numbers, results (or false), and by position those that are no plain end (see codec.settlements).
 local function finish_plain(settlements)
+  local ids, claims, results, long = settlements[1], settlements[2], settlements[3], settlements[4]
   local answers, gone, finished, kinds, locks, keys = {}, {}, {}, {}, {}, {}
-  local at, unpack_struct, instant = number(now), struct.unpack, struct.pack('>d', now)
+  local unpack_struct, find, instant = struct.unpack, string.find, struct.pack('>d', now)
   local ends = struct.pack('>d', 0) .. instant
-  local jobs = P .. 'job:'
-  for i = 1, #settlements do
-    local settlement = settlements[i]
-    local id, result = settlement[1], settlement[3]
+  local jobs, n = P .. 'job:', 0
+  for i = 1, #ids do
+    local id, result = ids[i], results[i]
     local job = jobs .. id
-    local raw = #settlement == 3 and call('HMGET', job, 'row', 'id')
+    local raw = not long[i] and call('HMGET', job, 'row', 'id')
     if raw and raw[1] then
       local status, locked, claim, lease, _, _, _, worker, code, _, _, _, more, _, open = unpack_struct(HEAD, raw[1])
       local others = more == 1 and call('HMGET', job, 'kin', 'next', 'err', 'res', 'awaited', 'limit', 'ttl') or NONE
       local plain = not (others[1] or others[2] or others[5] or others[6] or others[7])
-      if plain and status == RUNNING and claim == settlement[2] and open == 0 and lease > 0 then
-        local dedupe, kind, lock, tenant, branch, key = unpack_struct(HOT_WHO, raw[2])
+      if plain and status == RUNNING and claim == claims[i] and open == 0 and lease > 0 then
+        local dedupe, kind, lock, from = unpack_struct(HOT_WHO, raw[2])
         -- Status, lock; claim number; lease, updated_at; started_at; finished_at; worker, no error; the rest.
         local state = '\3\0' .. string.sub(raw[1], 3, 6) .. ends .. string.sub(raw[1], 23, 30) .. instant .. worker
           .. '\0\0' .. string.sub(raw[1], 41 + #worker + #code)
@@ -38,10 +39,13 @@ local function finish_plain(settlements)
         if others[3] then call('HDEL', job, 'err') end
         if others[4] and not result then call('HDEL', job, 'res') end
         if locked == 1 then locks[#locks + 1] = lock end
-        if dedupe == 1 then keys[#keys + 1] = tenant .. '\0' .. branch .. '\0' .. key end
-        local n = #gone
-        gone[n + 1] = id
-        finished[2 * n + 1], finished[2 * n + 2] = at, id
+        if dedupe == 1 then
+          -- Tenant, branch and key, as key_of in rows.lua, are there side by side.
+          local third = find(raw[2], '\0', find(raw[2], '\0', find(raw[2], '\0', from, true) + 1, true) + 1, true)
+          keys[#keys + 1] = string.sub(raw[2], from, third - 1)
+        end
+        n = n + 1
+        gone[n], finished[2 * n - 1], finished[2 * n] = id, now_text, id
         kinds[kind] = (kinds[kind] or 0) + 1
         answers[i] = DONE
       end
@@ -53,41 +57,42 @@ local function finish_plain(settlements)
   send('ZREM', P .. 'live', gone)
   send('ZADD', P .. 'ended:done', finished)
   for kind, count in pairs(kinds) do
-    call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, -count)
-    call('HINCRBY', P .. 'counts', DONE .. ':0:' .. kind, count)
+    call('HINCRBY', P .. 'counts', RUNNING_FREE .. kind, -count)
+    call('HINCRBY', P .. 'counts', DONE_FREE .. kind, count)
   end
   return answers
 end
 
+-- Whether all ends may go before the other settlements. Two plain ends of one job are applied in order in any case.
 local function distinct(settlements)
+  if not next(settlements[4]) then return true end
   local seen = {}
-  for i = 1, #settlements do
-    local id = settlements[i][1]
+  for _, id in ipairs(settlements[1]) do
     if seen[id] then return false end
     seen[id] = true
   end
   return true
 end
 
--- Returns the new statuses, 0 for a lost claim, and the parents with children to cancel.
+-- Returns the new statuses as digits, 0 for a lost claim, the parents with children to cancel and the places to resolve.
+-- Those are false if there are none: each table in an answer costs the server a block of 16 KiB.
 local function settle(settlements)
-  local answers = {}
+  local answers, count = {}, #settlements[1]
   -- With parked rows every end has to pass on its lock, and two settlements of one job must be applied in order:
   -- only the general path does that.
-  if #settlements > 0 and call('EXISTS', P .. 'lockers') == 0 and distinct(settlements) then
+  if count > 0 and call('EXISTS', P .. 'lockers') == 0 and distinct(settlements) then
     answers = finish_plain(settlements)
   end
-  for i = 1, #settlements do
+  for i = 1, count do
     if not answers[i] then return rest().settle(settlements, answers) end
   end
-  return answers, {}, {}
+  return string.rep(DONE, count), false, false
 end
 
 -- Returns the id of a new child that exists already. Called before the first write.
 local function taken_child(settlements)
-  for i = 1, #settlements do
-    local children = settlements[i][15]
-    if children and #children > 0 then return rest().taken_child(settlements) end
+  for _, settlement in pairs(settlements[4]) do
+    if #settlement[15] > 0 then return rest().taken_child(settlements) end
   end
   -- No new rows.
   allow_without_memory()

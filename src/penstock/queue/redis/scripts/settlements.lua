@@ -11,8 +11,9 @@ end
 -- Returns the id of a new child that exists already. Called before the first write.
 local function taken_child(settlements)
   local ids, names = {}, {}
-  for _, settlement in ipairs(settlements) do
-    local children = settlement[S_CHILDREN]
+  for i = 1, #settlements[1] do
+    local settlement = settlements[4][i]
+    local children = settlement and settlement[S_CHILDREN]
     local parent = children and #children > 0 and held(settlement)
     for _, new in ipairs(parent and children or {}) do
       local key = ({struct.unpack(WHO, new[NEW_WHO])})[KEY]
@@ -39,16 +40,13 @@ end
 
 -- Applies the settlements without an answer, then the effects of all.
 local function settle_rest(settlements, answers)
-  for i, settlement in ipairs(settlements) do
+  for i, id in ipairs(settlements[1]) do
     if not answers[i] then
-      if #settlement == 3 then
-        settlement = {settlement[1], settlement[2], DONE, 'done', 0, 0, 0, false, false, false, false, false,
-          settlement[3], false, {}}
-      end
-      answers[i] = settle_one(settlement)
+      answers[i] = settle_one(settlements[4][i] or {id, settlements[2][i], DONE, 'done', 0, 0, 0, false, false, false,
+        false, false, settlements[3][i], false, {}})
     end
   end
   apply_aftermath()
   admit_touched()
-  return answers, to_stop, to_resolve
+  return table.concat(answers), to_stop[1] and to_stop or false, to_resolve[1] and to_resolve or false
 end
