@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pickle
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -124,6 +125,34 @@ def test_a_task_left_behind_ends_with_its_job(registering: Penstock):
 
     assert Status.DONE is worked_off(registering, leave.call()).status
     assert [True] == ended
+
+
+def stop_loop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [sys.exit, interrupt, stop_loop])
+def test_an_async_function_that_stops_the_loop_harms_no_other(app: Penstock, stop: Callable[[], None]):
+    @app.function(max_retries=0)
+    async def stop_in_task(payload: Payload) -> None:
+        async def stops() -> None:
+            stop()
+
+        await asyncio.gather(stops(), asyncio.sleep(600))
+
+    @app.function(max_retries=0)
+    async def work(payload: Payload) -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    receipts = [stop_in_task.call(), work.call(), work.call()]
+    with app.worker_thread():
+        jobs = [app.wait(receipt.job_id, timeout=60) for receipt in receipts]
+    assert [Status.FAILED, Status.DONE, Status.DONE] == [job.status for job in jobs]
 
 
 # Back-off in parts of a second.

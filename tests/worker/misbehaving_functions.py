@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,6 +54,25 @@ def block_the_store(context: Context) -> str:
         sqlite3.connect(path, isolation_level=None).execute("BEGIN IMMEDIATE")
     sum(range(10**14))
     return "not reached"
+
+
+def block_the_sender(context: Context) -> None:
+    """Block the interpreter for hours while another thread is amid a settlement, the first time."""
+
+    def settle_again_and_again() -> None:
+        while True:
+            context.expand([])
+
+    if context.claim.claim_number > 1:
+        return
+    sender = threading.Thread(target=settle_again_and_again, daemon=True)
+    sender.start()
+    while True:
+        frames = traceback.walk_stack(sys._current_frames().get(sender.ident or 0))
+        stack = [frame.f_code for frame, _ in frames]
+        if stack and "psycopg" in stack[0].co_filename and "settle_now" in [code.co_name for code in stack]:
+            sum(range(10**14))
+        time.sleep(0)
 
 
 def kill_self(context: Context) -> None:

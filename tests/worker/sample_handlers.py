@@ -32,6 +32,7 @@ from tests.worker.leaking_functions import (
     tamper_for_good,
 )
 from tests.worker.misbehaving_functions import (
+    block_the_sender,
     block_the_store,
     catastrophe,
     chdir,
@@ -227,6 +228,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         busy,
         regex,
         total,
+        block_the_sender,
         block_the_store,
         digest,
         stubborn,

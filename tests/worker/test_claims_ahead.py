@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,19 +22,35 @@ from penstock.handlers.registry import Registry
 from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
 from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.worker import batch_size
+from penstock.worker import batch_size, child_handle
 from penstock.worker import child as child_module
 from penstock.worker.child import Child
+from penstock.worker.child_handle import ChildHandle
 from penstock.worker.child_options import ChildOptions
 from penstock.worker.orphans import held_by
 from penstock.worker.outbox import Outbox, settle_all
 from penstock.worker.pool import ProcessPool
 from penstock.worker.process_guard import ProcessGuard
-from penstock.worker.shared_state import SharedState
+from penstock.worker.shared_state import ExecutingJob, SharedState
+from penstock.worker.supervisor import Supervisor
 from tests.stores.new_jobs import call
 
 JOBS = 60
 SOON_S = 20.0
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    give_up_at = time.monotonic() + SOON_S
+    while not condition() and time.monotonic() < give_up_at:
+        time.sleep(0.001)
+    return condition()
+
+
+def main_thread_is_in(function: str) -> bool:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Sent:
@@ -254,3 +273,65 @@ def test_a_claim_committed_after_the_death_of_its_process_is_released(tmp_path: 
     assert (Status.PENDING, 0, 0) == (job.status, job.lost_count, job.retry_count)
     assert ["dead-2"] == [worker_id for _, worker_id in pool._late]
     queue.close()
+
+
+def _held_by_a_blocked_child(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SqliteQueue, Supervisor]:
+    """A supervisor whose child runs a job that has blocked the interpreter since its start."""
+    monkeypatch.setattr(child_handle, "LOOK_AGAIN_S", 0.0)
+    queue = SqliteQueue(place / "queue.db")
+    queue.add([call(number) for number in range(3)])
+    (running,) = queue.claim(ClaimRequest("w1", 1))
+    state = SharedState.in_memory()
+    state.begin((ExecutingJob(running.queue_id, running.claim_number, 600),), 1.0)
+    supervisor = object.__new__(Supervisor)
+    supervisor._queue = queue
+    supervisor._pool = object.__new__(ProcessPool)
+    supervisor._pool.children = [ChildHandle("w1", state, multiprocessing.Process())]
+    return queue, supervisor
+
+
+def test_a_claim_that_the_store_committed_late_is_not_held_behind_a_slow_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The first look for jobs behind the slow one came before the commit."""
+    queue, supervisor = _held_by_a_blocked_child(tmp_path, monkeypatch)
+    with closing(queue):
+        supervisor._release_starved_jobs()
+        late = queue.claim(ClaimRequest("w1", 2))
+
+        supervisor._release_starved_jobs()
+
+        assert [_id(0)] == [job.queue_id for job in held_by(queue, "w1")]
+        assert {Status.PENDING} == {queue.get(claim.queue_id).status for claim in late}  # type: ignore[union-attr]
+        (child,) = supervisor._pool.children
+        assert child.state.jobs_released(1)
+
+
+def test_no_job_begins_while_results_are_sent_beside_the_one_before(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+):
+    """A job that blocks the interpreter would stop the sender thread amid a transaction."""
+    monkeypatch.setattr(batch_size, "SLOW_S", 1e9)
+    sending, overlapping = threading.Event(), threading.Event()
+
+    def settle(queue: SendingQueue, settlements: Sequence[Settlement]) -> list[Status | None]:
+        if threading.current_thread() is not threading.main_thread():
+            sending.set()
+            wait_for(lambda: overlapping.is_set() or main_thread_is_in("_begin"))
+        settled = SqliteQueue.settle(queue, settlements)
+        sending.clear()
+        return settled
+
+    def run(_queue: SendingQueue, context: Context) -> None:
+        if sending.is_set():
+            overlapping.set()
+        if context.job_id == _id(JOBS // 2):
+            assert wait_for(sending.is_set)
+        if context.job_id == _id(JOBS - 1):
+            runs.state.request_exit()
+        assert not overlapping.is_set()
+
+    monkeypatch.setattr(SendingQueue, "settle", settle, raising=False)
+    runs.work(run)
+
+    assert {Status.DONE} == {job.status for job in runs.jobs()}

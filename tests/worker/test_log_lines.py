@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.errors import DiskFull, StoreUnavailable
+from penstock.errors import DiskFull, LeaseLost, StoreUnavailable
 from penstock.handlers.context import Context
 from penstock.process_start import log_formatter
 from tests.handlers.conftest import run_all
@@ -65,9 +65,9 @@ def test_lines_of_a_job_name_it(lines: io.StringIO):
     assert "\x1b" not in lines.getvalue()
 
 
-@pytest.mark.parametrize("outage", [StoreUnavailable, DiskFull])
-def test_an_outage_in_the_middle_of_a_job_has_no_traceback(
-    lines: io.StringIO, outage: type[StoreUnavailable | DiskFull]
+@pytest.mark.parametrize("outage", [StoreUnavailable, DiskFull, LeaseLost])
+def test_an_outage_or_a_lost_lease_in_the_middle_of_a_job_has_no_traceback(
+    lines: io.StringIO, outage: type[StoreUnavailable | DiskFull | LeaseLost]
 ):
     with Penstock("memory://") as app:
 

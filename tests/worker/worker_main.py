@@ -112,6 +112,7 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
         task_lease=timedelta(seconds=settings.task_lease_s),
         retention=retention,
         lock_holder=functools.partial(lock_holder, settings.store),
+        row_locks=settings.store.engine == "postgres",
         **usual | given,
     )
 

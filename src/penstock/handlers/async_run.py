@@ -11,6 +11,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from penstock.errors import Cancelled
@@ -26,6 +27,11 @@ class _Loop:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.runner = asyncio.Runner()
+
+    def abandon(self) -> None:
+        """Cancel the tasks left, and close the loop. A ``SystemExit`` kept in a task is not raised again."""
+        with suppress(Exception, SystemExit, KeyboardInterrupt):
+            self.runner.close()
 
     def __del__(self) -> None:
         # Not in a forked process: the loop's file descriptors are shared with the parent.
@@ -45,7 +51,13 @@ def run(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
     loop = _loops.loop
     if loop is None or loop.pid != os.getpid():
         loop = _loops.loop = _Loop()
-    return loop.runner.run(_watched(coroutine, context), context=contextvars.copy_context())
+    try:
+        return loop.runner.run(_watched(coroutine, context), context=contextvars.copy_context())
+    finally:
+        if asyncio.all_tasks(loop.runner.get_loop()):
+            # The function stopped the loop, for example by ``sys.exit()``: the next job gets a new one.
+            _loops.loop = None
+            loop.abandon()
 
 
 async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:

@@ -82,7 +82,8 @@ class Child:
         self._batch_size = BatchSize()
         self._claimed: deque[Claim] = deque()
         self._lock = threading.Lock()
-        self._collecting = threading.Lock()
+        self._sender_turn = threading.Lock()
+        """Held by the sender thread while it uses the store."""
         self._unsent_since = 0.0
         self._executing_since = 0.0
         self._claimed_at = 0.0
@@ -168,7 +169,7 @@ class Child:
             nonlocal worked
             worked = lanes.run_piece(self._guard.execution)
 
-        self._executing_since = started = self._now()
+        started = self._begin()
         self._busy.set()
         try:
             self._retry_on_outage(attempt)
@@ -229,7 +230,7 @@ class Child:
 
     def _collect(self) -> int:
         """Take in the jobs that were claimed while others ran; return their number."""
-        with self._collecting:
+        with self._sender_turn:
             return self._accept(self._outbox.collect)
 
     def _may_claim_ahead(self) -> bool:
@@ -262,12 +263,21 @@ class Child:
             self._retry_on_outage(self._outbox.send)
         if self._lanes is not None and self._batch_size.is_slow(kind):
             self._retry_on_outage(self._lanes.release_batch)
-        started = self._now()
+        started = self._begin()
         settlements = self._execute(claims, started)
         ended = self._now()
         self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
         self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
         self._finish(settlements, ended)
+
+    def _begin(self) -> float:
+        """Return the start of the next job or piece of tasks, when the sender thread is done with the store.
+
+        Code that blocks the interpreter would stop it amid a transaction, with the locks of these rows.
+        """
+        with self._sender_turn:
+            self._executing_since = started = self._now()
+        return started
 
     def _take_next(self) -> list[Claim]:
         """Take the next job, and similar ones for a batch handler."""
@@ -296,17 +306,15 @@ class Child:
     def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
         state = self._state
         members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
-        self._executing_since = started
         number = state.begin(members, started)
         contexts = context_factory(state, number, self._breakers, self._outbox)
         with self._guard.execution(number):
             settlements = self._executor.run(claims, contexts)
         if state.jobs_released(number):
-            # The supervisor released the waiting jobs in this child's name.
-            if self._outbox.ahead:
-                # Perhaps also those claimed meanwhile: if not, the next claim releases them.
-                self._retry_on_outage(self._collect)
-                self._orphans.suspect(self._now())
+            # The supervisor released the waiting jobs in this child's name. The next claim releases those
+            # claimed meanwhile.
+            self._retry_on_outage(self._collect)
+            self._orphans.suspect(self._now())
             with self._lock:
                 self._claimed.clear()
         if self._lanes is not None and state.tasks_released(number):
@@ -361,15 +369,21 @@ class Child:
             # Not from the main thread, which may have to wait for the store.
             self._state.heartbeat(now)
             if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
-                try:
-                    self._collect()
-                    if now - since > RELEASE_AFTER_S:
-                        self._release_claimed("behind a slow job")
-                    self._outbox.send()
-                except (StoreError, MemoryError) as error:
-                    # The results stay in the outbox; the main thread or the next round sends them.
-                    # MemoryError is possible while a file uses up its share of memory.
-                    log.warning("results could not be sent yet: %s", error)
+                with self._sender_turn:
+                    if since == self._executing_since:
+                        self._send_beside(now - since)
+
+    def _send_beside(self, seconds: float) -> None:
+        """Send results beside a job that has run for so long."""
+        try:
+            self._accept(self._outbox.collect)
+            if seconds > RELEASE_AFTER_S:
+                self._release_claimed("behind a slow job")
+            self._outbox.send()
+        except (StoreError, MemoryError) as error:
+            # The results stay in the outbox; the main thread or the next round sends them.
+            # MemoryError is possible while a file uses up its share of memory.
+            log.warning("results could not be sent yet: %s", error)
 
     def _release_claimed(self, reason: str) -> None:
         with self._lock:

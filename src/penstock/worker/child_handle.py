@@ -19,6 +19,10 @@ from penstock.worker.shared_state import Execution, SharedState
 
 OCCUPIED_S = 0.25
 """A job that has run for longer is not a small one."""
+STARVING_AFTER_S = 2.0
+LOOK_AGAIN_S = 10.0
+"""Interval at which jobs behind a slow one are looked for: the store may have committed a claim late, or its
+response was lost."""
 
 
 class Kill(NamedTuple):
@@ -46,7 +50,8 @@ class ChildHandle:
         """Reason for a kill that is the fault of the process and not of a job."""
         self._stop_requests: dict[tuple[int, int], float] = {}
         self._progress_seen: dict[int, tuple[int, str]] = {}
-        self._jobs_released = 0
+        self._looked = (0, 0.0)
+        """The last execution behind which jobs were looked for, and when."""
         self._extra_time = (0, 0.0)
         self.parsed_file: orphans.ParsedFile | None = None
         """The file that the child was parsing when it was stopped or died."""
@@ -105,14 +110,23 @@ class ChildHandle:
         requests = self._stop_requests.items()
         return frozenset(index for (which, index), at in requests if which == number and now - at > grace_s)
 
-    def is_starving(self, execution: Execution, after_s: float, now: float) -> bool:
-        """True if a handler blocks the interpreter: not even the child's own threads can run."""
-        overdue = now - execution.started > after_s and now - self.state.heartbeat_at > after_s
-        return overdue and self._jobs_released != execution.number
+    def may_hold_up_jobs(self, execution: Execution, now: float) -> bool:
+        """True if it is time to look for jobs behind this execution.
 
-    def mark_jobs_released(self, number: int) -> None:
-        self._jobs_released = number
-        self.state.set_jobs_released(number)
+        The child's own thread releases them, unless a handler blocks the interpreter, or the child does not
+        know that it holds them.
+        """
+        number, looked_at = self._looked
+        if number == execution.number:
+            return now - looked_at > LOOK_AGAIN_S
+        silent = now - self.state.heartbeat_at > STARVING_AFTER_S
+        return now - execution.started > (STARVING_AFTER_S if silent else LOOK_AGAIN_S)
+
+    def record_look(self, number: int, now: float, *, released: bool) -> None:
+        """Record a look for jobs behind an execution, and tell the child if any were released."""
+        self._looked = (number, now)
+        if released:
+            self.state.set_jobs_released(number)
 
     # Time.
 

@@ -18,6 +18,7 @@ from penstock.errors import (
     DiskFull,
     InvalidRequest,
     JobError,
+    LeaseLost,
     PermanentFailure,
     ServiceUnavailable,
     StoreUnavailable,
@@ -238,8 +239,8 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
-    # An outage is no defect of the handler, and its message names the store.
-    expected = isinstance(error, JobError | InvalidRequest | StoreUnavailable | DiskFull)
+    # An outage, or a job taken away, is no defect of the handler; the message says what happened.
+    expected = isinstance(error, JobError | InvalidRequest | StoreUnavailable | DiskFull | LeaseLost)
     trace = None if expected else loggable_error(error)
     about = {"job_fields": traces.job_fields(claim) | {"error_code": settlement.error_code}}
     log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace, extra=about)

@@ -27,7 +27,6 @@ from penstock.errors import (
 from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
-from penstock.queue.lock_holder import lock_holder
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 from penstock.vector_assembly import keep_vectors
@@ -128,6 +127,7 @@ class Worker:
 
     def _options(self) -> WorkerOptions:
         from penstock.pipeline.budget import MemoryShare
+        from penstock.queue.lock_holder import lock_holder
         from penstock.worker.supervisor import WorkerOptions
 
         assembly, settings = self._assembly, self._assembly.settings
@@ -147,6 +147,7 @@ class Worker:
             task_lease=timedelta(seconds=settings.task_lease_s),
             heartbeat_s=settings.heartbeat_s,
             lock_holder=functools.partial(lock_holder, settings.store),
+            row_locks=settings.store.engine == "postgres",
             lock_silence_s=settings.busy_timeout_s + LOCK_SILENCE_S,
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,

@@ -67,14 +67,14 @@ class Outbox:
         """Settle all results. After a ``StoreError`` they are all still here for the next call."""
         if not self._results:
             return
-        with self._sending:
+        with self._in_store():
             with self._taken() as results:
                 statuses = settle_all(self._queue, results)
             self._count(results, statuses)
 
     def exchange(self, request: ClaimRequest) -> list[Claim]:
         """Settle all results and claim, in one transaction unless the store refuses a result."""
-        with self._sending:
+        with self._in_store():
             with self._taken() as results:
                 began = time.monotonic()
                 try:
@@ -98,7 +98,7 @@ class Outbox:
 
     def send_ahead(self, request: ClaimRequest) -> None:
         """Send all results and a claim, if the store can do so without being waited for."""
-        with self._sending:
+        with self._in_store():
             if self._ahead is not None:
                 return
             began = time.monotonic()
@@ -112,7 +112,7 @@ class Outbox:
 
     def collect(self) -> list[Claim]:
         """Wait for the exchange sent ahead. After an error its results are here again."""
-        with self._sending:
+        with self._in_store():
             ahead = self._ahead
             if ahead is None:
                 return []
@@ -138,13 +138,23 @@ class Outbox:
 
     def settle_now(self, settlement: Settlement) -> Status | None:
         """Settle at once for a running handler; skips the batch, but waits for a send in progress."""
-        with self._sending:
+        with self._in_store():
             return self._queue.settle([settlement])[0]
 
     def read_job(self, queue_id: str) -> Job | None:
         """Read a row for a running handler."""
-        with self._sending:
+        with self._in_store():
             return self._queue.get(queue_id)
+
+    @contextmanager
+    def _in_store(self) -> Iterator[None]:
+        """Use the store, alone; the supervisor can see that this process may have a transaction open."""
+        with self._sending:
+            self._state.set_in_store(True)
+            try:
+                yield
+            finally:
+                self._state.set_in_store(False)
 
     @contextmanager
     def _taken(self) -> Iterator[list[Settlement]]:

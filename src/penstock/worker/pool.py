@@ -126,6 +126,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A child without a job and without a heartbeat for this long counts as hung."""
     lock_holder: Callable[[], int | None] = lambda: None
     """Finds the process that keeps all others from writing to the store, without opening the store."""
+    row_locks: bool = False
+    """The store locks rows for a transaction, which no process can see: any call may hold some."""
     lock_silence_s: float = 90.0
     """A child that blocks the interpreter for this long and has the lock of the store is stopped. Longer than
     the busy timeout: a thread that waits for the store has no heartbeat either."""

@@ -35,7 +35,7 @@ MESSAGE_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
-_READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE = range(7)
+_READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE, _IN_STORE = range(8)
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _COUNTERS_AT = 32
 COUNTED = ("jobs", *map(str, Phase))
@@ -227,6 +227,10 @@ class SharedState:
     def set_idle(self, idle: bool) -> None:
         self._words[_IDLE] = idle
 
+    def set_in_store(self, in_store: bool) -> None:
+        """Record that a thread of the child sends to the store, perhaps in a transaction."""
+        self._words[_IN_STORE] = in_store
+
     def set_leaving(self, now: float) -> None:
         """SharedRecord the begin of the exit: everything is settled, only the process has to end."""
         self._times[_LEAVING_SINCE] = now
@@ -278,6 +282,10 @@ class SharedState:
     @property
     def heartbeat_at(self) -> float:
         return self._times[_HEARTBEAT_AT]
+
+    @property
+    def in_store(self) -> bool:
+        return self._words[_IN_STORE] == 1
 
     @property
     def leaving_since(self) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import socket
 import stat
 import threading
 import time
@@ -109,7 +108,7 @@ def _needs_worker(job_id: str, options: SmallJobOptions) -> bool:
 
 def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
     """Run the job, and the files of a folder; return whether a stop signal came meanwhile."""
-    name = f"{socket.gethostname()}-{os.getpid()}-{clock.new_id()[-8:]}"
+    name = f"{os.uname().nodename}-{os.getpid()}-{clock.new_id()[-8:]}"
     worker_id = f"{name}-1"
     lock, settled = LivenessLock(options.directory, name + ONE_JOB), False
     try:

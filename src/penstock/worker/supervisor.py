@@ -23,7 +23,7 @@ from penstock.errors import WorkerFailed
 from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
-from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
+from penstock.worker.child_handle import STARVING_AFTER_S, ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.lanes import lane_name, lanes_idle, open_later_tasks
 from penstock.worker.liveness_lock import release_dead
@@ -52,7 +52,6 @@ RESERVE_S = 0.25
 CLEAR_OUTBOX_S = 5.0
 """Interval at which the outbox is read here. Children read it, too; this is for children that died."""
 IDLE_EVERY_S = 0.2
-STARVING_AFTER_S = 2.0
 FAILED_STARTS_LIMIT = 3
 LAST_TRIES, LAST_PAUSE_S = 5, 0.2
 SPREAD = 0.1
@@ -291,19 +290,20 @@ class Supervisor:
                     child.request_stop(number, index, now)
 
     def _release_starved_jobs(self) -> None:
-        """Release the jobs behind a slow one when the handler blocks the child's own sender thread."""
+        """Release the jobs behind a slow one that the child itself cannot release."""
         now = time.monotonic()
         for child in self._pool.children:
             execution = child.executing
-            if execution is None or not child.is_starving(execution, STARVING_AFTER_S, now):
+            if execution is None or not child.may_hold_up_jobs(execution, now):
                 continue
             held = orphans.held_by(self._queue, child.worker_id)
             if child.executing != execution:
                 continue
             behind = [job for job in held if not orphans.was_executing(job, execution)]
-            settle_all(self._queue, child.state.results())
-            settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
-            child.mark_jobs_released(execution.number)
+            if behind:
+                settle_all(self._queue, child.state.results())
+                settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
+            child.record_look(execution.number, now, released=bool(behind))
 
     def _release_tasks(self) -> None:
         """Release the tasks of a child while a job takes unexpectedly long."""

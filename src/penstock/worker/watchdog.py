@@ -172,4 +172,6 @@ class Watchdog:
         No timeout of the job may come for hours, and no cancel can be written meanwhile.
         """
         silent_s = now - max(child.state.heartbeat_at, self._awake_since)
-        return silent_s > self._options.lock_silence_s and self._options.lock_holder() == child.pid
+        if silent_s <= self._options.lock_silence_s:
+            return False
+        return (self._options.row_locks and child.state.in_store) or self._options.lock_holder() == child.pid
