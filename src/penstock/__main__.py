@@ -1,7 +1,10 @@
 """``python -m penstock`` is the ``penstock`` command.
 
-Nothing may be imported before the working directory has left the import path, not even ``__future__``.
+Nothing but built-in modules may be imported before the working directory has left the import path, not even
+``__future__``.
 """
+
+import sys
 
 from penstock.interpreter import collect_rarely, leave_working_directory, skip_last_collection
 
@@ -10,12 +13,21 @@ def main() -> None:
     """Run the command, without modules of the working directory."""
     leave_working_directory()
     collect_rarely()
-    from penstock.cli.main import main
-
     try:
+        from penstock.cli.main import main
+
         main()
+    except KeyboardInterrupt:  # while modules were imported: commands answer it themselves
+        sys.exit(_interrupted())
     finally:
         skip_last_collection()
+
+
+def _interrupted() -> int:
+    from penstock.cli.exit_codes import INTERRUPTED
+
+    sys.stderr.write("interrupted\n")
+    return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -362,7 +362,7 @@ class Assembly:
             catalog,
             pipeline,
             (str(self.settings.state_dir),),
-            self.vector_files,
+            lambda: self.vector_files,
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
             kept_files=SourceFiles.of(self.settings),

@@ -43,9 +43,8 @@ def make_embedder(settings: Settings) -> Embedder:
     """Open the embedder of the settings; refuse one that is not installed or not set up."""
     from penstock.pipeline.embed import open_embedder
 
-    return open_embedder(
-        settings.embedder, embed_endpoint(settings), settings.models_dir, fastembed_options(settings)
-    )
+    fastembed = fastembed_options(settings) if settings.embedder == "fastembed" else None
+    return open_embedder(settings.embedder, embed_endpoint(settings), settings.models_dir, fastembed)
 
 
 def fastembed_options(settings: Settings) -> FastembedOptions:

@@ -47,6 +47,11 @@ def absolute(path: str, environ: Mapping[str, str]) -> Path:
     if re.match(r"~(/|$)", path) and environ.get("HOME"):
         path = environ["HOME"] + path[1:]
     try:
-        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - resolve() would follow links
+        found = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - resolve() would follow links
+        str(found).encode()
     except RuntimeError:
         raise InvalidSetting(f"PENSTOCK_STATE = {path!r}: there is no such home directory") from None
+    except UnicodeEncodeError:
+        # Stores are named by URLs, and rows name files: both are text.
+        raise InvalidSetting(f"{path!r} in the settings: the name of a directory must be UTF-8") from None
+    return found

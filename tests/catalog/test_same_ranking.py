@@ -8,9 +8,13 @@ import random
 import pytest
 
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.views import Filters
-from tests.catalog.conftest import generation, page
+from tests.catalog import test_plans
+from tests.catalog.conftest import generation, page, sweep
+from tests.catalog.test_removal import folder
 
+counted_catalog, url = test_plans.catalog, test_plans.url
 K1, B = 1.6, 0.75
 WORDS = "mill wheel water river gate penstock turbine frozen axle oil steam stone grain flour bread".split()
 
@@ -36,18 +40,35 @@ def bm25(texts: dict[str, list[str]], asked: list[str]) -> dict[str, float]:
     return scores
 
 
+def scores(catalog: Catalog, query: str) -> dict[str, float]:
+    with catalog.snapshot() as snapshot:
+        hits = snapshot.keyword(query, Filters(tenant_id="acme"), limit=40)
+        views = snapshot.hydrate([hit.content_id for hit in hits])
+    return {view.path: hit.score for view, hit in zip(views, hits, strict=True) if view}
+
+
 @pytest.mark.parametrize("query", ["oil", "mill bread", "gate oil flour", "penstock turbine frozen axle oil"])
 def test_scores_are_those_of_bm25(catalog: Catalog, query: str):
     texts = made_texts()
     catalog.store([generation(path, page(" ".join(words))) for path, words in texts.items()])
 
-    with catalog.snapshot() as snapshot:
-        hits = snapshot.keyword(query, Filters(tenant_id="acme"), limit=40)
-        views = snapshot.hydrate([hit.content_id for hit in hits])
-    found = {view.path: hit.score for view, hit in zip(views, hits, strict=True) if view}
+    found = scores(catalog, query)
     wanted = bm25(texts, query.split())
 
     assert set(wanted) == set(found)
     best, most = max(found.values()), max(wanted.values())
     for path, score in wanted.items():
         assert score / most == pytest.approx(found[path] / best, abs=0.02)
+
+
+def test_an_old_count_of_the_server_changes_no_score(counted_catalog: PostgresCatalog, url: str):
+    catalog = counted_catalog
+    catalog.store([generation(path, page(" ".join(words))) for path, words in made_texts().items()])
+    before = scores(catalog, "mill bread")
+    catalog.store([generation(f"/deleted/{n}.md", page(f"sluice {n}")) for n in range(60)])
+    test_plans.count(url)
+
+    catalog.remove(folder("/deleted"), limit=100)
+    sweep(catalog)
+
+    assert before == scores(catalog, "mill bread")

@@ -15,6 +15,7 @@ from penstock import Penstock, lifecycle
 from penstock.cli.main import cli
 from penstock.job import ClaimRequest, Status
 from penstock.retry import Classification
+from tests.pipeline.kept_zygotes import kept_zygotes as kept_zygotes
 
 Run = Callable[..., Result]
 

@@ -207,6 +207,25 @@ def test_interrupting_exits_with_130(tmp_path: Path):
     assert (130, "interrupted\n") == (child.returncode, complaint)
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+from penstock.__main__ import main
+class Interrupt:
+    def find_spec(name, *_):
+        if name == "penstock.cli.session":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt)
+main()
+"""
+
+
+def test_an_interrupt_while_modules_are_imported_ends_with_130(tmp_path: Path):
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, "--state", str(tmp_path), "status"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=hear)
+
+    assert (130, "", "interrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
+
+
 def in_terminal(*arguments: str, typed: bytes = b"", environment: dict[str, str] | None = None) -> str:
     """Output of the command on a pseudo-terminal."""
     inner, outer = pty.openpty()[::-1]

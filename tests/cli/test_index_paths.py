@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +43,44 @@ def test_a_missing_path_is_refused_before_anything_is_queued(
     assert "notse" in told
     assert "ERR_PATH_NOT_FOUND" in told
     assert [] == ask("jobs")["jobs"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("index", "ERR_PATH_NOT_FOUND"),
+        ("similar", "ERR_UNKNOWN_DOCUMENT"),
+        ("delete", "ERR_UNKNOWN_DOCUMENT"),
+        ("watch", "ERR_PATH_NOT_FOUND"),
+        ("backup", "ERR_STORE"),
+        ("backup --keep 1", "ERR_INVALID_REQUEST"),
+        ("import unified-queue", "ERR_PATH_NOT_FOUND"),
+        ("import job-journal", "ERR_PATH_NOT_FOUND"),
+        ("import penstock", "ERR_IMPORT_REFUSED"),
+        ("library add mill --from", "ERR_PATH_NOT_FOUND"),
+        ("project move docs", "ERR_INVALID_REQUEST"),
+        ("rename docs", "ERR_UNKNOWN_DOCUMENT"),
+    ],
+)
+@pytest.mark.parametrize("name", ["closed/in/a.md", "x" * 300])
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read every path")
+def test_a_path_that_may_not_be_read_is_one_line(folders: Path, name: str, command: str, code: str):
+    (folders / "closed" / "in").mkdir(parents=True)
+    (folders / "closed").chmod(0)
+    weak = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    here = [sys.executable, "-m", "penstock", "--state", str(folders / "state")]
+
+    told = subprocess.run([*weak, *here, *command.split(), name], capture_output=True, text=True, timeout=60)
+
+    assert 0 != told.returncode
+    assert code in told.stdout + told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_a_refused_watch_prints_only_the_error(run: Run, folders: Path):
+    refused = run("--json", "watch", "docs", "missing", code=1)
+
+    assert "ERR_PATH_NOT_FOUND" == json.loads(refused.stdout)["error"]["code"]
 
 
 def test_each_path_is_one_request_in_order(run: Run, ask: Callable[..., Any], folders: Path):

@@ -36,6 +36,16 @@ def test_a_star_is_no_name_of_a_tenant(run: Run, command: tuple[str, ...]):
     assert ("ERR_INVALID_NAME", "Use another name.") == (error["code"], error["remedy"])
 
 
+@pytest.mark.parametrize("command", [("status",), ("note", "hi"), ("index", "."), ("doctor",)])
+def test_a_state_directory_must_be_text(tmp_path: Path, command: tuple[str, ...]):
+    state = f"{tmp_path}/\udcff"
+
+    told = CliRunner().invoke(cli, ["--json", "--state", state, *command])
+
+    assert (3, "ERR_INVALID_SETTING") == (told.exit_code, json.loads(told.stdout)["error"]["code"])
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_a_star_is_no_tenant_to_delete(run: Run):
     assert "ERR_INVALID_NAME" in run("delete-tenant", "*", "--yes", code=1).stderr
 

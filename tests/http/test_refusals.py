@@ -152,6 +152,13 @@ def test_an_odd_id_is_not_found(server: LiveServer, odd: str):
         )
 
 
+@pytest.mark.parametrize("field", ["old_path", "new_path"])
+def test_a_rename_with_a_name_too_long_for_the_disk_is_not_found(server: LiveServer, files: Path, field: str):
+    body = {"old_path": str(files), "new_path": str(files)} | {field: str(files / ("x" * 300))}
+
+    assert 404 == server.ask("POST", "/documents/rename", body).status
+
+
 def test_a_beginning_of_an_id_is_no_id(server: LiveServer, files: Path):
     job_id = server.index(files).body["job_id"]
 

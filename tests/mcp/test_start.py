@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from pathlib import Path
+
+from penstock.cli.exit_codes import INTERRUPTED
 
 SERVER = """
 import gc, json, sys
@@ -41,3 +45,28 @@ def test_the_server_starts_with_few_modules_and_no_collections():
     own = [name for name in found["modules"] if name.partition(".")[0] == "penstock"]
     assert len(own) <= 125, len(own)
     assert len(found["modules"]) <= 780, len(found["modules"])
+
+
+def test_ctrl_c_ends_a_server_whose_client_keeps_the_input_open(tmp_path: Path):
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    command = [sys.executable, "-m", "penstock", "--state", str(tmp_path), "mcp"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        assert 1 == json.loads(server.stdout.readline())["id"]
+        try:
+            server.send_signal(signal.SIGINT)
+            ended = server.wait(60)
+        finally:
+            server.kill()
+        assert server.stderr is not None
+        assert (INTERRUPTED, "interrupted") == (ended, server.stderr.read().strip())

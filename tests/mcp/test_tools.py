@@ -96,6 +96,8 @@ def test_why_explains_a_path_that_was_never_indexed(agent: Agent):
 def test_a_refusal_carries_code_and_remedy(agent: Agent):
     assert "ERR_JOB_NOT_FOUND: " in agent.refusal("job_status", job_id="job_none")
     assert "ERR_PATH_NOT_FOUND: " in agent.refusal("index_path", path="missing")
+    for tool, argument in (("why", "path"), ("read_document", "path_or_id")):
+        assert "ERR_PATH_NOT_FOUND: " in agent.refusal(tool, **{argument: "a\0.md"})
     assert "ERR_INVALID_REQUEST: limit: expected 1 to 50" in agent.refusal("search", query="x", limit=51)
     assert "graph" in agent.refusal("graph_neighbours", name="Nobody")
     assert "query" in agent.refusal("search")

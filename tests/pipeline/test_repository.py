@@ -178,6 +178,19 @@ def test_a_hostile_git_file_is_no_repository(tmp_path: Path, content: str):
     assert None is find_repository(str(tmp_path / "a"))
 
 
+@pytest.mark.parametrize("name", ["config", "commondir", "packed-refs"])
+def test_a_directory_in_place_of_a_git_file_is_an_empty_file(tmp_path: Path, name: str):
+    top = make(tmp_path)
+    (top / ".git" / name).unlink(missing_ok=True)
+    (top / ".git" / name).mkdir()
+    repository = find_repository(str(top))
+
+    assert repository is not None
+    assert "main" == branch_of(repository)
+    assert (name == "config") == (remote_of(repository) is None)
+    assert "main" in (branches_of(repository) or ())
+
+
 def test_a_name_for_people_has_no_host_user_or_password():
     assert "ours/mill" == project_name("https://me:s3cret@example.org/ours/mill.git", "/src/x")
     assert "x" == project_name(None, "/src/x")

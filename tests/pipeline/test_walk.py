@@ -243,6 +243,18 @@ def test_pipes_and_sockets_are_never_opened(tmp_path: Path):
         assert {"pipe.md", "socket.md", ".gitignore"} == set(skipped(tmp_path))
 
 
+@pytest.mark.parametrize("name", [".gitignore", ".penstockignore", ".git/info/exclude"])
+def test_a_directory_with_the_name_of_an_ignore_file_excludes_nothing(tmp_path: Path, name: str):
+    put(tmp_path, "a.md")
+    (tmp_path / name).mkdir(parents=True)
+    free = os.open(tmp_path, os.O_RDONLY)
+    os.close(free)
+
+    assert ["a.md"] == found(tmp_path)
+    os.close(still_free := os.open(tmp_path, os.O_RDONLY))
+    assert free == still_free, "a descriptor stayed open"
+
+
 def test_a_name_that_is_not_utf8_is_shown_escaped(tmp_path: Path):
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.md"))).write_text("x")
     put(tmp_path, "gut-ü.md", "new\nline.md")

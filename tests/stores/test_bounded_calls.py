@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from penstock import lifecycle
-from penstock.job import ClaimRequest, JobQuery, Scope, Status
+from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
 from penstock.limits import Limit
 from penstock.queue.postgres import row_tally
 from penstock.queue.postgres.pause_rows import SQL as POSTGRES
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.protocol import Queue
+from penstock.queue.sql import filters
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers import postgres
 from tests.servers.stores import given_back
@@ -80,6 +81,20 @@ def test_a_call_on_sqlite_takes_as_many_steps_with_ten_times_the_rows(tmp_path: 
     assert {} == grown
 
 
+def test_a_resume_of_everything_reads_no_job_that_another_pause_holds_back(tmp_path: Path) -> None:
+    steps = []
+    for number in (100, 1_000):
+        with closing(SqliteQueue(tmp_path / f"{number}.db", synchronous="OFF")) as queue:
+            queue.add([new(n, tenant_id="t1") for n in range(number)])
+            queue.pause(Scope("t1"))
+            while len(queue.find(JobQuery(held=Held.PAUSE, limit=number))) < number:
+                assert [] == queue.claim(ClaimRequest("w1", 100))
+            queue.pause(Scope())
+            steps.append(steps_of(queue, lambda queue: queue.resume(Scope())))
+            assert {Scope("t1")} == queue.paused()
+    assert steps[1] <= steps[0] + 2
+
+
 LISTS = {
     "running": JobQuery(statuses=frozenset({Status.IN_PROGRESS}), top_level=True, limit=100),
     "newest without children": JobQuery(top_level=True, newest_first=True, limit=51),
@@ -104,6 +119,18 @@ def test_lists_of_jobs_read_neither_children_nor_ended_jobs(tmp_path: Path) -> N
             }
     grown = {what for what, few in steps[200].items() if steps[2_000][what] > 2 * few + 5}
     assert set() == grown
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_page_of_one_item_type_reads_no_other_row(tmp_path: Path, newest_first: bool) -> None:
+    """The rows of the type are put in order by an index alone, children too."""
+    sql, values = filters.find(JobQuery(item_type="file", newest_first=newest_first), "sqlite")
+    with closing(SqliteQueue(tmp_path / "queue.db")) as queue:
+        plan = queue._connections.get("read").execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    ways = [str(row[-1]) for row in plan if "unified_queue" in str(row[-1])]
+    assert ["queue_id=?", "COVERING INDEX idx_unified_queue_item_type (item_type=?)"] == [
+        re.findall(r"COVERING.*|queue_id=\?", way)[0] for way in ways
+    ]
 
 
 def test_a_limit_of_calls_reads_no_ended_calls(tmp_path: Path) -> None:

@@ -122,7 +122,13 @@ def test_a_database_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", [f"postgresql://u:{SECRET}@host:port/db", f"postgresql://u:{SECRET}@h/d?bad=1"]
+    "url",
+    [
+        f"postgresql://u:{SECRET}@host:port/db",
+        f"postgresql://u:{SECRET}@h/d?bad=1",
+        f"postgresql://u:{SECRET}%DF@h/d",
+        f"postgresql://u:{SECRET}@h/d?connect_timeout=soon",
+    ],
 )
 def test_a_url_that_is_none(url: str) -> None:
     with refused(errors.InvalidSetting, remedy="postgresql://USER"):

@@ -337,6 +337,22 @@ def test_a_dropped_connection_is_made_again(tmp_path: Path) -> None:
         queue.close()
 
 
+def test_one_connection_is_enough_for_a_url_that_allows_no_more(url: str) -> None:
+    queue = RedisQueue(f"{url}&max_connections=1")
+    queue.add([new(1)])
+    assert 1 == len(queue.find(JobQuery()))
+    assert 1 == len(queue.claim(ClaimRequest("w", 9)))
+    assert queue.now()
+    queue.close()
+
+
+def test_a_closed_queue_connects_again(queue: RedisQueue) -> None:
+    queue.add([new(1)])
+    queue.close()
+    assert 1 == len(queue.claim(ClaimRequest("w", 9)))
+    assert 1 == len(queue.find(JobQuery()))
+
+
 def test_a_forked_child_has_connections_of_its_own(queue: RedisQueue) -> None:
     queue.add([new(1)])
     queue.wait(0)

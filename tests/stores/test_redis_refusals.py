@@ -18,6 +18,7 @@ from penstock.clock import now
 from penstock.errors import (
     DiskFull,
     DriverMissing,
+    InvalidSetting,
     PenstockError,
     StateDamaged,
     StoreDenied,
@@ -218,7 +219,35 @@ def test_a_missing_driver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch
         Penstock("redis://:secret@127.0.0.1:1/0")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "decode_responses=true",
+        "credential_provider=x",
+        "retry=3",
+        "socket_timeout=-1",
+        "socket_timeout=nan",
+        "socket_connect_timeout=1e400",
+    ],
+)
+def test_an_option_the_driver_would_fail_on_later_is_refused(option: str) -> None:
+    with pytest.raises(InvalidSetting):
+        RedisQueue(f"redis://127.0.0.1:1/0?{option}")
+
+
 # What a person should know.
+
+
+def test_a_queue_that_was_emptied_while_open_is_a_warning_until_the_next_start(tmp_path: Path) -> None:
+    with own_server(tmp_path, "--appendonly", "yes", "--save", "") as server:
+        queue = RedisQueue(server.url)
+        with connect(server.url) as client:
+            client.flushall()
+
+        (emptied,) = queue.check()
+
+        assert "emptied" in emptied
+        assert [] == RedisQueue(server.url).check() == queue.check()
 
 
 def test_settings_that_could_cost_jobs_are_named(tmp_path: Path) -> None:

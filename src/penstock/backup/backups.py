@@ -105,11 +105,11 @@ class Backups:
         ``keep``: of the backups in the directory, the newest ones that stay, this one included.
         """
         self._refuse_memory()
-        if keep is not None and not destination.is_dir():
+        if keep is not None and not os.path.isdir(destination):  # noqa: PTH112 - it never raises
             raise InvalidRequest(
                 f"{destination} is not a directory", remedy="Create the directory, or leave out --keep."
             )
-        if destination.is_dir():
+        if os.path.isdir(destination):  # noqa: PTH112 - it never raises
             now = clock.now()
             path = destination / f"penstock-{now:%Y%m%d-%H%M%S-%f}{SUFFIX}"
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import sys
 import threading
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from penstock.cli import text_grid
 from penstock.cli.output import printable
-from penstock.named_tuple import NamedTuple
 from penstock.cli.page_progress import PageCount, PageProgress
+from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ BAR = "━─"
 """Signs of the part done and of the rest."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class JobSample:
+class JobSample(NamedTuple):
     """Progress of a job at one moment."""
 
     at: float
@@ -46,9 +44,9 @@ class JobSample:
     walking: bool
     files: int
     done: int
-    failed: int = 0
     share: float | None
     """Share of the work done, by size where sizes are known; None while the total is unknown."""
+    failed: int = 0
     message: str = ""
     chunks: int = 0
     pages: PageCount | None = None

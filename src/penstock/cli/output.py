@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,11 +66,15 @@ def emit_json(value: Any) -> None:
     if _collected is not None:
         _collected.append(plain)
         return
+    import json
+
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
 def emit_error(error: PenstockError, *, as_json: bool) -> None:
     if as_json and not isinstance(error, OutputFailed):
+        import json
+
         answer = {"code": error.code, "message": error.message, "remedy": error.remedy}
         emit(json.dumps({"error": answer}, indent=2, ensure_ascii=False))
     else:

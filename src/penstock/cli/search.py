@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,7 +137,7 @@ def similar(session: Session, /, place: str, limit: int, **where: Any) -> None:
     """
     from penstock.service.hits import SearchResult
 
-    at_line = None if Path(place).exists() else _AT_LINE.fullmatch(place)
+    at_line = None if os.path.exists(place) else _AT_LINE.fullmatch(place)  # noqa: PTH110 - it never raises
     path, line = (at_line[1], int(at_line[2])) if at_line else (place, None)
     services, found = (
         session.readers,

@@ -61,10 +61,19 @@ def watch(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with closing(Assembly(session.settings, door="watcher")) as assembly:
-        if session.as_json:
-            emit_json({"watching": list(paths), "worker": not no_worker})
-        else:
-            session.confirm_done(f"Watching {', '.join(map(printable, paths))} (Ctrl-C stops).")
         assembly.watch(
-            paths, with_worker=not no_worker, stop=stop, report=session.hint, tenant_id=tenant, **options
+            paths,
+            with_worker=not no_worker,
+            stop=stop,
+            started=lambda: _print_start(session, paths, with_worker=not no_worker),
+            report=session.hint,
+            tenant_id=tenant,
+            **options,
         )
+
+
+def _print_start(session: Session, paths: tuple[str, ...], *, with_worker: bool) -> None:
+    if session.as_json:
+        emit_json({"watching": list(paths), "worker": with_worker})
+    else:
+        session.confirm_done(f"Watching {', '.join(map(printable, paths))} (Ctrl-C stops).")

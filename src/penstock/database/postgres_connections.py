@@ -75,6 +75,8 @@ class PostgresConnections:
     def _read(self, url: str) -> dict[str, Any]:
         try:
             parameters = conninfo_to_dict(url)
+        except UnicodeDecodeError:
+            raise self._not_a_url("a percent-encoded value is not UTF-8") from None
         except psycopg.ProgrammingError as error:
             # The driver may quote the URL with the password.
             raise self._not_a_url(StoreUrl(url).mask_in(one_line(error))) from None
@@ -118,6 +120,8 @@ class PostgresConnections:
             connection: Connection = psycopg.connect(
                 **self._parameters, autocommit=True, prepare_threshold=None if self.pooled else 5
             )
+        except psycopg.ProgrammingError as error:
+            raise self._not_a_url(str(error)) from None  # a value of the URL that the driver checks only here
         except psycopg.Error as error:
             raise translate_error(error, self.name) or error from error
         connection.adapters.register_loader("timestamptz", UtcLoader)

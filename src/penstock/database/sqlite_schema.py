@@ -15,9 +15,12 @@ from penstock.queue.sql.statements import migrations
 QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
 
-def migrate(connections: SqliteConnections, path: Path, schema: Schema = QUEUE) -> None:
+def migrate(
+    connections: SqliteConnections, path: Path, schema: Schema = QUEUE, *, reader: str | None = None
+) -> None:
+    """Apply missing changes of the schema. ``reader``: the role of the connection that looks for them."""
     _make_directory(path.parent)
-    with connections.reading() as connection:
+    with connections.reading() if reader is None else connections.snapshot(reader) as connection:
         if _applied(connection, path, schema) >= schema.newest:
             # A file that can only be read is opened here.
             _refuse_incomplete(connection, path, schema)

@@ -14,16 +14,16 @@ from penstock.handlers.origins import NO_ORIGINS, Origins, origins_with
 from penstock.handlers.registry import BatchHandler, Handler, NotHandledHere, Registry
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.source_files import NO_FILES, SourceFiles
-from penstock.handlers.tenant_jobs import OpenQueue
 from penstock.payloads import is_off_disk
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.vectors.protocol import VectorCopies
 
 if TYPE_CHECKING:
     from penstock.handlers.files import Files
     from penstock.handlers.libraries import LibraryJobs
     from penstock.handlers.moves import Moves
     from penstock.handlers.notes import Notes
+    from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.pipeline.vectors.protocol import VectorCopies
 
 BATCH = 100
 Handlers: TypeAlias = dict[tuple[str, str], tuple[Handler | BatchHandler, int]]
@@ -35,7 +35,7 @@ def register(
     catalog: Catalog,
     pipeline: Pipeline,
     state_dirs: tuple[str, ...],
-    vector_copies: VectorCopies | None = None,
+    open_copies: Callable[[], VectorCopies] | None = None,
     open_queue: OpenQueue | None = None,
     *,
     checkpoint_interval: int,
@@ -43,9 +43,10 @@ def register(
 ) -> None:
     """Register all document handlers.
 
-    ``open_queue``: for deleting the jobs of a deleted tenant. ``checkpoint_interval``: files that a folder
-    walk compares between two progress reports. ``kept_files``: files that go with their documents; without
-    fetched ones, jobs of libraries and web pages are left to other workers.
+    ``open_copies`` and ``open_queue``: for deleting the vectors and the jobs of a deleted tenant.
+    ``checkpoint_interval``: files that a folder walk compares between two progress reports. ``kept_files``:
+    files that go with their documents; without fetched ones, jobs of libraries and web pages are left to
+    other workers.
     """
     fetched = kept_files.fetched
     origins = NO_ORIGINS if fetched is None else origins_with(fetched)
@@ -63,7 +64,7 @@ def register(
         page = is_off_disk(context.payload.get("folder_path", "")) and not context.metadata.get(OUTDATED)
         return libraries().crawl(context) if page else folders.ingest(context)
 
-    moved = partial(_loaded_moves, catalog, vector_copies, open_queue, kept_files)
+    moved = partial(_loaded_moves, catalog, open_copies, open_queue, kept_files)
     handlers = _handlers_of_contents(catalog, pipeline, origins) | _handlers_of_moves(moved)
     handlers["library", "ingest"] = (lambda context: libraries().ingest(context), 0)
     handlers["library", "update"] = (lambda context: libraries().update(context), 0)
@@ -116,8 +117,11 @@ def _handlers_of_moves(moves: Callable[[], Moves]) -> Handlers:
 
 
 def _loaded_moves(
-    catalog: Catalog, vector_copies: VectorCopies | None, open_queue: OpenQueue | None, kept: SourceFiles
+    catalog: Catalog,
+    open_copies: Callable[[], VectorCopies] | None,
+    open_queue: OpenQueue | None,
+    kept: SourceFiles,
 ) -> Moves:
     from penstock.handlers.moves import Moves
 
-    return Moves(catalog, vector_copies, open_queue, kept)
+    return Moves(catalog, open_copies() if open_copies is not None else None, open_queue, kept)

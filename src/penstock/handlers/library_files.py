@@ -49,7 +49,7 @@ class LibraryFiles:
 
     def found_at(self, path: str) -> Iterator[FoundOrSkipped]:
         """Files of a folder, members of an archive, or one file. Raises OSError if there is nothing."""
-        if Path(path).is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - it never raises
             return self._in_folder(path)
         status = Path(path).stat()
         if file_types.is_archive_name(path):

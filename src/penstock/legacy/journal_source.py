@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -10,8 +11,8 @@ import msgspec
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
 from penstock.legacy.rows import RETIRED, LegacyRow
-
 from penstock.named_tuple import NamedTuple
+
 JOURNAL, SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"
 TABLE = "index_queue"
 OURS = frozenset({"n", "at", "do"})
@@ -144,9 +145,9 @@ class JournalSource:
 
 
 def _directory(path: Path) -> Path:
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - it never raises
         raise PathNotFound(f"{path} does not exist", remedy=f"Name the directory with {JOURNAL}.")
-    folders = [path.parent] if path.is_file() else [path, path / "jobs"]
+    folders = [path.parent] if os.path.isfile(path) else [path, path / "jobs"]  # noqa: PTH113 - it never raises
     names = [f"{name}{suffix}" for name in (JOURNAL, SNAPSHOT) for suffix in ("", RETIRED)]
     if path.is_file() and path.name not in names:
         raise ImportRefused(f"{path} is not {JOURNAL}", remedy=f"Name the directory with {JOURNAL}.")

@@ -4,4 +4,5 @@
 ``texts``: results as short texts with paths and line numbers
 ``endpoint``: the server on a route of ``penstock serve``
 ``server``: the tools with their descriptions, bound to the SDK; progress, confirmation, errors
+``interrupt``: Ctrl-C for a server on standard input
 """

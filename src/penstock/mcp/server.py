@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 from penstock import clock
 from penstock.errors import JobNotFound, NotConfirmed, PenstockError, UnknownDocument
 from penstock.mcp import texts
+from penstock.mcp.interrupt import input_ends_at_interrupt
 from penstock.mcp.toolbox import Toolbox
 from penstock.service.job_records import JobDetail
 
@@ -72,11 +73,15 @@ def make_mcp_server(toolbox_of: ToolboxOf, *, submitted: Callable[[], None]) -> 
 
 
 def run_stdio(assembly: Assembly, submitted: Callable[[], None]) -> None:
-    """Serve one client on standard input and output until it closes them. ``submitted``: as above."""
+    """Serve one client on standard input and output until it closes them, or Ctrl-C.
+
+    ``submitted``: as above.
+    """
     toolbox = Toolbox(assembly)
     server = make_mcp_server(lambda _: toolbox, submitted=submitted)
     submitted()
-    server.run("stdio")
+    with input_ends_at_interrupt():
+        server.run("stdio")
 
 
 def _confirmation(ctx: Context, job_id: str, confirm: bool) -> Confirmation | Elicit[Confirmation]:

@@ -183,6 +183,7 @@ class Toolbox:
 
     def _named(self, path: str) -> str:
         """The path of a document. Documents of web pages and libraries need no permission to fetch."""
+        paths.refuse_unusable(path)
         return paths.off_disk(path) or self._resolve(path)
 
     def _source(self, path_or_id: str) -> Source:

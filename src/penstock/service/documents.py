@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import msgspec
 
@@ -21,18 +22,19 @@ from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
 from penstock.service.document_filters import DocumentFilters, catalog_filters
-from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.folder_requests import IndexOptions, Preview, index_submission, preview_of
 from penstock.service.jobs import Jobs
-from penstock.service.libraries import Libraries
-from penstock.service.notes import Notebook
-from penstock.service.page_texts import ExportedPages, ShownPage, export_pages, shown_page
 from penstock.service.projects import Placement, Projects, WantedPlace
 from penstock.service.real_path import real_path
 from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
+
+if TYPE_CHECKING:
+    from penstock.service.libraries import Libraries
+    from penstock.service.notes import Notebook
+    from penstock.service.page_texts import ExportedPages, ShownPage
 
 
 class Where(TypedDict, total=False):
@@ -63,9 +65,21 @@ class Documents:
         self.catalog = catalog
         self._jobs = jobs
         self._settings = settings
-        self.notes = Notebook(catalog, jobs, settings)
         self.projects = Projects(catalog, jobs, settings)
-        self.libraries = Libraries(catalog, jobs, self.notes.place_of)
+
+    @cached_property
+    def notes(self) -> Notebook:
+        """Use cases about notes."""
+        from penstock.service.notes import Notebook
+
+        return Notebook(self.catalog, self._jobs, self._settings)
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        """Use cases about libraries."""
+        from penstock.service.libraries import Libraries
+
+        return Libraries(self.catalog, self._jobs, self.notes.place_of)
 
     # Requests.
 
@@ -138,7 +152,7 @@ class Documents:
         if names[0].startswith(("http://", "https://")) and names[0].endswith("/"):
             # The address of a folder: all pages below it.
             document, folder = None, names[0].rstrip("/")
-        if document is None and folder is None and Path(path_or_id).is_dir():
+        if document is None and folder is None and os.path.isdir(path_or_id):  # noqa: PTH112 - it never raises
             # Nothing below it is known yet, but jobs already queued must not add documents after the removal.
             folder = names[1]
         if document is None and folder is not None:
@@ -156,7 +170,7 @@ class Documents:
     def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
         """The reason why ``index`` includes code by default; None if it does not, or if options decide."""
         decided = options.get("include_code") is not None or options.get("project")
-        if decided or is_off_disk(os.fspath(path)) or not Path(path).is_dir():
+        if decided or is_off_disk(os.fspath(path)) or not os.path.isdir(path):  # noqa: PTH112 - as in `removal`
             return None
         return code_reason(real_path(os.fspath(path)))
 
@@ -277,6 +291,8 @@ class Documents:
             generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
+        from penstock.service.explanations import history_of
+
         return history_of(source, events, generations)
 
     def generations(self, source_id: str) -> list[Document]:
@@ -292,6 +308,8 @@ class Documents:
 
         print(app.documents.page("scans/contract.pdf", 3).text)
         """
+        from penstock.service.page_texts import shown_page
+
         source = self.source(path_or_id, **where)
         with self.catalog.snapshot() as snapshot:
             return shown_page(snapshot, source, number)
@@ -306,6 +324,8 @@ class Documents:
             while found:
                 yield from found
                 found = self.sources(path=path, after=found[-1].source_id, limit=BATCH, **where)
+
+        from penstock.service.page_texts import export_pages
 
         return export_pages(self.catalog, chosen(), Path(directory))
 

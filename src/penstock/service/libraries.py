@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -111,8 +112,9 @@ class Libraries:
         if source is None:
             payload["library_version"] = _installed(name, version)
         else:
+            place = _source(source)
             payload["library_version"] = version or _version_in(source, name)
-            payload |= _source(source)
+            payload |= place
         payload |= crawl_fields(options)
         for option in ("include_code", "chunk_size", "chunk_overlap", "graph", "ocr"):
             if (value := options.get(option)) is not None:
@@ -204,7 +206,7 @@ def _source(source: str) -> dict[str, str]:
     if urls.is_web_url(source):
         return {"source_url": urls.canonical(source)}
     path = real_path(source)
-    if not Path(path).exists():
+    if not os.path.exists(path):  # noqa: PTH110 - it never raises
         raise PathNotFound(f"{source} does not exist")
     return {"source_path": path}
 
@@ -258,4 +260,4 @@ def _unversioned(name: str, source: str) -> LibraryNotFound:
 def _metadata_files(folder: Path) -> list[Path]:
     found = [folder / name for name in _METADATA]
     found += [*folder.glob("*.dist-info/METADATA"), *folder.glob("*.egg-info/PKG-INFO")]
-    return [file for file in found if file.is_file()]
+    return [file for file in found if os.path.isfile(file)]  # noqa: PTH113 - it never raises

@@ -5,6 +5,7 @@ One rule, ``placed``, decides tenant and branch for every door; decision 0056 gi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypedDict
@@ -16,8 +17,8 @@ from penstock.catalog.views import TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, UnknownProject
 from penstock.items import NOTES
-from penstock.pipeline.walk import repository
 from penstock.named_tuple import NamedTuple
+from penstock.pipeline.walk import repository
 from penstock.service import paths
 from penstock.service.document_filters import DocumentFilters
 from penstock.service.jobs import Jobs
@@ -172,7 +173,7 @@ class ProjectView(NamedTuple):
     @property
     def checked_out(self) -> list[str]:
         """Branches that are checked out in a folder of the project."""
-        return sorted({work_tree(root).branch for root in self.roots if Path(root).is_dir()})
+        return sorted({work_tree(root).branch for root in self.roots if os.path.isdir(root)})  # noqa: PTH112 - it never raises
 
 
 class Prune(NamedTuple):
@@ -208,7 +209,7 @@ class Projects:
         if known is not None and (root is None or len(known.root) > len(root)):
             root = known.root
         if root is None and wanted.project:
-            root = real if Path(real).is_dir() else str(Path(real).parent)
+            root = real if os.path.isdir(real) else str(Path(real).parent)  # noqa: PTH112 - it never raises
         recorded = known if known is not None and known.root == root else None
         tree = None if root is None else work_tree(root)
         return placed(wanted, tree, recorded, own_tenant=self._own_tenant)
@@ -319,7 +320,7 @@ class Projects:
     def move(self, old: str, new: str) -> ProjectRoot:
         """Record that the folder of a project was moved; its documents keep their tenant."""
         before, after = real_path(old), real_path(new)
-        if not Path(after).is_dir():
+        if not os.path.isdir(after):  # noqa: PTH112 - it never raises
             raise InvalidRequest(f"{new} is not a folder", remedy="Move the folder first.")
         if not self._catalog.projects.move(before, after):
             raise UnknownProject(f"no project was indexed at {before}")

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -147,15 +146,17 @@ def run_watcher(
     rescan_s: float,
     submitted: Callable[[], object],
     report: Callable[[str], None],
+    started: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> None:
     """Index folders, then follow their changes until ``stop`` is set.
 
     ``options`` are those of ``Documents.index``. ``submitted`` is called after jobs were added. ``report``
-    gives a person advice.
+    gives a person advice. ``started`` is called once no path is refused.
     """
     state_dir = os.path.realpath(assembly.settings.state_dir)
     roots = [_root(assembly, path, state_dir, options) for path in _outermost(paths)]
+    started()
     _watch(roots, stop, rescan_s=rescan_s, submitted=submitted, report=report)
 
 
@@ -170,7 +171,7 @@ def _root(assembly: Assembly, path: str, state_dir: str, options: dict[str, Any]
 def _outermost(paths: Sequence[str]) -> list[str]:
     """Real paths of the folders, without folders inside others."""
     for path in paths:
-        if not Path(path).is_dir():
+        if not os.path.isdir(path):  # noqa: PTH112 - it never raises
             raise PathNotFound(f"{path} is not a folder", remedy="Watch the folder that has the file.")
     real = sorted({real_path(path) for path in paths})
     return [path for path in real if not any(_is_below(path, other) for other in real)]

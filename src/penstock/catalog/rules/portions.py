@@ -33,7 +33,8 @@ class Portions(NamedTuple):
 
     def large(self, new: NewGeneration) -> bool:
         """Check whether a generation is written in parts: one of up to ``uncut`` parts is not."""
-        return count_rows(new) > self.uncut * self.rows or _chars(new) > self.uncut * self.chars
+        rows, chars = _size(new)
+        return rows > self.uncut * self.rows or chars > self.uncut * self.chars
 
     def groups(self, generations: Iterable[NewGeneration]) -> Iterator[Sequence[NewGeneration]]:
         """Group generations into transactions, in order; a large one is alone."""
@@ -41,7 +42,7 @@ class Portions(NamedTuple):
         group: list[NewGeneration] = []
         rows = chars = 0
         for new in generations:
-            own_rows, own_chars = count_rows(new), _chars(new)
+            own_rows, own_chars = _size(new)
             if group and (rows + own_rows > most_rows or chars + own_chars > most_chars):
                 yield group
                 group, rows, chars = [], 0, 0
@@ -85,7 +86,14 @@ def count_rows(new: NewGeneration) -> int:
     return len(new.pages) + sum([len(page.chunks) for page in new.pages if page.chunks])
 
 
-def _chars(new: NewGeneration) -> int:
-    return sum(
-        [len(page.text or "") + sum([len(chunk.text) for chunk in page.chunks or ()]) for page in new.pages]
-    )
+def _size(new: NewGeneration) -> tuple[int, int]:
+    """Number of page and chunk rows, and of characters. Most generations have one page with one chunk."""
+    rows = chars = 0
+    for page in new.pages:
+        rows += 1
+        if page.text:
+            chars += len(page.text)
+        for chunk in page.chunks or ():
+            rows += 1
+            chars += len(chunk.text)
+    return rows, chars

@@ -19,7 +19,6 @@ from typing import (
     Annotated,
     Any,
     Generic,
-    NamedTuple,
     TypeAlias,
     TypeVar,
     Union,
@@ -32,8 +31,8 @@ import msgspec
 
 from penstock.catalog.rules import properties
 from penstock.catalog.rules.phases import PHASES
-from penstock.named_tuple import NamedTuple
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
+from penstock.named_tuple import NamedTuple
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")

@@ -93,16 +93,21 @@ class SqliteCatalog(SqlCatalog):
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlSnapshot]:
-        # One connection per snapshot: a slow search does not block others.
+        try:
+            with self._reader() as role, self._connections.snapshot(role) as connection:
+                yield SqlSnapshot(SqliteStatements(connection, SQL))
+        except UnicodeEncodeError:
+            raise InvalidText("a text that is asked for holds a lone surrogate") from None
+
+    @contextmanager
+    def _reader(self) -> Iterator[str]:
+        """Reserve the role of an idle connection, so that a slow search does not block other snapshots."""
         try:
             role = self._idle_readers.pop()
         except IndexError:
             role = f"snapshot {next(self._readers)}"
         try:
-            with self._connections.snapshot(role) as connection:
-                yield SqlSnapshot(SqliteStatements(connection, SQL))
-        except UnicodeEncodeError:
-            raise InvalidText("a text that is asked for holds a lone surrogate") from None
+            yield role
         finally:
             self._idle_readers.append(role)
 
@@ -145,8 +150,9 @@ class SqliteCatalog(SqlCatalog):
         return []
 
     def migrate(self) -> None:
-        with translating_errors(self.path):
-            sqlite_schema.migrate(self._connections, self.path, self._schema)
+        # The first snapshot goes on with the connection that is opened here.
+        with translating_errors(self.path), self._reader() as role:
+            sqlite_schema.migrate(self._connections, self.path, self._schema, reader=role)
 
     def close(self) -> None:
         self._listener.close()

@@ -34,6 +34,12 @@ class WordPieces:
 
     def split(self, word: str) -> list[int]:
         """Numbers of the pieces of a word. An unknown character is split into UTF-8 bytes."""
+        whole = self._numbers.get(_WORD_START + word)
+        # A piece was learned by joining its characters in the order in which they would be joined here.
+        return self.joined(word) if whole is None else [whole]
+
+    def joined(self, word: str) -> list[int]:
+        """The same numbers, found by joining characters."""
         numbers = self._numbers
         pieces = [_WORD_START]
         for character in word:

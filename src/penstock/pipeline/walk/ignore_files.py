@@ -100,14 +100,10 @@ def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
 def _read(place: tuple[str, ...], below: str, rule: Rule) -> list[Patterns]:
     path = os.path.join(*place)
     try:
-        descriptor = _open(*place)
-    except OSError:
-        return []
-    with os.fdopen(descriptor, "rb") as file:
-        try:
+        with open(path, "rb", opener=lambda *_: _open(*place)) as file:
             read = file.read(_MAX_BYTES + 1)
-        except (OSError, TypeError):  # a directory, or a pipe with nothing in it
-            return []
+    except (OSError, TypeError):  # a directory, or a pipe with nothing in it
+        return []
     if len(read) > _MAX_BYTES:
         log.warning("%s: only the patterns in the first %s bytes are used", path, f"{_MAX_BYTES:,}")
         read = read[:_MAX_BYTES].rpartition(b"\n")[0]

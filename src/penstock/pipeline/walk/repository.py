@@ -98,7 +98,7 @@ def branches_of(repository: GitRepository) -> frozenset[str] | None:
     """All possible results of ``branch_of`` in the work trees of a repository; None: not readable."""
     names = set()
     common = Path(repository.common_dir)
-    if not (common / "HEAD").is_file() or (common / "reftable").is_dir():
+    if not os.path.isfile(common / "HEAD") or os.path.isdir(common / "reftable"):
         # Branches in a reftable, or in a repository that is gone, are not known: none counts as deleted.
         return None
     heads = common / "refs" / "heads"
@@ -227,7 +227,7 @@ def _project_rank(name: str) -> int | None:
 
 def _at(directory: Path) -> GitRepository | None:
     mark = directory / ".git"
-    if mark.is_dir():
+    if os.path.isdir(mark):  # not Path.is_dir, which raises if the directory may not be read
         git_dir = mark
     else:
         # In an added work tree or a submodule, ``.git`` is a file that names the directory.
@@ -244,14 +244,14 @@ def _at(directory: Path) -> GitRepository | None:
 
 def _text(path: Path, most: int = _MAX_BYTES) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return ""
-    with os.fdopen(descriptor, "rb") as file:
-        try:
+        with open(path, "rb", opener=_open) as file:
             return file.read(most).decode("utf-8", "surrogateescape")
-        except (OSError, TypeError):
-            return ""
+    except (OSError, TypeError, ValueError):  # a directory, or a pipe with nothing in it
+        return ""
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _remotes(config: str) -> dict[str, str]:

@@ -208,8 +208,9 @@ WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 
 -- BM25 over the matching texts. PostgreSQL does not give the frequency of a word, but ts_rank does indirectly: the sum
 -- of 1/i² for i up to the frequency, over the limit 1.645. The frequency is 1/(limit - sum) - 1/2, to a few hundredths.
--- A phrase counts once. The number of texts and their mean size are exact in a small collection; in a large one the
--- server's last count and a sample do. Formula and constants are those of SQLite's FTS5.
+-- A phrase counts once. The number of texts and their mean size are exact below 2,000 texts. From there on the mean is
+-- that of a sample, and the number is the server's last count, which can be old: never for few texts, whose scores it
+-- would change most. Formula and constants are those of SQLite's FTS5.
 -- name: ranked
 WITH term AS MATERIALIZED (
     SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single
@@ -224,8 +225,9 @@ hit AS MATERIALIZED (
     WHERE $1::json ->> 'all' = '' OR k.words @@ to_tsquery('catalog_english', $1::json ->> 'all')),
 sample AS (SELECT count(*) AS texts, avg(size) AS size FROM (SELECT size FROM catalog_keyword LIMIT 2000) AS t),
 every AS (
-    SELECT greatest((SELECT count(DISTINCT content_id) FROM hit), texts,
-                    (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass))::float8 AS texts,
+    SELECT (CASE WHEN texts < 2000 THEN texts ELSE
+               greatest((SELECT count(DISTINCT content_id) FROM hit), texts,
+                        (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass)) END)::float8 AS texts,
            greatest(size, 1)::float8 AS size FROM sample),
 found AS (SELECT term, count(*) AS texts FROM hit GROUP BY term)
 SELECT h.content_id,
