@@ -45,7 +45,8 @@ def repository_files() -> Iterator[Path]:
     for folder, below, names in os.walk(ROOT):
         # An environment has a hundred times the files of the project.
         below[:] = [name for name in below if (name[0] != "." or name == ".ci") and name not in GENERATED]
-        yield from (Path(folder, name) for name in names)
+        # In a further work tree of git this is a file, with the place of the first one.
+        yield from (Path(folder, name) for name in names if name != ".git")
 
 
 def anchors(text: str) -> set[str]:

@@ -27,6 +27,13 @@ class Timeout(AssertionError):
     """A state that the page did not reach in time."""
 
 
+class Navigated(Exception):
+    """The page of an expression was left before the expression had a value."""
+
+
+_NAVIGATED = "navigated or closed"
+
+
 class Tab:
     """One page. Errors of its console, and exceptions, are collected in ``errors``."""
 
@@ -44,6 +51,8 @@ class Tab:
         while True:
             message = json.loads(self._socket.recv(timeout=WAIT_S))
             if message.get("id") == self._number:
+                if _NAVIGATED in message.get("error", {}).get("message", ""):
+                    raise Navigated(method)
                 assert "error" not in message, (method, message["error"])
                 return message["result"]
             self._heard(message)
@@ -67,10 +76,17 @@ class Tab:
         assert "exceptionDetails" not in found, (expression, found["exceptionDetails"])
         return found["result"].get("value")
 
+    def _evaluate_if_loaded(self, expression: str) -> Any:
+        """The value, or None where the page is left for another one meanwhile."""
+        try:
+            return self.evaluate(expression)
+        except Navigated:
+            return None
+
     def wait(self, expression: str, within: float = WAIT_S) -> Any:
         """Wait until an expression is true, and return its value."""
         deadline = time.monotonic() + within
-        while not (found := self.evaluate(expression)):
+        while not (found := self._evaluate_if_loaded(expression)):
             if time.monotonic() > deadline:
                 shown = self.evaluate("document.body.innerText.slice(0, 3000)")
                 raise Timeout(f"{expression}\n{self.errors}\n{shown}")

@@ -1,4 +1,4 @@
-"""A browser for all tests of a process, and one server for each module."""
+"""A browser and a server for each module."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.http.conftest import server as server
 MISSING = "no Chromium: apt-get install chromium, or make browser as root"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Tab]:
+    """A browser, which costs no more to start than to keep for a minute while other tests run."""
     program = find_browser()
     if program is None:
         if os.environ.get("CI"):

@@ -14,7 +14,7 @@ from tests.http.live_server import LiveServer
 from tests.pipeline.sample_documents import pdf
 
 SERVE = ()
-NOTES = 1_600
+NOTES = 2_400
 PUMP = """
   const real = window.fetch.bind(window);
   window.fetch = async (path, options) => {

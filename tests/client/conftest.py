@@ -121,16 +121,19 @@ class Indexed(NamedTuple):
         return str(self.folder / "mill.md")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """One server for all tests of the clients."""
+    """One server for each module.
+
+    Its worker looks for jobs twenty times a second: kept to the end of a run, it costs ten starts.
+    """
     started = LiveServer(tmp_path_factory.mktemp("server"), *SERVE, **SETTINGS)
     yield started
     assert 0 == started.stop(), started.log.read_text()
     assert "Traceback" not in started.log.read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def indexed(server: LiveServer) -> Iterator[Indexed]:
     folder = server.folder / "docs"
     folder.mkdir()

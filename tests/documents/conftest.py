@@ -34,6 +34,7 @@ from penstock.worker.lanes import drop_unwanted
 from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import PausedCatalog
+from tests.pipeline.kept_zygotes import kept_zygotes as kept_zygotes
 from tests.servers.stores import others_later
 
 WAIT_S = 120.0

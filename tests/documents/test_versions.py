@@ -138,16 +138,18 @@ def long_pdf(texts: list[str]) -> bytes:
 @pytest.mark.parametrize(
     ("name", "number", "words", "most"),
     [
-        ("long.md", 600, 120, 3),
+        ("long.md", 150, 120, 3),
+        pytest.param("long.md", 600, 120, 3, marks=pytest.mark.long),
         pytest.param("long.md", 1_500, 120, 3, marks=pytest.mark.chaos),
-        ("short.md", 5_000, 12, 6),
+        ("short.md", 1_250, 12, 6),
+        pytest.param("short.md", 5_000, 12, 6, marks=pytest.mark.long),
         pytest.param("long.pdf", 500, 300, 3, marks=pytest.mark.chaos),
     ],
 )
 def test_an_edited_paragraph_costs_a_few_chunks(
     docs: IndexedFolder, tmp_path: Path, name: str, number: int, words: int, most: int
 ):
-    """600 paragraphs of 120 words are about 200 pages; the long run has 500, also as a PDF."""
+    """150 paragraphs of 120 words are about 50 pages; the longer runs have 200 and 500, also as a PDF."""
     texts = paragraphs(number, words)
     folder = tmp_path / "tree"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import subprocess
 import sys
@@ -135,6 +136,17 @@ def test_the_pieces_of_words_are_those_of_the_tokenizers_library():
     answers = repr([pieces.split(word) for word in words if word])
 
     assert PIECES_DIGEST == hashlib.sha256(answers.encode()).hexdigest()
+
+
+def test_every_piece_of_the_table_is_what_its_characters_are_joined_to():
+    file = table_files.find_table_files().pieces
+    pieces = WordPieces(file)
+    numbers = json.loads(file.read_bytes())["model"]["vocab"]
+    words = {piece[1:]: [number] for piece, number in numbers.items() if piece[0] == "▁" and piece[1:]}
+
+    assert len(words) > 10_000
+    assert words == {word: pieces.split(word) for word in words}
+    assert words == {word: pieces.joined(word) for word in words}
 
 
 def test_the_fingerprint_of_the_table_stays():

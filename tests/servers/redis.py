@@ -103,7 +103,8 @@ class Server:
     def __init__(self, folder: Path, *options: str, binary: Path = BINARY) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = run.free_port()
+        # Nodes of a cluster speak to each other on a second port, which Redis 6 derives from the first.
+        self.port = run.free_port(second=10_000 if "--cluster-enabled" in options else 0)
         self.url = f"redis://127.0.0.1:{self.port}"
         self._command = [str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder)]
         # A title would be written over the environment, by which the run finds what it started.

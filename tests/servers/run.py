@@ -83,17 +83,19 @@ def alone(name: str) -> Iterator[None]:
         yield
 
 
-def free_port() -> int:
+def free_port(*, second: int = 0) -> int:
     """Choose a port for a server, reserved for this process among all test runs of the machine.
 
     Servers bind it later, and again after a kill: so it is below the ports of outgoing connections, and until
-    this process ends no other test gets it.
+    this process ends no other test gets it. ``second``: distance of another port that the server binds.
     """
     while True:
-        port = random.SystemRandom().randrange(10_000, 30_000)
-        with socket.socket() as probe, suppress(OSError):
-            _reserve(port)
-            probe.bind(("127.0.0.1", port))
+        port = random.SystemRandom().randrange(10_000, 30_000 - second)
+        with suppress(OSError):
+            for each in {port, port + second}:
+                _reserve(each)
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
             return port
 
 

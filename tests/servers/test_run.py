@@ -76,3 +76,13 @@ def test_a_port_is_chosen_once():
 
     assert ports == [int(line) for line in other.stdout.split()]
     assert len(set(ports)) == len(ports)
+
+
+def test_a_second_port_of_a_server_is_chosen_with_the_first():
+    ports = [run.free_port(second=10_000) + 10_000 for _ in range(20)]
+
+    command = [sys.executable, "-c", RESERVING, *map(str, ports)]
+    other = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert ports == [int(line) for line in other.stdout.split()]
+    assert max(ports) < 30_000

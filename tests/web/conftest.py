@@ -14,6 +14,7 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.job import Job
+from tests.pipeline.kept_zygotes import kept_zygotes as kept_zygotes
 
 WAIT_S = 120.0
 
