@@ -155,6 +155,21 @@ def test_an_async_function_that_stops_the_loop_harms_no_other(app: Penstock, sto
     assert [Status.FAILED, Status.DONE, Status.DONE] == [job.status for job in jobs]
 
 
+def test_a_loop_ends_with_its_thread_although_an_error_is_kept(registering: Penstock):
+    kept: list[object] = []
+
+    @registering.function(max_retries=0)
+    async def fail(payload: Payload) -> None:
+        kept.extend([asyncio.get_running_loop(), error := ValueError("kept")])
+        raise error
+
+    with registering.worker_thread():
+        assert Status.FAILED is registering.wait(fail.call().job_id, timeout=60).status
+    loop = kept[0]
+    assert isinstance(loop, asyncio.AbstractEventLoop)
+    assert loop.is_closed()
+
+
 # Back-off in parts of a second.
 
 

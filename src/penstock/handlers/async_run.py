@@ -48,16 +48,26 @@ _loops = _Loops()
 
 def run(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
     """Run a coroutine to its end in this thread's loop. Raises ``Cancelled`` if the job is cancelled."""
+    # No variable here holds the loop: an error keeps this frame, and would keep the loop after its thread.
+    try:
+        return _own_loop().runner.run(_watched(coroutine, context), context=contextvars.copy_context())
+    finally:
+        _leave_stopped_loop()
+
+
+def _own_loop() -> _Loop:
     loop = _loops.loop
     if loop is None or loop.pid != os.getpid():
         loop = _loops.loop = _Loop()
-    try:
-        return loop.runner.run(_watched(coroutine, context), context=contextvars.copy_context())
-    finally:
-        if asyncio.all_tasks(loop.runner.get_loop()):
-            # The function stopped the loop, for example by ``sys.exit()``: the next job gets a new one.
-            _loops.loop = None
-            loop.abandon()
+    return loop
+
+
+def _leave_stopped_loop() -> None:
+    """Give the next job a new loop, if the function stopped this one, for example by ``sys.exit()``."""
+    loop = _own_loop()
+    if asyncio.all_tasks(loop.runner.get_loop()):
+        _loops.loop = None
+        loop.abandon()
 
 
 async def _watched(coroutine: Coroutine[Any, Any, Any], context: Context) -> Any:
