@@ -113,14 +113,20 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
         "resume of everything": lambda: queue.resume(Scope()),
         "pause of a tenant": lambda: queue.pause(TENANT),
         "claim beside a paused tenant": lambda: _claim(queue),
-        "pause, claim and resume of a tenant": lambda: _held_back(queue),
+        "pause, claim and resume of a tenant": lambda: _held_back(queue, TENANT),
+        "pause, claim and resume of everything": lambda: _held_back(queue, Scope()),
+        "the same beside a paused tenant": lambda: _held_back(queue, TENANT, Scope()),
     }
 
 
-def _held_back(queue: Queue) -> None:
-    queue.pause(TENANT)
+def _held_back(queue: Queue, *scopes: Scope) -> None:
+    """Pause, claim and resume: a pause that is already there costs nothing."""
+    for scope in scopes:
+        queue.pause(scope)
     _claim(queue)
-    queue.resume(TENANT)
+    for scope in scopes:
+        queue.resume(scope)
+    _claim(queue)
 
 
 def _claim(queue: Queue) -> None:
