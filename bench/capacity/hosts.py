@@ -57,7 +57,7 @@ COMMAND = (
 )
 PATIENCE_S = 280.0
 STARTED_TOGETHER = 10
-"""Hosts that start at the same time: a hundred on two cores would miss the time that a process has to start."""
+"""Hosts that start at the same time: of a hundred at once on two cores, some would not be ready in time."""
 LOOK_S = 0.1
 CALM_S = 3.0
 CALM_CORES = 0.02
