@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,19 @@ import json
 print(json.dumps([code, len(started), sorted(sys.modules)]), file=sys.stderr)
 """
 
+KILLED = """
+import os, signal
+from penstock.__main__ import main
+from penstock.worker.executor import Executor
+run = Executor.run
+def killed_with_a_file(executor, claims, context):
+    if claims[0].item_type == "file":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run(executor, claims, context)
+Executor.run = killed_with_a_file
+main()
+"""
+
 HEAVY = frozenset(
     "asyncio concurrent.futures importlib.resources multiprocessing rich selectolax pypdfium2 tokenizers "
     "tree_sitter chardet wordllama requests penstock.worker.supervisor".split()
@@ -75,19 +88,28 @@ class Place(NamedTuple):
     state: Path
 
     def run(self, *arguments: str, **variables: str) -> Ran:
+        done = self._run(COUNTED, arguments, variables)
+        *said, report = done.stderr.splitlines()
+        code, processes, modules = json.loads(report)
+        return Ran(code, processes, frozenset(modules), done.stdout + "\n".join(said))
+
+    def kill(self, *arguments: str) -> None:
+        """Run a command that is killed once it has begun with a file."""
+        assert -signal.SIGKILL == self._run(KILLED, arguments, {}).returncode
+
+    def _run(
+        self, script: str, arguments: Sequence[str], variables: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         environment = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("PENSTOCK_", "AGENT_BRAIN_"))
         }
         environment |= {"PENSTOCK_STATE": str(self.state), **variables}
-        command = [sys.executable, "-c", COUNTED, *arguments]
-        done = subprocess.run(
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120
         )
-        *said, report = done.stderr.splitlines()
-        code, processes, modules = json.loads(report)
-        return Ran(code, processes, frozenset(modules), done.stdout + "\n".join(said))
 
 
 @pytest.fixture
@@ -228,6 +250,28 @@ def test_the_next_command_runs_the_note_of_a_killed_one(place: Place):
         assert Status.DONE == app.job(left).status
 
 
+@pytest.mark.parametrize("path", [".", "mill.md"])
+def test_the_next_command_goes_on_after_a_killed_one(place: Place, path: str):
+    (place.folder / "wheel.md").write_text("The wheel turns.\n")
+    place.kill("index", path)
+
+    again = place.run("index", path)
+
+    assert (0, 0) == (again.code, again.processes), again.output
+    assert "mill.md" in place.run("search", "gate").output
+    assert [] == list((place.state / "workers").glob("*/*.worker"))
+
+
+@pytest.mark.parametrize("path", [".", "mill.md"])
+def test_a_file_that_ends_two_commands_is_left_to_a_worker(place: Place, path: str):
+    place.kill("index", path)
+    place.kill("index", path)
+
+    third = place.run("index", path)
+
+    assert (0, True) == (third.code, third.processes > 0), third.output
+
+
 def test_a_command_is_no_worker_for_the_jobs_of_others(place: Place):
     seen = []
 
@@ -255,7 +299,7 @@ def test_folders_that_are_known_and_not_too_large_are_compared_here(
         known = app.job(app.index(place.folder).job_id)
         unknown = app.job(app.index(place.folder, collection="other").job_id)
         page = msgspec.structs.replace(known, payload_json='{"folder_path": "https://mill.example/"}')
-        lost = msgspec.structs.replace(known, lost_count=1)
+        lost = msgspec.structs.replace(known, lost_count=2)
 
         found = [is_small_folder(job, catalog) for job in (known, unknown, page, lost)]
         monkeypatch.setattr("penstock.worker.small_folder.MOST_ENTRIES", 0)
@@ -358,7 +402,7 @@ def test_only_new_notes_and_small_files_are_small(place: Place):
         folder = app.job(app.index(place.folder).job_id)
 
     assert [True, True, False] == [is_small(job) for job in (note, file, folder)]
-    # A job that was lost once may have crashed its process.
-    assert not is_small(msgspec.structs.replace(note, lost_count=1))
+    # A job that was lost twice may have crashed its process.
+    assert not is_small(msgspec.structs.replace(note, lost_count=2))
     assert not is_small(msgspec.structs.replace(note, status=Status.IN_PROGRESS))
     assert not is_small(msgspec.structs.replace(note, payload_json=f'{{"content": "{"x" * SMALL_BYTES}"}}'))

@@ -242,10 +242,15 @@ def state_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.state"
 
 
-def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) -> int:
-    """Release the claims of dead supervisors on this host; return the number of jobs and tasks."""
+def release_dead(
+    queue: Queue, directory: Path, catalog: Catalog | None = None, *, commands_only: bool = False
+) -> int:
+    """Release the claims of dead supervisors on this host; return the number of jobs and tasks.
+
+    ``commands_only``: only those of commands that ran a job of their own.
+    """
     released = 0
-    for path, fd in _dead(directory):
+    for path, fd in _dead(directory, ONE_JOB + SUFFIX if commands_only else SUFFIX):
         try:
             lines = [line.split() for line in _read(fd).splitlines()]
             for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
@@ -310,9 +315,9 @@ def _release_child(queue: Queue, catalog: Catalog | None, state_file: Path, work
     return released
 
 
-def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
+def _dead(directory: Path, suffix: str = SUFFIX) -> Iterator[tuple[Path, int]]:
     """Lock and list the files of dead supervisors, each for one worker only."""
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
+    for path in sorted(directory.glob(f"*{suffix}")):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.container_paths import container_of
-from penstock.job import Job, JobQuery, Status
+from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import PLAIN
@@ -38,11 +38,14 @@ MOST_OTHERS = 10
 """Changed files of other types that are indexed here: a page of a PDF takes as long as many small texts."""
 MOST_SLOW = 5
 """Changed files that are indexed here with a slow embedder."""
+MOST_LOSSES = 1
+"""Lost attempts of a job that is run here once more: most commands that end in the middle were killed, but
+a file may also crash the process again, which only a worker survives."""
 
 
 def is_small_folder(job: Job, catalog: Catalog) -> bool:
     """Decide whether this process walks a folder: the catalog knows it, or it is new and has few entries."""
-    if job.status is not Status.PENDING or job.lost_count or job.op != "ingest":
+    if job.status is not Status.PENDING or job.lost_count > MOST_LOSSES or job.op != "ingest":
         return False
     name = FOLDERS.get(job.item_type)
     if name is None or is_off_disk(job.payload[name]):
@@ -51,6 +54,11 @@ def is_small_folder(job: Job, catalog: Catalog) -> bool:
     with catalog.snapshot() as snapshot:
         known = snapshot.known_count(place, path, most=MOST_KNOWN + 1)
     return known <= MOST_KNOWN if known else _has_few_entries(path)
+
+
+def is_walked_folder(job: Job) -> bool:
+    """Decide whether only jobs for files of a folder are left, by a command that was killed perhaps."""
+    return job.item_type in FOLDERS and job.waiting and job.waiting_for == CHILDREN
 
 
 def _has_few_entries(path: str) -> bool:
@@ -85,7 +93,7 @@ def _are_little_work(jobs: Sequence[Job]) -> bool:
     others = total = 0
     for job in jobs:
         path = job.payload.get("file_path")
-        if job.item_type != "file" or job.lost_count or job.run_at is not None or path is None:
+        if job.item_type != "file" or job.lost_count > MOST_LOSSES or job.run_at is not None or path is None:
             return False
         if container_of(path) is not None:
             return False  # the file around it is read as a whole

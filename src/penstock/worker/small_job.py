@@ -3,8 +3,9 @@
 For commands while no worker runs: to start a child would cost more than the job. Of a folder, the changed
 files are indexed here too, if they are little work; see ``small_folder``. The jobs of others are left to a
 worker. Jobs are claimed, executed and settled like any other, and the claims are under a liveness lock, so
-that the next worker on this host releases them should this process be killed. Parsers of native code run in
-the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left to a worker.
+that the next command or worker on this host releases them should this process be killed. Parsers of native
+code run in the sandbox; see ``Pipeline``. A job that needs more, such as pages of a long document, is left to
+a worker.
 """
 
 from __future__ import annotations
@@ -30,10 +31,17 @@ from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory
-from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, state_path
+from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, release_dead, state_path
 from penstock.worker.outbox import Outbox
 from penstock.worker.shared_state import ExecutingJob, SharedState
-from penstock.worker.small_folder import FOLDERS, SMALL_BYTES, file_batches, is_small_folder
+from penstock.worker.small_folder import (
+    FOLDERS,
+    MOST_LOSSES,
+    SMALL_BYTES,
+    file_batches,
+    is_small_folder,
+    is_walked_folder,
+)
 from penstock.worker.stopped import Stopped
 from penstock.worker.upkeep import clear_outbox, upkeep_overdue
 
@@ -59,10 +67,11 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
     """Run a small job here. False: the job has not ended, and needs a worker."""
     if threading.current_thread() is not threading.main_thread():
         return False  # only the main thread can be interrupted when a file exceeds its limits
+    release_dead(options.queue, options.directory, options.catalog, commands_only=True)
     job = options.queue.get(job_id)
     if job is None or _needs_worker(job_id, options):
         return False
-    if not is_small(job) and not is_small_folder(job, options.catalog):
+    if not is_walked_folder(job) and not _is_small(job, options):
         return False
     registry = Registry()
     close = options.register(registry)
@@ -77,9 +86,13 @@ def run_small_job(job_id: str, options: SmallJobOptions) -> bool:
     return job is None or job.ended
 
 
+def _is_small(job: Job | None, options: SmallJobOptions) -> bool:
+    return job is not None and (is_small(job) or is_small_folder(job, options.catalog))
+
+
 def is_small(job: Job) -> bool:
-    """Decide by the row and the size of the file. A once lost job may crash the process."""
-    if job.status is not Status.PENDING or job.lost_count:
+    """Decide by the row and the size of the file. A job that was often lost may crash the process."""
+    if job.status is not Status.PENDING or job.lost_count > MOST_LOSSES:
         return False
     if job.item_type == "content":
         return len(job.payload_json) <= SMALL_BYTES
@@ -117,11 +130,13 @@ def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
         try:
             execution = _Execution(options, worker_id, registry, state)
             with _delayed_signals() as received:
-                execution.run([job.queue_id])
-                if job.item_type in FOLDERS and not received:
-                    for ids in file_batches(options.queue, job.queue_id, quick_model=options.quick_model):
-                        if not received:
-                            execution.run(ids)
+                walked = is_walked_folder(job)
+                if walked:
+                    _run_files(job, options, execution, received)
+                # A folder that was asked for again while files were left is walked again after them.
+                if not received and (not walked or _is_small(options.queue.get(job.queue_id), options)):
+                    execution.run([job.queue_id])
+                    _run_files(job, options, execution, received)
             settled = True
         finally:
             state.close(remove=settled)
@@ -129,6 +144,15 @@ def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
         # Files left behind tell the next worker of a claim whose result could not be stored.
         lock.close(remove=settled)
     return bool(received)
+
+
+def _run_files(folder: Job, options: SmallJobOptions, execution: _Execution, received: Sequence[int]) -> None:
+    """Run the files of a folder until a stop signal comes, if they are little work."""
+    if folder.item_type not in FOLDERS or received:
+        return
+    for ids in file_batches(options.queue, folder.queue_id, quick_model=options.quick_model):
+        if not received:
+            execution.run(ids)
 
 
 class _Execution:
