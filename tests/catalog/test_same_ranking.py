@@ -61,6 +61,21 @@ def test_scores_are_those_of_bm25(catalog: Catalog, query: str):
         assert score / most == pytest.approx(found[path] / best, abs=0.02)
 
 
+def test_a_quoted_word_is_as_rare_as_among_all_texts(catalog: Catalog):
+    texts = made_texts()
+    catalog.store([generation(path, page(" ".join(words))) for path, words in texts.items()])
+
+    found = scores(catalog, '"oil" mill wheel')
+    wanted = {
+        path: score for path, score in bm25(texts, ["oil", "mill", "wheel"]).items() if "oil" in texts[path]
+    }
+
+    assert set(wanted) == set(found)
+    best, most = max(found.values()), max(wanted.values())
+    for path, score in wanted.items():
+        assert score / most == pytest.approx(found[path] / best, abs=0.02)
+
+
 def test_an_old_count_of_the_server_changes_no_score(counted_catalog: PostgresCatalog, url: str):
     catalog = counted_catalog
     catalog.store([generation(path, page(" ".join(words))) for path, words in made_texts().items()])

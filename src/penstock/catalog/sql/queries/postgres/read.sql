@@ -208,9 +208,10 @@ WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 
 -- BM25 over the matching texts. PostgreSQL does not give the frequency of a word, but ts_rank does indirectly: the sum
 -- of 1/i² for i up to the frequency, over the limit 1.645. The frequency is 1/(limit - sum) - 1/2, to a few hundredths.
--- A phrase counts once. The number of texts and their mean size are exact below 2,000 texts. From there on the mean is
--- that of a sample, and the number is the server's last count, which can be old: never for few texts, whose scores it
--- would change most. Formula and constants are those of SQLite's FTS5.
+-- A phrase counts once. How many texts have a term is counted in all texts, not only in those with the quoted phrases.
+-- The number of texts and their mean size are exact below 2,000 texts. From there on the mean is that of a sample, and
+-- the number is the server's last count, which can be old: never for few texts, whose scores it would change most.
+-- Formula and constants are those of SQLite's FTS5.
 -- name: ranked
 WITH term AS MATERIALIZED (
     SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single
@@ -223,13 +224,17 @@ hit AS MATERIALIZED (
            ELSE 1 END AS times
     FROM term t JOIN catalog_keyword k ON k.words @@ t.query
     WHERE $1::json ->> 'all' = '' OR k.words @@ to_tsquery('catalog_english', $1::json ->> 'all')),
+found AS MATERIALIZED (
+    SELECT term, count(*) AS texts FROM hit WHERE $1::json ->> 'all' = '' GROUP BY term
+    UNION ALL
+    SELECT t.term, (SELECT count(*) FROM catalog_keyword k WHERE k.words @@ t.query)
+    FROM term t WHERE $1::json ->> 'all' <> ''),
 sample AS (SELECT count(*) AS texts, avg(size) AS size FROM (SELECT size FROM catalog_keyword LIMIT 2000) AS t),
 every AS (
     SELECT (CASE WHEN texts < 2000 THEN texts ELSE
-               greatest((SELECT count(DISTINCT content_id) FROM hit), texts,
+               greatest((SELECT count(DISTINCT content_id) FROM hit), (SELECT max(f.texts) FROM found f), texts,
                         (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass)) END)::float8 AS texts,
-           greatest(size, 1)::float8 AS size FROM sample),
-found AS (SELECT term, count(*) AS texts FROM hit GROUP BY term)
+           greatest(size, 1)::float8 AS size FROM sample)
 SELECT h.content_id,
        -sum(h.weight * greatest(ln((e.texts - f.texts + 0.5) / (f.texts + 0.5)), 0.000001)
             * h.times * 2.6 / (h.times + 1.6 * (0.25 + 0.75 * h.size / e.size))) AS rank
