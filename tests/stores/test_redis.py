@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -253,6 +254,15 @@ def test_scripts_that_the_server_forgot_are_sent_again(queue: RedisQueue, client
         stop.set()
         forgetting.join()
     assert (200, {(Status.DONE,): 200}) == (done, queue.count(JobQuery(), by=["status"]))
+
+
+def test_an_interrupted_command_leaves_no_answer_to_the_next(queue: RedisQueue) -> None:
+    (connection,) = queue._server._kept
+    connection.read_response = Mock(side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        queue._server._execute("BLPOP", "nothing", "0.5")
+    del connection.read_response
+    assert b"next" == queue._server._execute("ECHO", "next")
 
 
 # A server that goes away.

@@ -103,7 +103,9 @@ class Server:
         try:
             connection.send_command(*command)
             answer = connection.read_response()
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, redis.exceptions.ResponseError):
+                connection.disconnect()  # the answer is still to come
             pool.release(connection)
             raise
         if self._kept or pool.max_connections <= _FEW_CONNECTIONS:
