@@ -6,6 +6,7 @@ class of five fields, not 7, and a short command imports 150 classes.
 
 from __future__ import annotations
 
+import sys
 from collections import namedtuple
 from functools import cache
 from types import FunctionType
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
     from typing import Self
 else:
+    # As the standard library raises it.
+    _UNEXPECTED = TypeError if sys.version_info >= (3, 13) else ValueError
 
     class _NamedTuple(tuple):
         """Methods that all named tuples share."""
@@ -32,8 +35,11 @@ else:
         def _replace(self, /, **values: Any) -> Self:
             made = self._make(map(values.pop, self._fields, self))
             if values:
-                raise ValueError(f"Got unexpected field names: {list(values)!r}")
+                raise _UNEXPECTED(f"Got unexpected field names: {list(values)!r}")
             return made
+
+        # For copy.replace of Python 3.13.
+        __replace__ = _replace
 
         def _asdict(self) -> dict[str, Any]:
             return dict(zip(self._fields, self, strict=True))

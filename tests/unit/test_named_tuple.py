@@ -100,6 +100,12 @@ def test_values_are_copied_and_sent_to_processes_by_their_class_and_values():
     assert (Gate, *gate) == reduced[1]
 
 
+def test_copies_with_other_values_are_made_as_by_copy_replace_of_python_3_13():
+    replace = type(Gate("north", 12)).__replace__  # type: ignore[attr-defined]
+
+    assert Gate("north", 2) == replace(Gate("north", 12), width=2)
+
+
 def test_methods_and_type_parameters_are_kept():
     assert Gate("north", 12).wide
     assert "closed" == Gate.closed().name
