@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ CONNECT_TIMEOUT_S = 5.0
 _FEW_CONNECTIONS = 10
 """Up to so many max_connections in the URL, every connection goes back to the driver's pool."""
 
+_NO_TEXT = ("decode_responses", "credential_provider", "retry_on_error", "event_dispatcher", "command_packer")
+"""Options of the driver whose value in a URL is of the wrong type, or that this module cannot work with."""
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -65,7 +68,7 @@ class Server:
             pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)
             _refuse_options(pool.connection_kwargs)
-        except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError):
+        except (ValueError, TypeError, AttributeError, LookupError, redis.exceptions.RedisError):
             raise _invalid_url() from None
         return client
 
@@ -188,8 +191,11 @@ def _split(url: str) -> tuple[str, str]:
 
 def _refuse_options(options: Mapping[str, Any]) -> None:
     """Raise ValueError for options of the URL that the driver takes, and fails on later."""
-    if "decode_responses" in options or "credential_provider" in options:
+    if any(name in options for name in _NO_TEXT):
         raise ValueError
+    if codecs.lookup(options.get("encoding", "utf-8")).name != "utf-8":
+        raise ValueError
+    codecs.lookup_error(options.get("encoding_errors", "strict"))
     if not isinstance(options["retry"], Retry):
         raise ValueError
     if not all(0 <= options[name] <= TIMEOUT_MAX for name in ("socket_timeout", "socket_connect_timeout")):
