@@ -45,6 +45,28 @@ def test_a_missing_path_is_refused_before_anything_is_queued(
     assert [] == ask("jobs")["jobs"]
 
 
+def run_weak(folders: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command beside a directory that it may not read, also where the tests run as root."""
+    (folders / "closed" / "in").mkdir(parents=True)
+    (folders / "closed").chmod(0)
+    weak = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    here = [sys.executable, "-m", "penstock", "--state", str(folders / "state")]
+    return subprocess.run([*weak, *here, *command], capture_output=True, text=True, timeout=60)
+
+
+READS_EVERYTHING = os.geteuid() == 0 and not shutil.which("setpriv")
+
+
+@pytest.mark.skipif(READS_EVERYTHING, reason="root may read every path")
+@pytest.mark.parametrize("name", ["queue.db", "in/queue.db"])
+def test_a_store_in_a_directory_that_may_not_be_read_is_one_line(folders: Path, name: str):
+    told = run_weak(folders, "status", "--url", f"sqlite:///closed/{name}")
+
+    assert 7 == told.returncode
+    assert "ERR_STORE_DENIED" in told.stderr
+    assert 1 == len(told.stderr.splitlines())
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -63,14 +85,9 @@ def test_a_missing_path_is_refused_before_anything_is_queued(
     ],
 )
 @pytest.mark.parametrize("name", ["closed/in/a.md", "x" * 300])
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read every path")
+@pytest.mark.skipif(READS_EVERYTHING, reason="root may read every path")
 def test_a_path_that_may_not_be_read_is_one_line(folders: Path, name: str, command: str, code: str):
-    (folders / "closed" / "in").mkdir(parents=True)
-    (folders / "closed").chmod(0)
-    weak = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-    here = [sys.executable, "-m", "penstock", "--state", str(folders / "state")]
-
-    told = subprocess.run([*weak, *here, *command.split(), name], capture_output=True, text=True, timeout=60)
+    told = run_weak(folders, *command.split(), name)
 
     assert 0 != told.returncode
     assert code in told.stdout + told.stderr

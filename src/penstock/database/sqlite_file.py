@@ -83,7 +83,11 @@ class SqliteFile:
         """
         if refusal.sqlite_errorcode & 0xFF not in _CANNOT_WRITE or os.access(self._path.parent, os.W_OK):
             raise refusal
-        if not self._path.exists():
+        try:
+            found = self._path.exists()
+        except OSError:  # a directory above may not be searched, or the name is too long
+            raise refusal from None
+        if not found:
             raise StoreReadOnly(f"{self._path.parent} cannot be written, and has no {self._path.name} in it")
         self._read_as[role] = self._files()
         logged = self._read_as[role][1]
