@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
@@ -153,6 +154,28 @@ def test_an_async_function_that_stops_the_loop_harms_no_other(app: Penstock, sto
     with app.worker_thread():
         jobs = [app.wait(receipt.job_id, timeout=60) for receipt in receipts]
     assert [Status.FAILED, Status.DONE, Status.DONE] == [job.status for job in jobs]
+
+
+LEFT_OPEN = """
+import asyncio
+from penstock import Penstock
+
+app = Penstock("memory://")
+
+@app.function
+async def work(payload):
+    return await asyncio.to_thread(lambda: 5)
+
+worker = app.worker_thread()
+worker.__enter__()
+print(app.wait(work.call({}).job_id, timeout=60).result)
+"""
+
+
+def test_a_process_ends_although_its_worker_thread_is_open():
+    told = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60)
+
+    assert (0, "5\n", "") == (told.returncode, told.stdout, told.stderr)
 
 
 def test_a_loop_ends_with_its_thread_although_an_error_is_kept(registering: Penstock):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -34,8 +35,9 @@ class _Loop:
             self.runner.close()
 
     def __del__(self) -> None:
-        # Not in a forked process: the loop's file descriptors are shared with the parent.
-        if self.pid == os.getpid():
+        # Not in a forked process: the loop's file descriptors are shared with the parent. Not at the end of
+        # the interpreter: a loop with an executor starts a thread to close it, and no thread starts then.
+        if self.pid == os.getpid() and not sys.is_finalizing():
             self.runner.close()
 
 
