@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.cli.exit_codes import INTERRUPTED
+from penstock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED
 
 SERVER = """
 import gc, json, sys
@@ -70,3 +70,18 @@ def test_ctrl_c_ends_a_server_whose_client_keeps_the_input_open(tmp_path: Path):
             server.kill()
         assert server.stderr is not None
         assert (INTERRUPTED, "interrupted") == (ended, server.stderr.read().strip())
+
+
+def test_the_server_ends_without_a_traceback_when_its_client_is_gone(tmp_path: Path):
+    request = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    command = [sys.executable, "-m", "penstock", "--state", str(tmp_path), "mcp"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        server.stdout.close()
+        try:
+            _, told = server.communicate(json.dumps(request) + "\n", timeout=60)
+        finally:
+            server.kill()
+        assert (PIPE_CLOSED, "") == (server.returncode, told)

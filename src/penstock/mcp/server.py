@@ -81,7 +81,12 @@ def run_stdio(assembly: Assembly, submitted: Callable[[], None]) -> None:
     server = make_mcp_server(lambda _: toolbox, submitted=submitted)
     submitted()
     with input_ends_at_interrupt():
-        server.run("stdio")
+        try:
+            server.run("stdio")
+        except BaseExceptionGroup as errors:
+            if errors.split(BrokenPipeError)[1] is not None:
+                raise
+            raise BrokenPipeError from None  # the client is gone
 
 
 def _confirmation(ctx: Context, job_id: str, confirm: bool) -> Confirmation | Elicit[Confirmation]:
