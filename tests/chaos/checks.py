@@ -86,7 +86,7 @@ def jobs_of(deployment: Deployment) -> list[Job]:
 
 
 def function_account(
-    deployment: Deployment, calls: Calls, attack: Attack, jobs: list[Job], alive: frozenset[int]
+    deployment: Deployment, calls: Calls, attack: Attack, jobs: list[Job], alive: frozenset[str]
 ) -> Account:
     functions = [job for job in jobs if job.item_type == "function"]
     record = [Begun.read(line[:5]) for line in calls.record.lines]

@@ -15,6 +15,7 @@ from tests.chaos.attack import KILLS, Attack
 from tests.chaos.checks import Result
 from tests.chaos.clients import Calls, Edits
 from tests.chaos.deployment import Deployment, store
+from tests.worker.process_names import process_name
 
 QUIET_SHARE, LONGEST_QUIET_S = 0.35, 90.0
 """Share of the time of an engine for its start, the end of its work and the checks."""
@@ -51,7 +52,7 @@ def attack_engine(engine: str, place: Path, plan: Plan) -> Result:
 
 def _checked(deployment: Deployment, calls: Calls, edits: Edits, attack: Attack, began: float) -> Result:
     violations = checks.drain(deployment, calls, edits)
-    alive = frozenset(pid for member in deployment.members for pid in member.children())
+    alive = frozenset(process_name(pid) for member in deployment.members for pid in member.children())
     violations += deployment.stop()
     jobs = checks.jobs_of(deployment)
     account = checks.function_account(deployment, calls, attack, jobs, alive)

@@ -14,6 +14,7 @@ from penstock import Penstock
 from penstock.handlers.context import Context
 from tests.chaos.history import RECORD, record_calls
 from tests.worker import misbehaving_functions, sample_handlers
+from tests.worker.process_names import process_name
 
 RETRIES = 1_000
 """More often than a function is killed."""
@@ -23,7 +24,7 @@ app = Penstock()
 
 
 def _note(what: str, payload: dict[str, Any], context: Context) -> None:
-    words = (what, context.job_id, context.claim.claim_number, os.getpid(), f"{time.monotonic():.6f}")
+    words = (what, context.job_id, context.claim.claim_number, process_name(), f"{time.monotonic():.6f}")
     line = " ".join(map(str, (*words, payload["number"]))) + "\n"
     fd = os.open(os.environ[RECORD], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

@@ -24,12 +24,13 @@ class Begun(NamedTuple):
     what: str
     job_id: str
     claim_number: int
-    pid: int
+    process: str
+    """Process id and start; see ``process_name``."""
     at: float
 
     @classmethod
     def read(cls, line: Sequence[str]) -> Begun:
-        return cls(line[0], line[1], int(line[2]), int(line[3]), float(line[4]))
+        return cls(line[0], line[1], int(line[2]), line[3], float(line[4]))
 
 
 class Story(msgspec.Struct):
@@ -47,7 +48,7 @@ class Story(msgspec.Struct):
     endings: int
     """Changes to ``done``, counted by the store."""
     endings_may_be_missed: bool = False
-    alive: frozenset[int] = frozenset()
+    alive: frozenset[str] = frozenset()
     """Processes of workers that run at the end."""
 
 
@@ -131,14 +132,14 @@ def _repeated_claims(record: Sequence[Begun]) -> Iterator[str]:
 
 def _survivors(story: Story) -> Iterator[str]:
     """A process that is stuck in native code can only be killed: it never does anything again."""
-    stuck_in: dict[int, str] = {}
+    stuck_in: dict[str, str] = {}
     for line in story.record:
-        if line.pid in stuck_in:
-            yield f"process {line.pid} went on with {line.job_id} after {stuck_in.pop(line.pid)}"
+        if line.process in stuck_in:
+            yield f"process {line.process} went on with {line.job_id} after {stuck_in.pop(line.process)}"
         if line.job_id in story.stuck:
-            stuck_in[line.pid] = line.job_id
-    for pid in stuck_in.keys() & story.alive:
-        yield f"process {pid} still runs, stuck in {stuck_in[pid]}"
+            stuck_in[line.process] = line.job_id
+    for process in stuck_in.keys() & story.alive:
+        yield f"process {process} still runs, stuck in {stuck_in[process]}"
 
 
 # The order of entities.

@@ -26,6 +26,7 @@ from tests.servers.stores import DURABLE, ON_FILES
 from tests.worker.faults import Faults
 from tests.worker.kill_load import NATIVE, Load, Stuck, persist
 from tests.worker.kill_report import FAULTS, KILLS, Account, Begun, Story, account
+from tests.worker.process_names import process_name
 from tests.worker.test_chaos import endings_counted
 from tests.worker.worker_processes import Worker, WorkerHost, children_of, until
 
@@ -257,7 +258,7 @@ def _attack(host: WorkerHost, store: Served, plan: Plan) -> Account:
             endings=endings(),
             # A process killed between the journal and its log leaves a line out.
             endings_may_be_missed=host.engine == "jsonl",
-            alive=frozenset(pid for worker in attack.workers for pid in worker.children()),
+            alive=frozenset(process_name(pid) for worker in attack.workers for pid in worker.children()),
         )
     return account(story, time.time() - time.monotonic())
 

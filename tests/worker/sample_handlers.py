@@ -65,13 +65,15 @@ from tests.worker.misbehaving_functions import (
     unspeakable,
     where,
 )
+from tests.worker.process_names import process_name
 
 
 def record(context: Context, what: str) -> None:
     """Append one whole line to the record, as a countable side effect."""
     path = context.payload.get("record")
     if path:
-        line = f"{what} {context.job_id} {context.claim.claim_number} {os.getpid()} {time.monotonic():.6f}\n"
+        job = f"{context.job_id} {context.claim.claim_number}"
+        line = f"{what} {job} {process_name()} {time.monotonic():.6f}\n"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(fd, line.encode())
         os.close(fd)

@@ -64,7 +64,7 @@ def lines(text: str) -> list[Begun]:
     """``b`` for began or ``e`` for ended, the job, the claim number and the process."""
     words = [word.split(":") for word in text.split()]
     what = {"b": "began", "e": "ended"}
-    return [Begun(what[w], job_id, int(claim), int(pid), 0.0) for w, job_id, claim, pid in words]
+    return [Begun(what[w], job_id, int(claim), process, 0.0) for w, job_id, claim, process in words]
 
 
 def story(record: str, *jobs: Job, **fields: object) -> Story:
@@ -140,7 +140,7 @@ def test_a_stuck_call_that_timed_out_is_no_breach() -> None:
                 job("a", Status.FAILED, "ERR_JOB_TIMEOUT"),
                 job("b"),
                 stuck=STUCK,
-                alive=frozenset({7}),
+                alive=frozenset({"7"}),
             ),
         ),
     ],

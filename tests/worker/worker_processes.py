@@ -233,7 +233,7 @@ class WorkerHost:
         """Wait until the job began for the nth time; return time and process."""
         until(lambda: len(self.recorded("began", queue_id)) >= times)
         line = self.recorded("began", queue_id)[times - 1]
-        return Begun(int(line[3]), float(line[4]))
+        return Begun(int(line[3].partition(".")[0]), float(line[4]))
 
     def info(self, key: str) -> list[Any]:
         return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
