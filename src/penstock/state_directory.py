@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.errors import InvalidSetting
+from penstock.errors import DiskFull, InvalidSetting, StoreDenied, StoreError, StoreReadOnly, StoreUnavailable
 
 PROJECT_STATE = ".penstock"
 
@@ -55,3 +56,17 @@ def absolute(path: str, environ: Mapping[str, str]) -> Path:
         # Stores are named by URLs, and rows name files: both are text.
         raise InvalidSetting(f"{path!r} in the settings: the name of a directory must be UTF-8") from None
     return found
+
+
+def write_refusal(path: Path, error: OSError) -> StoreError:
+    """The error for a file or directory that the system refuses to write."""
+    message = f"{path} cannot be written ({error.strerror or error})"
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return StoreDenied(message)
+        case errno.EROFS:
+            return StoreReadOnly(message)
+        case errno.ENOSPC | errno.EDQUOT:
+            return DiskFull(message)
+        case _:
+            return StoreUnavailable(message, remedy="Choose a directory that can be used.")

@@ -112,6 +112,8 @@ class Member:
         self._environ = environ
         self.log = folder / f"{name}.log"
         self.exits: Counter[int] = Counter()
+        self.last_words: dict[int, str] = {}
+        """The last line of the log at the last end with each exit code."""
         self._start()
 
     def _start(self) -> None:
@@ -141,8 +143,12 @@ class Member:
 
     def revive(self) -> None:
         if self.process.poll() is not None:
-            self.exits[self.process.returncode] += 1
+            self._count(self.process.returncode)
             self._start()
+
+    def _count(self, code: int) -> None:
+        self.exits[code] += 1
+        self.last_words[code] = self.log.read_text(errors="replace").rpartition("\n")[0].rpartition("\n")[2]
 
     def stop(self) -> str | None:
         """Stop politely; return what was wrong with the end."""
@@ -153,7 +159,7 @@ class Member:
             self.send(signal.SIGKILL, tree=True)
             self.process.wait()
             return f"{self.name} did not stop within {STOP_S:.0f} s"
-        self.exits[code] += 1
+        self._count(code)
         return None if code == 0 else f"{self.name} stopped with exit code {code}"
 
     def kill(self) -> None:
@@ -240,7 +246,8 @@ class Deployment:
         for member in self.members:
             odd = {code: times for code, times in member.exits.items() if code not in USUAL_EXITS}
             found += [
-                f"{member.name} ended {times} times with exit code {code}" for code, times in odd.items()
+                f"{member.name} ended {times} times with exit code {code}: {member.last_words[code]}"
+                for code, times in odd.items()
             ]
         return found
 

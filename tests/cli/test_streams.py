@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Penstock
+from tests.power_loss.recording import COMPILER
+from tests.worker.faults import Faults
+
 OUTPUT = "Redirect the output to a writable file, or to /dev/null."
 CLOSED = f"error: standard output is closed (ERR_OUTPUT). {OUTPUT}\n"
 FULL = f"error: standard output cannot be written (No space left on device) (ERR_OUTPUT). {OUTPUT}\n"
@@ -126,3 +130,31 @@ def test_a_server_raises_its_limit_on_open_files_as_far_as_it_may(tmp_path: Path
 
     assert (0, "900 900\n", "") == shell(tmp_path, f"ulimit -Sn 100; ulimit -Hn 900; {python}")
     assert (0, "2512 4000\n", "") == shell(tmp_path, f"ulimit -Sn 100; ulimit -Hn 4000; {python}")
+
+
+@pytest.mark.skipif(
+    COMPILER is None and not os.environ.get("CI"), reason="the disk is made full by a library in C"
+)
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [("serve --no-auth --no-worker --port 0", "server.json"), ("keys add mill", "keys.json")],
+)
+def test_a_full_disk_is_not_taken_for_an_output_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, file: str
+):
+    faults = Faults(tmp_path, f"{tmp_path}/state")
+    for name, value in faults.environment.items():
+        monkeypatch.setenv(name, value)
+
+    # Open stores can be read on a full disk: the first file to be written is that of the command.
+    with Penstock(state_dir=tmp_path / "state") as app:
+        app.documents.note("The mill takes in water.")
+        with faults.on(disk_full=True):
+            code, _, said = shell(tmp_path, f"PENSTOCK {command}")
+
+    path = f"{tmp_path}/state/{file}"
+    assert 7 == code
+    assert (
+        f"error: {path} cannot be written (No space left on device) (ERR_DISK_FULL). "
+        "Free some space and try again.\n" == said.splitlines(keepends=True)[-1]
+    )

@@ -9,10 +9,11 @@ import sys
 
 from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
 from penstock.cli.output import drop_output, emit_error
-from penstock.errors import OutputFailed, PenstockError, TooManyFiles
+from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
 
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
-_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_WRITTEN = (*_FULL, errno.EIO, errno.EBADF)
 
 
 def mend_standard_streams() -> None:
@@ -63,10 +64,20 @@ def _known(error: PenstockError | OSError | ImportError) -> PenstockError | None
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
-        # Without a file name the error is about an output stream: click was writing a help text.
-        drop_output()
-        return OutputFailed(f"standard output cannot be written ({error.strerror})")
+        if _raised_by_click(error):
+            drop_output()
+            return OutputFailed(f"standard output cannot be written ({error.strerror})")
+        if error.errno in _FULL:
+            return DiskFull(f"a file cannot be written ({error.strerror})")
     return None
+
+
+def _raised_by_click(error: OSError) -> bool:
+    """Check whether click was writing, a help text perhaps: commands print by functions of our own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "click"
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,18 +9,15 @@ from pathlib import Path
 
 from penstock.config import Settings
 from penstock.errors import (
-    DiskFull,
     DriverMissing,
     InvalidSetting,
     StoreDenied,
-    StoreError,
-    StoreReadOnly,
-    StoreUnavailable,
     UnknownScheme,
 )
 from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
 from penstock.queue.protocol import Queue
+from penstock.state_directory import write_refusal
 from penstock.store_url import StoreUrl
 
 
@@ -138,7 +134,7 @@ def _make_directory(directory: Path, settings: Settings) -> None:
         if directory.is_relative_to(settings.state_dir):
             _refuse_unusable(settings.state_dir)
     except OSError as error:
-        raise _refusal(directory, error) from error
+        raise write_refusal(directory, error) from error
 
 
 def _refuse_unusable(state_dir: Path) -> None:
@@ -155,16 +151,3 @@ def _refuse_unusable(state_dir: Path) -> None:
     raise StoreDenied(
         f"{state_dir} belongs to uid {owner}; this process has uid {me} and may not write there"
     )
-
-
-def _refusal(directory: Path, error: OSError) -> StoreError:
-    message = f"{directory}: {error.strerror or error}"
-    match error.errno:
-        case errno.EACCES | errno.EPERM:
-            return StoreDenied(message)
-        case errno.EROFS:
-            return StoreReadOnly(message)
-        case errno.ENOSPC | errno.EDQUOT:
-            return DiskFull(message)
-        case _:
-            return StoreUnavailable(message, remedy="Choose a directory that can be used.")

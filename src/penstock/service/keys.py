@@ -20,6 +20,7 @@ from penstock import clock
 from penstock.errors import InvalidName, InvalidRequest, KeyExists, StateDamaged, StoreDenied, UnknownKey
 from penstock.items import validate_name
 from penstock.service.access import SCOPES, KeyScope, Principal
+from penstock.state_directory import write_refusal
 
 PREFIX = "penstock_"
 FILE = "keys.json"
@@ -143,7 +144,7 @@ class Keys:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(directory / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreDenied(f"{directory} cannot be written ({error.strerror})") from None
+            raise write_refusal(directory, error) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = self._read()
@@ -158,7 +159,7 @@ def write_private(path: Path, text: bytes) -> None:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise StoreDenied(f"{path} cannot be written ({error.strerror})") from None
+        raise write_refusal(path, error) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)
@@ -167,7 +168,7 @@ def write_private(path: Path, text: bytes) -> None:
         Path(name).replace(path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise StoreDenied(f"{path} cannot be written ({error.strerror})") from None
+        raise write_refusal(path, error) from None
 
 
 def hash_secret(text: str) -> str:

@@ -18,7 +18,8 @@ import msgspec
 
 from penstock import clock
 from penstock.config import Settings, portable_values
-from penstock.errors import ServerNotRunning, ServerRunning, StoreDenied
+from penstock.errors import ServerNotRunning, ServerRunning
+from penstock.state_directory import write_refusal
 
 FILE = "server.json"
 OF_CLIENTS = ("server", "api_key", "api_key_file")
@@ -58,7 +59,7 @@ class RuntimeFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreDenied(f"{self._path} cannot be written ({error.strerror})") from None
+            raise write_refusal(self._path, error) from None
         if not _taken(held):
             os.close(held)
             running = self.find()
@@ -69,8 +70,11 @@ class RuntimeFile:
     def write(self, server: RunningServer) -> None:
         """Write the address, for ``find``. The lock is held."""
         assert self._held is not None
-        os.ftruncate(self._held, 0)
-        os.pwrite(self._held, msgspec.json.encode(server) + b"\n", 0)
+        try:
+            os.ftruncate(self._held, 0)
+            os.pwrite(self._held, msgspec.json.encode(server) + b"\n", 0)
+        except OSError as error:
+            raise write_refusal(self._path, error) from None
 
     def release(self) -> None:
         """Empty the file and release the lock. The file stays: another server may wait for the lock."""

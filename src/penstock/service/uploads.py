@@ -21,12 +21,13 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.values import Place
-from penstock.errors import DiskFull, InvalidName, PenstockError, RateLimited, RequestTooLarge, StoreDenied
+from penstock.errors import DiskFull, InvalidName, PenstockError, RateLimited, RequestTooLarge
 from penstock.handlers.source_files import uploads_lock
 from penstock.service.documents import Documents
 from penstock.service.job_records import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
+from penstock.state_directory import write_refusal
 
 INCOMING = ".incoming"
 MOST_OPEN = 16
@@ -81,7 +82,7 @@ class Uploads:
             return Upload(self, name, self._incoming / clock.new_ids(1)[0])
         except OSError as error:
             self.ended()
-            raise StoreDenied(f"{self.directory} cannot be written ({error.strerror})") from None
+            raise write_refusal(self.directory, error) from None
         except PenstockError:
             self.ended()
             raise
