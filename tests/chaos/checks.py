@@ -229,4 +229,14 @@ def tracebacks(folder: Path) -> Iterator[str]:
         text = path.read_text(errors="replace")
         for part in text.split("Traceback (most recent call last):\n")[1:]:
             last = next((line for line in part.splitlines() if line and not line.startswith((" ", "\t"))), "")
-            yield f"log of {path.stem}: {last[:200]}"
+            if not _is_orphan_at_start(part, last):
+                yield f"log of {path.stem}: {last[:200]}"
+
+
+def _is_orphan_at_start(part: str, last: str) -> bool:
+    """Check for the traceback of a new process whose parent was killed before it sent what to run."""
+    return (
+        "multiprocessing/spawn.py" in part
+        and "reduction.pickle.load(from_parent)" in part
+        and last.startswith(("EOFError", "_pickle.UnpicklingError: pickle data was truncated"))
+    )

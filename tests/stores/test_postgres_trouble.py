@@ -18,9 +18,10 @@ import pytest
 
 from penstock import Penstock, errors, lifecycle
 from penstock.clock import new_ids
-from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.database.postgres_errors import translate_error
 from penstock.job import ClaimRequest, JobQuery, NewJob, Status
+from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import transact
@@ -384,6 +385,24 @@ def test_a_waiter_outlives_a_restart(server: postgres.PostgresServer) -> None:
     queue.add(jobs(1))
     assert queue.wait(PATIENCE_S)
     queue.close()
+
+
+class EndedConnections(PostgresConnections):
+    """Connections whose sessions the server ends before their first statement."""
+
+    def connect(self) -> Connection:
+        ended = super().connect()
+        with super().connect() as another:
+            another.execute("SELECT pg_terminate_backend(%s, 10000)", [ended.info.backend_pid])
+        return ended
+
+
+def test_a_waiter_whose_session_ends_before_it_listens_is_refused(server: postgres.PostgresServer) -> None:
+    connections = EndedConnections(server.url(), size=1, pooled=False, timeout_s=PATIENCE_S)
+    listener = PostgresListener(connections, lambda: "anything", lambda: False)
+
+    with refused(errors.StoreUnavailable, message="terminating connection"):
+        listener.wait(0)
 
 
 def test_what_libpq_says_several_times_is_said_once() -> None:

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.database.postgres_errors import translate_error
 from penstock.queue import fork_hooks
 from penstock.queue.wait import SharedWait
 
@@ -49,11 +50,19 @@ class PostgresListener:
     def _listen(self) -> None:
         with self._connecting:
             if self._connection is None:
-                connection = self._connections.connect()
-                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
-                self._connection = connection
+                self._connection = self._connect()
                 # Earlier notifications are unknown, so this counts as an event.
                 self._shared.add_event()
+
+    def _connect(self) -> Connection:
+        statement = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel()))
+        connection = self._connections.connect()
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            connection.close()
+            raise translate_error(error, self._connections.name) or error from error
+        return connection
 
     def _watch(self, timeout: float) -> bool:
         connection = self._connection
