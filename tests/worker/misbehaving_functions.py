@@ -75,6 +75,13 @@ def block_the_sender(context: Context) -> None:
         time.sleep(0)
 
 
+def freeze_in_first_run(context: Context) -> None:
+    """Stop this process, and end with an error as soon as it goes on."""
+    if context.claim.claim_number == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        raise PermanentFailure("frozen")
+
+
 def kill_self(context: Context) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

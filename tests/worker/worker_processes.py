@@ -242,10 +242,24 @@ class WorkerHost:
         """Stop all processes of a worker, but not during a write, which would block all others."""
         while True:
             worker.tree(signal.SIGSTOP)
-            until(lambda: all(") T " in _stat(pid) for pid in [worker.pid, *worker.children()]))
+            self.stopped(worker.pid, *worker.children())
             if self._writable():
                 return
             worker.tree(signal.SIGCONT)
+
+    def freeze_supervisor(self, worker: Worker) -> None:
+        """Stop the supervisor alone, but not during a write."""
+        while True:
+            worker.signal(signal.SIGSTOP)
+            self.stopped(worker.pid)
+            if self._writable():
+                return
+            worker.signal(signal.SIGCONT)
+
+    @staticmethod
+    def stopped(*pids: int) -> None:
+        """Wait until the processes are stopped."""
+        until(lambda: all(") T " in _stat(pid) for pid in pids))
 
     def _writable(self) -> bool:
         import psycopg

@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -22,9 +21,11 @@ from penstock.errors import StoreError, StoreUnavailable
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
 from penstock.worker.child_options import ChildOptions
+from penstock.worker.claimed_jobs import ClaimedJobs
 from penstock.worker.executor import Executor, context_factory
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
@@ -39,6 +40,7 @@ SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05
 RELEASE_AFTER_S = 1.0
 """Claimed jobs that wait this long behind a slow job are released for other workers."""
+LEASE_OVER = "its lease may have ended before it began"
 OLDEST_EVERY = 16
 CLAIM_EVERY_S = 0.25
 """Time between two claims while tasks run and no hint of a job came: a job may have become due."""
@@ -80,8 +82,7 @@ class Child:
         self._outbox = Outbox(queue, state)
         self._orphans = OrphanedClaims(queue, options.worker_id)
         self._batch_size = BatchSize()
-        self._claimed: deque[Claim] = deque()
-        self._lock = threading.Lock()
+        self._claimed = ClaimedJobs()
         self._sender_turn = threading.Lock()
         """Held by the sender thread while it uses the store."""
         self._unsent_since = 0.0
@@ -188,9 +189,8 @@ class Child:
             got = self._accept(lambda: self._outbox.exchange(request))
         if got:
             self._guard.repair_output()
-        with self._lock:
-            # Nothing is being executed here, so every known claim is in the list or in the outbox.
-            known = {(claim.queue_id, claim.claim_number) for claim in self._claimed}
+        # Nothing is being executed here, so every known claim is in hand or in the outbox.
+        known = self._claimed.names()
         self._orphans.release_unknown(known | self._outbox.claims(), self._now())
         if got >= (limit := self._limit()) and self._may_claim_ahead():
             try:
@@ -223,8 +223,7 @@ class Child:
             raise
         if claims:
             self._single_claim = len(claims) == 1
-            with self._lock:
-                self._claimed.extend(claims)
+            self._claimed.add(claims, self._claimed_at)
             self._busy.set()
         return len(claims)
 
@@ -254,9 +253,7 @@ class Child:
             return
         kind = (claims[0].item_type, claims[0].op)
         if not self._isolation.may_run(claims[0]):
-            with self._lock:
-                self._claimed.extendleft(reversed(claims))
-            self._release_claimed(REPLACED)
+            self._return(claims, REPLACED)
             return
         if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
             # Send finished results before a job that may take long or kill the process.
@@ -264,6 +261,11 @@ class Child:
         if self._lanes is not None and self._batch_size.is_slow(kind):
             self._retry_on_outage(self._lanes.release_batch)
         started = self._begin()
+        if self._lease_may_be_over(kind[0], started):
+            self._executing_since = 0.0
+            log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), LEASE_OVER)
+            self._return(claims, LEASE_OVER)
+            return
         settlements = self._execute(claims, started)
         ended = self._now()
         self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
@@ -281,27 +283,23 @@ class Child:
 
     def _take_next(self) -> list[Claim]:
         """Take the next job, and similar ones for a batch handler."""
-        with self._lock:
-            if not self._claimed:
-                return []
-            first = self._claimed[0]
+        first = self._claimed.first()
+        if first is None:
+            return []
         size = min(self._executor.batch_size(first), MOST_MEMBERS)
         if 1 < size > len(self._claimed):
             self._retry_on_outage(lambda: self._claim(size - len(self._claimed)))
-        with self._lock:
-            self._claimed.popleft()
-        return [first, *self._take_similar(first, size - 1)] if size > 1 else [first]
+        return self._claimed.take(size)
 
-    def _take_similar(self, first: Claim, most: int) -> list[Claim]:
-        with self._lock:
-            similar = [
-                claim
-                for claim in self._claimed
-                if (claim.item_type, claim.op) == (first.item_type, first.op) and not claim.lost_count
-            ][:most]
-            taken = {claim.queue_id for claim in similar}
-            self._claimed = deque(claim for claim in self._claimed if claim.queue_id not in taken)
-        return similar
+    def _lease_may_be_over(self, item_type: str, now: float) -> bool:
+        """Check whether another worker may have the jobs in hand: the store or the supervisor was away.
+
+        Without this check an old job of an entity would run again after a newer one.
+        """
+        claimed_at = self._claimed.taken_since
+        lease = self._options.lease_by_type.get(item_type, self._options.lease)
+        held_since = max(claimed_at, self._state.renewed_at)
+        return claimed_at < self._state.renewed_late_at or now - held_since > lease.total_seconds()
 
     def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
         state = self._state
@@ -315,8 +313,7 @@ class Child:
             # claimed meanwhile.
             self._retry_on_outage(self._collect)
             self._orphans.suspect(self._now())
-            with self._lock:
-                self._claimed.clear()
+            self._claimed.take_all()
         if self._lanes is not None and state.tasks_released(number):
             self._lanes.drop_batch()
         return settlements
@@ -386,9 +383,12 @@ class Child:
             log.warning("results could not be sent yet: %s", error)
 
     def _release_claimed(self, reason: str) -> None:
-        with self._lock:
-            claimed, self._claimed = self._claimed, deque()
-        self._outbox.add([lifecycle.released(claim, reason) for claim in claimed])
+        self._outbox.add([lifecycle.released(claim, reason) for claim in self._claimed.take_all()])
+
+    def _return(self, claims: list[Claim], reason: str) -> None:
+        """Release jobs that were about to begin, and those behind them."""
+        self._claimed.put_back(claims)
+        self._release_claimed(reason)
 
     def _leave(self) -> None:
         """Settle or release everything claimed: no job has to wait for the end of a lease."""

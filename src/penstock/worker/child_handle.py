@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -53,6 +54,7 @@ class ChildHandle:
         self._looked = (0, 0.0)
         """The last execution behind which jobs were looked for, and when."""
         self._extra_time = (0, 0.0)
+        self._renewed_at = time.monotonic()
         self.parsed_file: orphans.ParsedFile | None = None
         """The file that the child was parsing when it was stopped or died."""
 
@@ -129,6 +131,14 @@ class ChildHandle:
             self.state.set_jobs_released(number)
 
     # Time.
+
+    def record_renewal(self, start: float, end: float, lease_s: float) -> None:
+        """Record that the leases of its claims were renewed, perhaps after some had ended."""
+        if end - self._renewed_at > lease_s:
+            # First: whoever sees the renewal knows that it was late.
+            self.state.record_late_renewal(end)
+        self._renewed_at = start
+        self.state.record_renewal(start)
 
     def extend_time(self, seconds: float, now: float) -> None:
         """Allow as much more time: the whole worker was frozen for so long."""

@@ -155,6 +155,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     one_host: bool = False
     """The catalog is a file of this host, but the queue is not."""
 
+    @property
+    def leases(self) -> list[timedelta]:
+        return [self.lease, *self.lease_by_type.values()]
+
+    def lease_of(self, item_type: str) -> timedelta:
+        return self.lease_by_type.get(item_type, self.lease)
+
 
 class ExitCounts(msgspec.Struct):
     """Totals of the children already ended. Living children have their own counts."""
@@ -255,6 +262,12 @@ class ProcessPool:
         except FileNotFoundError:
             log.warning("the directory this worker was started in is gone")
             os.chdir(self._start_directory if self._start_directory.is_dir() else "/")
+
+    def record_renewal(self, start: float, end: float) -> None:
+        """Tell the children that the leases of their claims were renewed."""
+        shortest = min(self._options.leases).total_seconds()
+        for child in self.children:
+            child.record_renewal(start, end, shortest)
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not beyond the next death of a child."""

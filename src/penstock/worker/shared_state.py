@@ -37,6 +37,7 @@ _PAGE = 4096
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
 _READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE, _IN_STORE = range(8)
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
+_RENEWED_AT, _RENEWED_LATE_AT = range(21, 23)
 _COUNTERS_AT = 32
 COUNTED = ("jobs", *map(str, Phase))
 """Jobs, and the tasks of each lane."""
@@ -253,6 +254,16 @@ class SharedState:
     def being_killed(self, number: int) -> bool:
         return self._words[_BEING_KILLED] == number
 
+    @property
+    def renewed_at(self) -> float:
+        """Start of the last renewal of the leases; 0 before the first."""
+        return self._times[_RENEWED_AT]
+
+    @property
+    def renewed_late_at(self) -> float:
+        """End of the last renewal that came late: leases of claims from before it may have ended."""
+        return self._times[_RENEWED_LATE_AT]
+
     # Written or read by the supervisor.
 
     @property
@@ -358,6 +369,12 @@ class SharedState:
     def reserve_for_jobs(self, reserved: bool) -> None:
         """Make the child leave tasks to the others while small jobs come one by one."""
         self._words[_RESERVED_FOR_JOBS] = reserved
+
+    def record_renewal(self, start: float) -> None:
+        self._times[_RENEWED_AT] = start
+
+    def record_late_renewal(self, end: float) -> None:
+        self._times[_RENEWED_LATE_AT] = end
 
     def set_tasks_released(self, number: int) -> None:
         """Tell the child: all its tasks were released during this execution."""

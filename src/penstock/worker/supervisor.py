@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
 from penstock.errors import WorkerFailed
-from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, WorkerReport
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.child_handle import STARVING_AFTER_S, ChildHandle, child_for_small_jobs
@@ -177,7 +176,7 @@ class Supervisor:
 
     def _add_upkeep(self, schedule: Duties) -> None:
         queue, options = self._queue, self._options
-        longest = max([options.lease, *options.lease_by_type.values()])
+        longest = max(options.leases)
         schedule.add(CHECK_S, self._release_dead_workers)
         schedule.add(CHECK_S, self._report_changes)
         schedule.add(EVERY_S, ScheduleRunner(queue).run)
@@ -250,21 +249,20 @@ class Supervisor:
     # Leases, progress, cancels.
 
     def _renew(self) -> None:
+        start = time.monotonic()
         beats = [
-            Beat(job.queue_id, job.claim_number, self._lease_of(job))
+            Beat(job.queue_id, job.claim_number, self._options.lease_of(job.item_type))
             for child in self._pool.children
             for job in orphans.held_by(self._queue, child.worker_id)
         ]
         if beats:
             self._queue.renew(beats)
+        self._pool.record_renewal(start, time.monotonic())
         if self._catalog is not None:
             claims = [claim for child in self._pool.children for claim in self._catalog.held(child.worker_id)]
             if claims:
                 self._catalog.renew(claims)
         self._report()
-
-    def _lease_of(self, job: Job) -> timedelta:
-        return self._options.lease_by_type.get(job.item_type, self._options.lease)
 
     def _sync_progress(self) -> None:
         """Write changed progress and read the cancel flags, in one call."""
