@@ -9,20 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
 from penstock.handlers.registry import Registry
-from penstock.job import Claim, ClaimRequest, NewJob, Status
+from penstock.job import Status
 from penstock.worker.launch import small_job_options
-from penstock.worker.small_folder import SMALL_BYTES, file_batches, is_small_folder
+from penstock.worker.small_folder import SMALL_BYTES
 from penstock.worker.small_job import is_small, run_small_job
 
 COUNTED = """
@@ -288,103 +287,6 @@ def test_a_command_is_no_worker_for_the_jobs_of_others(place: Place):
 
     # A note given meanwhile must not wait for this process.
     assert [False] == seen
-
-
-def test_folders_that_are_known_and_not_too_large_are_compared_here(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-):
-    place.run("index", ".")
-    with Penstock(state_dir=place.state) as app:
-        catalog = app.documents.catalog
-        known = app.job(app.index(place.folder).job_id)
-        unknown = app.job(app.index(place.folder, collection="other").job_id)
-        page = msgspec.structs.replace(known, payload_json='{"folder_path": "https://mill.example/"}')
-        lost = msgspec.structs.replace(known, lost_count=2)
-
-        found = [is_small_folder(job, catalog) for job in (known, unknown, page, lost)]
-        monkeypatch.setattr("penstock.worker.small_folder.MOST_ENTRIES", 0)
-        with_few = [is_small_folder(job, catalog) for job in (known, unknown)]
-        monkeypatch.setattr("penstock.worker.small_folder.MOST_KNOWN", 0)
-
-        assert [True, True, False, False] == found
-        assert ([True, False], False) == (with_few, is_small_folder(known, catalog))
-
-
-@pytest.mark.parametrize(
-    ("limit", "changes"),
-    [
-        ("MOST_FILES", {"a.md": 1, "b.md": 1, "c.md": 1}),
-        ("MOST_BYTES", {"a.md": 3}),
-        ("SMALL_BYTES", {"a.md": 3}),
-        ("MOST_OTHERS", {"a.pdf": 1, "b.docx": 1, "c.png": 1}),
-        ("MOST_SLOW", {"a.md": 1, "b.md": 1, "c.md": 1}),
-    ],
-)
-def test_many_or_large_changes_of_a_folder_are_left_to_a_worker(
-    place: Place, monkeypatch: pytest.MonkeyPatch, limit: str, changes: dict[str, int]
-):
-    with closing(Assembly(config.load({}, state_dir=place.state))) as assembly:
-        folder, queue = assembly.documents.index(str(place.folder)).job_id, assembly.queue
-        claim = queue.start(folder, ClaimRequest("w1"))
-        assert claim is not None
-        for name, size in changes.items():
-            (place.folder / name).write_text("x" * size)
-        children = tuple(_child_of(claim, str(place.folder / name)) for name in changes)
-        queue.settle([lifecycle.waits(claim, children=children)])
-
-        def batches() -> list[Sequence[str]]:
-            return list(file_batches(queue, folder, quick_model=limit != "MOST_SLOW"))
-
-        assert [sorted(child.queue_id for child in children)] == [sorted(ids) for ids in batches()]
-        monkeypatch.setattr(f"penstock.worker.small_folder.{limit}", 2)
-        assert [] == batches()
-
-
-def _child_of(claim: Claim, path: str) -> NewJob:
-    return NewJob(
-        queue_id=clock.new_id(),
-        item_type="file",
-        op="ingest",
-        tenant_id=claim.tenant_id,
-        collection=claim.collection,
-        idempotency_key=path,
-        payload_json=json.dumps({"file_path": path}),
-    )
-
-
-@pytest.mark.parametrize(("while_running", "left"), [("folder", 2), ("file", 1)])
-def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(
-    place: Place, monkeypatch: pytest.MonkeyPatch, while_running: str, left: int
-):
-    """The first signal lets the running jobs finish; no worker is started for the others."""
-    monkeypatch.setattr("penstock.worker.small_folder.MOST_MEMBERS", 1)
-    (place.folder / "wheel.md").write_text("The wheel turns.\n")
-    assembly = Assembly(config.load({}, state_dir=place.state))
-    with closing(assembly):
-        job_id = assembly.documents.index(place.folder).job_id
-        options = small_job_options(assembly)
-        assert options is not None
-
-        def register(registry: Registry) -> Callable[[], None]:
-            signalled = Registry()
-            close = options.register(signalled)
-            for name in ("folder", "file"):
-                handler = signalled.find(name, "ingest")
-                assert handler is not None
-                call = partial(_signalled, handler.call) if name == while_running else handler.call
-                registry.register(name, "ingest", call, batch=handler.batch)
-            return close
-
-        with pytest.raises(KeyboardInterrupt):
-            run_small_job(job_id, msgspec.structs.replace(options, register=register))
-
-        job = assembly.jobs.job(job_id)
-        assert (False, left) == (job.ended, job.children_open)
-
-
-def _signalled(call: Callable[[Any], Any], jobs: Any) -> Any:
-    os.kill(os.getpid(), signal.SIGTERM)
-    return call(jobs)
 
 
 def test_a_file_that_is_not_small_runs_in_a_child(place: Place):
