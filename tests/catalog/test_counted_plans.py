@@ -82,6 +82,13 @@ def test_upkeep_counts_tables_again_that_were_counted_as_empty(catalog: Postgres
     assert [] == faults(catalog)
 
 
+def test_a_hit_is_looked_up_in_tables_that_were_counted_as_empty(catalog: PostgresCatalog, url: str) -> None:
+    """A search would compare each hit with all sources and pages until upkeep counts them, for minutes."""
+    counted_when_emptied(url)
+
+    assert [] == [fault for fault in faults(catalog) if fault.startswith(("hydrate", "visible"))]
+
+
 def test_upkeep_counts_no_table_without_a_change_and_none_of_others(
     catalog: PostgresCatalog, url: str
 ) -> None:

@@ -181,19 +181,20 @@ JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
 WHERE s.tenant_id = $1 AND s.space_id = $2 AND {first_of_family_where}
 
--- OFFSET 0 fixes the join order, from text to chunk. A free planner would start at all chunks of a document, or all
--- sources of a tenant, while the tables are small.
+-- OFFSET 0 fixes the join order, from text to source, chunk and page. A free planner would start at all chunks of a
+-- document, or all sources of a tenant, while the tables are small, and look at all pages for each text, in tables that
+-- the server counted as empty.
 -- name: hydrate_columns
 SELECT {ChunkView c.; content_id = t.id; source_id = s.id; family_key = s.family_key; place: s.; path: s.; title: s.;
                   file_type: s.; tags: s.; properties: s.; page_number = p.page_number; page_count = s.page_count;
                   start = c.start_char; end = c.end_char; text = t.text}
 FROM catalog_content t
-JOIN sources s ON s.family_key = t.family_key
+CROSS JOIN LATERAL (SELECT * FROM sources WHERE family_key = t.family_key OFFSET 0) AS s
 CROSS JOIN LATERAL (
     SELECT * FROM task_queue_chunk c
     WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
       AND c.text_key = t.text_key AND c.content_id = t.id OFFSET 0) AS c
-JOIN task_queue_page p ON p.id = c.page_id
+CROSS JOIN LATERAL (SELECT page_number FROM task_queue_page WHERE id = c.page_id OFFSET 0) AS p
 
 -- name: hydrate_where
 WHERE t.id = ANY(numbers($12)) AND {filtered} ORDER BY s.key
