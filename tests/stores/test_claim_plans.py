@@ -53,6 +53,7 @@ VALUES: dict[str, Any] = {
     "now": T0,
     "until": T0,
     "worker_id": "w1",
+    "most_bytes": 1_000,
     "oldest": None,
     "ids": "{job_10000010}",
     "numbers": "{1}",

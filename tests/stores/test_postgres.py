@@ -115,7 +115,7 @@ HOT: dict[str, dict[str, object]] = {
         "worker_id": "w",
         "oldest": None,
     },
-    "take_plain": {"limit": 10, "locks": 200, "now": T0, "until": T0, "worker_id": "w"},
+    "take_plain": {"limit": 10, "locks": 200, "now": T0, "until": T0, "worker_id": "w", "most_bytes": 1_000},
     "promote": {"now": T0, "limit": 100},
     "renew": {"ids": "{job_1}", "numbers": "{1}", "leases": "{NULL}", "progress": "{NULL}", "now": T0},
     "lock_rows": {"ids": "{job_1}"},

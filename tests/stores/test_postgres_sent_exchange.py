@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -126,3 +127,27 @@ def test_a_session_that_ended_meanwhile_leaves_the_result_open(queue: PostgresQu
     with pytest.raises(StoreUnavailable):
         sent.finish()
     assert [Status.IN_PROGRESS] == _statuses(queue, 1)
+
+
+def test_it_is_committed_before_its_result_is_read() -> None:
+    """A result larger than the buffers of the connection would keep the rows locked until then."""
+    large, url, request = '{"text":"' + "x" * 100_000 + '"}', postgres.fresh_store(), ClaimRequest("w", 100)
+    with closing(PostgresQueue(url)) as queue, closing(PostgresQueue(url)) as other:
+        queue.add([new(1)], now=T0)
+        queue.add([new(number, payload_json=large) for number in range(2, 202)], now=T0)
+        sent = queue.send_exchange(_done(_claimed(queue, 1)), request, now=T0)
+        assert sent is not None
+
+        give_up_at = time.monotonic() + 20
+        while [Status.DONE] != _statuses(other, 1) and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        assert [Status.DONE] == _statuses(other, 1)
+        assert Exchange([Status.DONE], []) == sent.finish()
+
+        # While the claims are large, each exchange is read at once.
+        claims = queue.exchange([], request, now=T0).claims
+        while claims:
+            assert 100 == len(claims)
+            assert queue.send_exchange(_done(claims), request, now=T0) is None
+            claims = queue.exchange(_done(claims), request, now=T0).claims
+        assert queue.send_exchange([], request, now=T0) is not None

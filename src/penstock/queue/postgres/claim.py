@@ -98,18 +98,19 @@ class PostgresClaim:
         self.resuming = False
         """True if a resume is active."""
 
-    def try_fast_claim(self) -> FastClaim:
-        """Send the fast path, together with earlier statements."""
+    def try_fast_claim(self, most_bytes: int | None = None) -> FastClaim:
+        """Send the fast path, together with earlier statements. ``most_bytes``: the limit of its result."""
         until = self._now + self._request.lease
         values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
-        return FastClaim(self._rows.send("take_plain", **values, limit=self._request.limit), until)
+        sent = self._rows.send("take_plain", **values, limit=self._request.limit, most_bytes=most_bytes)
+        return FastClaim(sent, until)
 
     def read_fast_claim(self, fast: FastClaim) -> list[Claim] | None:
         """Read the result of the fast path. None: a special case, nothing is taken."""
         found = fast.answer.fetchall()
-        claims = [_claim(row, fast.until, own=2) for row in found if row[1]]
+        claims = [_claim(row, fast.until, own=1) for row in found if row[0]]
         # Locked rows were taken; if not, the general path finds out why.
-        self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
+        self.plain = bool(found) and (bool(claims) or found[0][1] is None)
         self.rows_read += len(claims)
         return claims if self.plain else None
 

@@ -38,7 +38,7 @@ from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.pause_rows import PLANS
 from penstock.queue.postgres.row_tally import tally
 from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.sent_exchange import PlainExchange, UnreadExchange
+from penstock.queue.postgres.sent_exchange import PlainExchange, UnreadExchange, fits_unread
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
 from penstock.queue.postgres.whole_store import PostgresStore
@@ -87,6 +87,8 @@ class PostgresQueue(PostgresStore):
         """True if the last claim was plain, so that the next tries the fast path."""
         self._plain_ends = True
         """True if the last jobs that ended were plain, so that the next exchange can be sent."""
+        self._fits_unread = True
+        """True if the last claims were small enough for a result that is read later."""
         self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
         self._all_paused = False
         """True if the last claim found everything paused, so that the next reads pauses first."""
@@ -135,7 +137,7 @@ class PostgresQueue(PostgresStore):
             alone, self.rows_read = try_claim_alone(self._connections, request, moment)
             self._plain = alone is not None
             if alone is not None:
-                self._resuming = False
+                self._resuming, self._fits_unread = False, fits_unread(alone)
                 return Exchange([], alone)
 
         def work(rows: PostgresRows) -> tuple[list[Status | None], Leftovers, ClaimResult | None]:
@@ -148,14 +150,16 @@ class PostgresQueue(PostgresStore):
             claims = self._fill_up(claims, request, moment)
         if self._advance_after_claim(claims, moment):
             claims = self._fill_up(claims, request, moment)
+        self._fits_unread = fits_unread(claims)
         return Exchange(answers, claims)
 
     def send_exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> SentExchange | None:
-        plain = self._plain_ends and self._expects_plain(request) and not self._all_paused
+        plain = self._plain_ends and self._fits_unread and self._expects_plain(request)
         # One connection is in use until the result is read.
-        if not plain or not _all_done(settlements) or self._connections.pooled or self._connections.size < 2:
+        spare = self._connections.size > 1 and not self._connections.pooled
+        if not (plain and spare and _all_done(settlements)) or self._all_paused:
             return None
         try:
             unread = UnreadExchange(self._connections, settlements, request, now or self.now())
@@ -170,8 +174,7 @@ class PostgresQueue(PostgresStore):
         )
 
     def _record_sent(self, *, claims: bool, ends: bool, rows_read: int) -> None:
-        self._plain, self._plain_ends, self.rows_read = claims, ends, rows_read
-        self._resuming = False
+        self._plain, self._plain_ends, self.rows_read, self._resuming = claims, ends, rows_read, False
 
     def _fill_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
         """Claim again after rows were held back, up to the limit."""
@@ -197,8 +200,7 @@ class PostgresQueue(PostgresStore):
         claims: list[Claim] | None = None
         if fast is not None:
             claims = claim.read_fast_claim(fast)
-            self._plain, self.rows_read = claim.plain, claim.rows_read
-            self._resuming = False
+            self._plain, self.rows_read, self._resuming = claim.plain, claim.rows_read, False
         self._plain_ends = not finished or (
             len(finished.ids) == len(settlements) and not any(finished.parents)
         )

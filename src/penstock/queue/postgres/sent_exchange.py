@@ -2,6 +2,10 @@
 
 All statements up to the commit are sent at once, so none can depend on the result of another. That is enough
 for plain jobs: settlements that ended no row are settled again, as any others, once the result is read.
+
+The server commits before the result is read, so the rows are locked only for a moment, whatever a job does
+meanwhile. A result that does not fit into the buffers of the connection would keep the transaction open until
+it is read, so claims with large payloads are not sent.
 """
 
 from __future__ import annotations
@@ -20,6 +24,15 @@ from penstock.queue.exchange import Exchange
 from penstock.queue.postgres.claim import PostgresClaim
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
+
+MOST_BYTES = 64 << 10
+"""Limit for payloads and the like in an unread result. Sockets hold at least twice as much."""
+
+
+def fits_unread(claims: Sequence[Claim]) -> bool:
+    """Check whether a result with such claims can wait to be read."""
+    sizes = (len(each.payload_json) + len(each.metadata) + len(each.progress_json or "") for each in claims)
+    return sum(sizes) <= MOST_BYTES
 
 
 class UnreadExchange:
@@ -46,7 +59,7 @@ class UnreadExchange:
             rows.execute("BEGIN", {})
             self._ended = rows.send_finish("finish_unread", settlements, now) if settlements else None
             self._claim = PostgresClaim(rows, request, now)
-            self._taken = self._claim.try_fast_claim()
+            self._taken = self._claim.try_fast_claim(MOST_BYTES)
             self._committing = True
             self._commit = rows.execute("COMMIT", {})
         except BaseException as error:

@@ -38,7 +38,9 @@ SELECT turn, lock_held IS NOT NULL,
 FROM found
 
 -- The plain case in one statement: no due row, no pause, and no candidate that lost its worker or wants a lock. Otherwise
--- nothing is taken, and the result says so: there is always at least one row.
+-- nothing is taken, and there is no row; without a candidate there is one row of nulls.
+-- A limit of bytes is for a result that is read later: while the server waits for room to send rows, the transaction is
+-- open.
 -- The rows are taken by an array of ids, which is one pass over the primary key whatever the planner expects.
 -- name: take_plain
 WITH found AS MATERIALIZED (
@@ -50,7 +52,10 @@ WITH found AS MATERIALIZED (
 ), plain AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT 1 FROM queue_pause)
        AND NOT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= :now)
-       AND NOT EXISTS (SELECT 1 FROM found WHERE special) AS so
+       AND NOT EXISTS (SELECT 1 FROM found WHERE special)
+       AND (:most_bytes::bigint IS NULL OR :most_bytes >= (
+           SELECT coalesce(sum(octet_length(payload_json) + octet_length(metadata)
+                               + coalesce(octet_length(progress_json), 0)), 0) FROM found)) AS so
 ), taken AS (
     UPDATE unified_queue AS q
     SET status = 'in_progress', worker_id = :worker_id, lease_until = :until,
@@ -58,7 +63,7 @@ WITH found AS MATERIALIZED (
     WHERE q.queue_id = ANY(ARRAY(SELECT queue_id FROM found)) AND (SELECT so FROM plain)
     RETURNING q.queue_id
 )
-SELECT so, queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true
+SELECT queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true WHERE so
 
 -- The oldest row of all, unless a row of its lock and priority is parked before it. It is looked up by its id.
 -- name: priority_head
