@@ -212,6 +212,35 @@ def test_jobs_that_the_supervisor_released_run_once_more_claimed(runs: Runs):
     assert set(ran) == {job.queue_id for job in runs.jobs() if job.status is Status.DONE}
 
 
+def test_jobs_released_at_the_end_of_the_one_before_run_once_more_claimed(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+):
+    """The supervisor saw the job still executing, so it released those behind it."""
+    end, released = SharedState.end, list[str]()
+
+    def run(queue: SendingQueue, context: Context) -> None:
+        def end_after_release(state: SharedState, count: int) -> None:
+            execution, results = state.executing(), state.results()
+            saved = {result.queue_id for result in results}
+            behind = [job for job in held_by(queue, "w1") if job.queue_id not in saved]
+            if behind and execution is not None and not released:
+                released.extend(job.queue_id for job in behind)
+                settle_all(queue, results)
+                state.set_jobs_released(execution.number)
+                settle_all(queue, [lifecycle.released(job, "behind a slow job") for job in behind])
+            end(state, count)
+
+        monkeypatch.setattr(SharedState, "end", end_after_release)
+        if len(queue.find(JobQuery(statuses=frozenset({Status.PENDING})))) == 0:
+            assert released
+            runs.state.request_exit()
+
+    ran = runs.work(run)
+
+    assert len(ran) == len(set(ran))
+    assert set(ran) == {job.queue_id for job in runs.jobs() if job.status is Status.DONE}
+
+
 def test_results_of_a_failed_exchange_stay_until_the_next(tmp_path: Path):
     queue, state = SendingQueue(tmp_path / "queue.db"), SharedState.in_memory()
     queue.add([call(number) for number in range(4)])
@@ -305,6 +334,35 @@ def test_a_claim_that_the_store_committed_late_is_not_held_behind_a_slow_job(
         assert {Status.PENDING} == {queue.get(claim.queue_id).status for claim in late}  # type: ignore[union-attr]
         (child,) = supervisor._pool.children
         assert child.state.jobs_released(1)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_child_is_told_before_jobs_behind_its_slow_one_are_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+):
+    """If the slow job ends just then, the child must not run a job that another worker has claimed."""
+    queue, supervisor = _held_by_a_blocked_child(tmp_path, monkeypatch)
+    (child,) = supervisor._pool.children
+    told: list[bool] = []
+
+    def settle(settlements: Sequence[Settlement]) -> list[Status | None]:
+        told.append(child.state.jobs_released(1))
+        return SqliteQueue.settle(queue, settlements)
+
+    def tell(number: int) -> None:
+        SharedState.set_jobs_released(child.state, number)
+        if ends:
+            child.state.end(1)
+
+    with closing(queue):
+        behind = queue.claim(ClaimRequest("w1", 2))
+        monkeypatch.setattr(queue, "settle", settle)
+        monkeypatch.setattr(child.state, "set_jobs_released", tell)
+        supervisor._release_starved_jobs()
+
+        expected = Status.IN_PROGRESS if ends else Status.PENDING
+        assert {expected} == {queue.get(claim.queue_id).status for claim in behind}  # type: ignore[union-attr]
+    assert all(told)
 
 
 def test_no_job_begins_while_results_are_sent_beside_the_one_before(

@@ -183,8 +183,7 @@ class Child:
         if not self._options.takes_jobs:
             self._outbox.send()
             return
-        got = self._collect()
-        if not got:
+        if not (got := self._collect()):
             request = self._request(limit)
             got = self._accept(lambda: self._outbox.exchange(request))
         if got:
@@ -266,11 +265,12 @@ class Child:
             log.warning("released %s: %s", how_many(len(claims) + len(self._claimed), "job"), LEASE_OVER)
             self._return(claims, LEASE_OVER)
             return
-        settlements = self._execute(claims, started)
+        number, settlements = self._execute(claims, started)
         ended = self._now()
         self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
         self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
         self._finish(settlements, ended)
+        self._forget_released(number)
 
     def _begin(self) -> float:
         """Return the start of the next job or piece of tasks, when the sender thread is done with the store.
@@ -301,22 +301,22 @@ class Child:
         held_since = max(claimed_at, self._state.renewed_at)
         return claimed_at < self._state.renewed_late_at or now - held_since > lease.total_seconds()
 
-    def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
-        state = self._state
+    def _execute(self, claims: list[Claim], started: float) -> tuple[int, list[Settlement]]:
         members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
-        number = state.begin(members, started)
-        contexts = context_factory(state, number, self._breakers, self._outbox)
+        number = self._state.begin(members, started)
+        contexts = context_factory(self._state, number, self._breakers, self._outbox)
         with self._guard.execution(number):
-            settlements = self._executor.run(claims, contexts)
-        if state.jobs_released(number):
-            # The supervisor released the waiting jobs in this child's name. The next claim releases those
-            # claimed meanwhile.
+            return number, self._executor.run(claims, contexts)
+
+    def _forget_released(self, number: int) -> None:
+        """Drop what the supervisor released behind an execution. Once that is over, it releases no more."""
+        if self._state.jobs_released(number):
+            # The next claim releases the jobs claimed meanwhile.
             self._retry_on_outage(self._collect)
             self._orphans.suspect(self._now())
             self._claimed.take_all()
-        if self._lanes is not None and state.tasks_released(number):
+        if self._lanes is not None and self._state.tasks_released(number):
             self._lanes.drop_batch()
-        return settlements
 
     def _finish(self, results: list[Settlement], now: float) -> None:
         if not len(self._outbox):

@@ -124,11 +124,9 @@ class ChildHandle:
         silent = now - self.state.heartbeat_at > STARVING_AFTER_S
         return now - execution.started > (STARVING_AFTER_S if silent else LOOK_AGAIN_S)
 
-    def record_look(self, number: int, now: float, *, released: bool) -> None:
-        """Record a look for jobs behind an execution, and tell the child if any were released."""
+    def record_look(self, number: int, now: float) -> None:
+        """Record a look for jobs behind an execution."""
         self._looked = (number, now)
-        if released:
-            self.state.set_jobs_released(number)
 
     # Time.
 

@@ -295,13 +295,15 @@ class Supervisor:
             if execution is None or not child.may_hold_up_jobs(execution, now):
                 continue
             held = orphans.held_by(self._queue, child.worker_id)
-            if child.executing != execution:
-                continue
             behind = [job for job in held if not orphans.was_executing(job, execution)]
             if behind:
+                # First, so that the child begins none of them if the slow job ends just now.
+                child.state.set_jobs_released(execution.number)
+                if child.executing != execution:
+                    continue
                 settle_all(self._queue, child.state.results())
                 settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
-            child.record_look(execution.number, now, released=bool(behind))
+            child.record_look(execution.number, now)
 
     def _release_tasks(self) -> None:
         """Release the tasks of a child while a job takes unexpectedly long."""
