@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED
+from penstock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, REFUSED
 
 SERVER = """
 import gc, json, sys
@@ -85,3 +85,21 @@ def test_the_server_ends_without_a_traceback_when_its_client_is_gone(tmp_path: P
         finally:
             server.kill()
         assert (PIPE_CLOSED, "") == (server.returncode, told)
+
+
+def test_an_output_that_cannot_be_written_is_named_in_one_line(tmp_path: Path):
+    request = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    command = [sys.executable, "-m", "penstock", "--state", str(tmp_path), "mcp"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command,
+            input=json.dumps(request) + "\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    told = "error: standard output cannot be written (No space left on device) (ERR_OUTPUT)."
+    assert (REFUSED, 1) == (done.returncode, len(done.stderr.splitlines()))
+    assert done.stderr.startswith(told)

@@ -21,7 +21,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from penstock import clock
-from penstock.errors import JobNotFound, NotConfirmed, PenstockError, UnknownDocument
+from penstock.errors import JobNotFound, NotConfirmed, OutputFailed, PenstockError, UnknownDocument
 from penstock.mcp import texts
 from penstock.mcp.interrupt import input_ends_at_interrupt
 from penstock.mcp.toolbox import Toolbox
@@ -84,9 +84,21 @@ def run_stdio(assembly: Assembly, submitted: Callable[[], None]) -> None:
         try:
             server.run("stdio")
         except BaseExceptionGroup as errors:
-            if errors.split(BrokenPipeError)[1] is not None:
-                raise
-            raise BrokenPipeError from None  # the client is gone
+            _raise_output_error(errors)
+            raise
+
+
+def _raise_output_error(errors: BaseExceptionGroup[BaseException]) -> None:
+    """Raise the error of an output that cannot be written alone, if the group has no other."""
+    failed, others = errors.split(OSError)
+    if failed is None or others is not None:
+        return
+    error: BaseException = failed
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, BrokenPipeError):
+        raise BrokenPipeError from None  # the client is gone
+    raise OutputFailed(f"standard output cannot be written ({getattr(error, 'strerror', error)})") from None
 
 
 def _confirmation(ctx: Context, job_id: str, confirm: bool) -> Confirmation | Elicit[Confirmation]:
