@@ -15,6 +15,7 @@ from typing import Any
 from bench.inotify_floor import Bell
 from penstock import clock, transitions
 from penstock.clock import format_time
+from penstock.database.sqlite_connections import LOG_PAGES
 from penstock.job import NewJob
 from penstock.queue.sql.statements import CLAIM_COLUMNS, JOB_COLUMNS
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -48,6 +49,7 @@ class SqliteFloor:
         self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA cache_size = -32768")
+        self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
         # SQLite shows a commit after its last write to a file, so the files' own events come too early:
         # the producer rings once the commit can be seen.
         self._ring = os.open(directory / "bell", os.O_CREAT | os.O_WRONLY, 0o600)
