@@ -57,7 +57,6 @@ class _Metadata(msgspec.Struct, frozen=True):
     traceparent: Any = None
 
 
-_read = msgspec.json.Decoder(_Metadata).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -65,7 +64,8 @@ def hook_jobs(job: NewJob | Job, new_ids: Callable[[int], list[str]]) -> list[Ne
     """The hooks of a job as new, waiting jobs; none for most jobs."""
     if HOOKS not in job.metadata:
         return []
-    found = _read(job.metadata.encode())
+    # A decoder of the module would evaluate the annotations in each command.
+    found = msgspec.json.decode(job.metadata, type=_Metadata)
     carried = {TRACEPARENT: found.traceparent} if isinstance(found.traceparent, str) else {}
     planned = list(_planned(found.hooks)) if found.hooks is not None else []
     return [

@@ -236,7 +236,7 @@ def test_no_index_on_postgres_is_there_for_one_question_that_another_can_answer(
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 def test_a_claim_reads_nothing_about_limits(dialect: str) -> None:
     """Rows that wait for a limit are in none of its indexes."""
-    statements = load(dialect)
+    statements = load(dialect).formatted()
     names = {"before_claim", "candidates", "take", "take_plain", "priority_head"} & statements.keys()
     assert [] == [name for name in names if "limit_" in statements[name] or "'limit'" in statements[name]]
 

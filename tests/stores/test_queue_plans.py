@@ -168,7 +168,7 @@ def numbered(statement: str) -> str:
 
 def plans(connection: Connection) -> dict[str, list[Access]]:
     found = {}
-    for name, statement in SQL.items():
+    for name, statement in SQL.formatted().items():
         # The queue sets this for the only statement that needs it.
         connection.execute(f"SET enable_sort = {'off' if name == 'upcoming' else 'on'}".encode())
         explain = f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {numbered(statement)}"

@@ -6,7 +6,6 @@ two it has, and prints the same.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -200,6 +199,9 @@ def discovered(settings: Settings) -> Client | None:
 
 def is_this_host(url: str) -> bool:
     """Tell whether paths mean the same for a server: its address is one of this machine only."""
+    # Imported here: most commands use no server.
+    import ipaddress
+
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

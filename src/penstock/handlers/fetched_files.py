@@ -70,9 +70,6 @@ class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
         return (found.st_size, found.st_mtime_ns) == (self.size, self.mtime_ns)
 
 
-_decode = msgspec.json.Decoder(FetchedFile).decode
-
-
 class FetchedFiles:
     """The fetched files of one machine. ``directory`` is created when the first is stored."""
 
@@ -97,7 +94,8 @@ class FetchedFiles:
     def find(self, place: Place, path: str) -> FetchedFile | None:
         """The stored content of a document; None if missing or damaged."""
         try:
-            found = _decode(self._record(place, path).read_bytes())
+            # A decoder of the module would evaluate the annotations in each command.
+            found = msgspec.json.decode(self._record(place, path).read_bytes(), type=FetchedFile)
         except (OSError, msgspec.MsgspecError):
             return None
         return found if found.intact else None

@@ -101,7 +101,6 @@ class FileRun(NamedTuple):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_members = msgspec.msgpack.Decoder(tuple[ExecutingJob, ...]).decode
 _decode_mark = msgspec.msgpack.Decoder(FileMark).decode
-_decode_result = msgspec.msgpack.Decoder(Settlement).decode
 _LENGTH = struct.Struct("<I")
 
 
@@ -338,7 +337,7 @@ class SharedState:
             try:
                 (length,) = _LENGTH.unpack_from(saved, at)
                 at += _LENGTH.size + length
-                results_found.append(_decode_result(saved[at - length : at]))
+                results_found.append(msgspec.msgpack.decode(saved[at - length : at], type=Settlement))
             except (struct.error, msgspec.DecodeError) as error:
                 log.warning(
                     "%s: results after the first %d cannot be read (%s)", self.path, len(results_found), error

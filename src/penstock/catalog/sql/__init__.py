@@ -6,7 +6,7 @@ the schemas in ``migrations``.
 ``statements``        the loader of SQL files, and ``Statements``, the seam between rules and store
 ``row_types``         columns, parameters and decoders derived from record classes
 ``read_records``      rows returned by statements
-``written_records``   rows written by statements
+``written_records``, ``ledger_record``   rows written by statements
 ``row_templates``     columns that new rows of a batch have in common
 ``sqlite``, ``postgres``, ``postgres_rows``   the two stores
 ``catalog``           ``SqlCatalog``: the protocol's methods, each one transaction

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.catalog.parts import ImportedRow, ProjectRoot
+from penstock.catalog.sql.ledger_record import LEDGER_ROW, LedgerRow
 from penstock.catalog.sql.spaces import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
 from penstock.catalog.values import LedgerEntry, Phase, Place, TokenUse, Touch
@@ -14,19 +15,13 @@ from penstock.errors import FingerprintMismatch
 
 if TYPE_CHECKING:
     from penstock.catalog.sql.catalog import SqlCatalog
-    from penstock.catalog.sql.written_records import LedgerRow
 
 
 def note(rows: Statements, entries: Sequence[LedgerEntry], at: str) -> None:
-    # Imported here: to look up a project, a command needs this module without the records for writing.
-    from penstock.catalog.sql.written_records import LEDGER_ROW
-
     rows.many("note", [LEDGER_ROW.encode(_ledger_row(entry, at)) for entry in entries])
 
 
 def _ledger_row(entry: LedgerEntry, at: str) -> LedgerRow:
-    from penstock.catalog.sql.written_records import LedgerRow
-
     return LedgerRow(
         place=entry.place,
         path=entry.path,

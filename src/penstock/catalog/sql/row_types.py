@@ -10,7 +10,6 @@ named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, â€
 from __future__ import annotations
 
 import enum
-import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -122,8 +121,8 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
 
 def _maker(made: Any, names: Sequence[str]) -> Callable[..., Any]:
     """A function from field values in their order to the record."""
-    parameters = inspect.signature(made).parameters.values()
-    if any(each.kind is each.KEYWORD_ONLY for each in parameters):
+    # Fields that a pattern may name by position are those that the constructor takes so.
+    if len(made.__match_args__) < len(names):
         return lambda *values: made(**dict(zip(names, values, strict=True)))
     return made  # type: ignore[no-any-return]
 

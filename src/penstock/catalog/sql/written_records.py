@@ -293,17 +293,6 @@ class EndedTask(NamedTuple):
     task_id: int
 
 
-class LedgerRow(NamedTuple):
-    place: Place
-    path: str
-    kind: str
-    rule: str
-    cause: str
-    remedy: str
-    job_id: str | None
-    at: str
-
-
 NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
 PUBLISHED_SOURCE = RowType(PublishedSource)
 OWN_DOCUMENT = RowType(OwnDocument)
@@ -325,4 +314,3 @@ CHUNK_TEXT = RowType(
 CHUNK_DOCUMENT = RowType(ChunkDocument)
 CHUNK_TASKS = RowType(ChunkTasks)
 ENDED_TASK = RowType(EndedTask)
-LEDGER_ROW = RowType(LedgerRow)
