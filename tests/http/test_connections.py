@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.http.connections import HEAD_BYTES, TimedConnection
 from tests.http.live_server import until
@@ -23,17 +26,27 @@ async def answers(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
+@contextmanager
+def running(app: ASGIApp, **options: Any) -> Iterator[tuple[uvicorn.Server, tuple[str, int]]]:
+    """A server in a thread, and its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(answers, http=Hasty, lifespan="off", log_config=None, ws="none"))
+    config = uvicorn.Config(app, http=Hasty, lifespan="off", log_config=None, ws="none", **options)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    until(lambda: server.started, bool)
-    yield listening.getsockname()
-    server.should_exit = True
-    thread.join()
-    listening.close()
+    try:
+        until(lambda: server.started, bool)
+        yield server, listening.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    with running(answers) as (_, address):
+        yield address
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -83,3 +96,26 @@ def test_bytes_that_are_no_request_are_refused_with_a_problem_document(address: 
     assert found.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in found
     assert b"ERR_INVALID_REQUEST" in found
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_request_that_outlasts_a_stop_gets_no_answer(caplog: pytest.LogCaptureFixture, started: bool):
+    begun = threading.Event()
+
+    async def never_ends(_scope: Scope, _receive: Receive, send: Send) -> None:
+        if started:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        begun.set()
+        await asyncio.Event().wait()
+
+    with (
+        running(never_ends, timeout_graceful_shutdown=1) as (server, address),
+        socket.create_connection(address, 30) as connection,
+    ):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert begun.wait(30)
+        server.should_exit = True
+        found = rest(connection)
+
+    assert [b"HTTP/1.1 200 OK"] * started == found.splitlines()[:1]
+    assert [] == [record for record in caplog.records if record.exc_info]

@@ -1,6 +1,7 @@
 """Connections of the server, with limits missing in uvicorn: the time and the size of a request's head.
 
 A sender that opens many connections and sends their heads byte by byte would otherwise occupy all of them.
+A request that outlasts the grace of a stop gets no answer, as from a server that was killed.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow
@@ -25,6 +27,7 @@ class TimedConnection(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self._api, self.app = self.app, self._until_cancelled
         self._deadline: asyncio.TimerHandle | None = None
         self._in_head = True
         self._head_bytes = 0
@@ -63,6 +66,18 @@ class TimedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._in_head = True
+
+    async def _until_cancelled(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. If the server ends before, close the connection.
+
+        An error would be wrong: a thread may still do what the request asks for.
+        """
+        try:
+            await self._api(scope, receive, send)
+        except asyncio.CancelledError:
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+            self.transport.close()
 
     def _start_head(self) -> None:
         if self._deadline is None:
