@@ -221,7 +221,7 @@ GRAPH_STORE_TIMEOUT_S = setting(
 POSTGRES_POOL_SIZE = setting(
     types.whole(1, 1000),
     4,
-    "Maximum number of PostgreSQL connections of a process, besides the listening one.",
+    "Maximum number of connections in each PostgreSQL pool of a process: queue, catalog reads and writes.",
 )
 POSTGRES_POOLER = setting(
     types.SWITCH,

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, lifecycle
 from penstock.job import ClaimRequest, WorkerReport
+from penstock.retry import Classification
 from tests.cli.conftest import Run, add, fail
 
 # add
@@ -307,6 +308,21 @@ def test_retry_one_or_all_failed(run: Run, ask: Callable[..., Any], app: Penstoc
     assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed", "--tenant", "other").stdout
     assert {"retried": 2, "twins": {}} == ask("queue", "retry", "--all-failed")
     assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed").stdout
+
+
+@pytest.mark.parametrize("code", ["ERR_PARSE", "ERR_SERVICE"])
+def test_a_failed_job_is_shown_with_a_remedy(run: Run, ask: Callable[..., Any], app: Penstock, code: str):
+    job_id = add(run, "one")
+    assert ask("jobs", job_id)["remedy"] is None
+    (claim,) = app.queue.claim(ClaimRequest("w1", 1))
+    app.queue.settle([lifecycle.failed_attempt(claim, Classification("permanent", code), "torn page")])
+
+    remedies = {
+        "ERR_PARSE": "Open the file with the program that made it and save it again.",
+        "ERR_SERVICE": f"Remove the cause, then run `penstock retry {job_id}`.",
+    }
+    assert remedies[code] == ask("jobs", job_id)["remedy"]
+    assert f"Remedy    {remedies[code]}" in run("jobs", job_id).stdout
 
 
 def test_the_error_of_a_retried_job_is_called_the_last_one(run: Run, app: Penstock):

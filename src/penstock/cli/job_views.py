@@ -119,6 +119,7 @@ def view_as_json(view: JobView) -> dict[str, Any]:
     details = view.details
     return job_as_json(details.job, view.report, view.now) | {
         "reason": details.reason,
+        "remedy": details.remedy,
         "queue_position": details.queue_position,
         "queue_length": details.queue_length,
         "history": details.history,

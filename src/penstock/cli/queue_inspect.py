@@ -155,6 +155,7 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
     # A retried job keeps the error of its last attempt until it ends.
     of_error = "Error" if job.ended else "Last error"
     yield of_error, f"{job.error_code}: {job.error_message}" if job.error_code else None
+    yield "Remedy", details.remedy
     yield "What", f"{job.item_type} {job.op} {target(job)}".strip()
     owner = "Project" if job.tenant_id in session.project_names else "Tenant"
     name = tenant_name(session, job.tenant_id)

@@ -61,6 +61,17 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     queue_length: int | None
     history: list[HistoryEntry]
 
+    @property
+    def remedy(self) -> str | None:
+        """The remedy for a failed job: that of its error, or another try."""
+        # Late: only failed jobs need it.
+        from penstock.catalog.rules.failures import remedy_for
+
+        if self.job.status is not Status.FAILED:
+            return None
+        other = f"Remove the cause, then run `penstock retry {self.job.queue_id}`."
+        return remedy_for(self.job.error_code or "") or other
+
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Job counts by status, pauses, workers and warnings about the store.
