@@ -310,6 +310,21 @@ def test_retry_one_or_all_failed(run: Run, ask: Callable[..., Any], app: Penstoc
     assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed").stdout
 
 
+def test_a_list_of_jobs_has_the_codes_of_failed_ones(run: Run, app: Penstock):
+    add(run, "one")
+    assert "error" not in run("jobs").stdout
+    fail(app)
+    add(run, "two")
+
+    header, pending, failed = (line.split() for line in run("jobs").stdout.splitlines())
+    shown = run("jobs", "--status", "failed")
+
+    assert (["status", "error"], ["failed", "ERR_PARSE"]) == (header[1:3], failed[1:3])
+    assert "ERR_PARSE" not in pending
+    assert "add --children" in shown.stderr
+    assert "add --children" not in run("jobs", "--status", "failed", "--children").stderr
+
+
 @pytest.mark.parametrize("code", ["ERR_PARSE", "ERR_SERVICE"])
 def test_a_failed_job_is_shown_with_a_remedy(run: Run, ask: Callable[..., Any], app: Penstock, code: str):
     job_id = add(run, "one")

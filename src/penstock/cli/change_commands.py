@@ -182,4 +182,4 @@ def _print_left_alone(found: list[Difference]) -> None:
     for reason, number in left.most_common(SHOWN):
         emit(f"{number:,} left alone: {printable(reason)}.")
     if left:
-        emit("Run `penstock verify` again when the disk is mounted, or remove them: penstock delete PATH")
+        emit("Run `penstock verify` again when they can be read, or remove them: penstock delete PATH")

@@ -98,17 +98,22 @@ def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | 
     emit(_listed(page, session) if page else "No jobs match.")
     if following:
         session.hint(f"More jobs follow: add --after {following}")
+    if top_level and "failed" in all_words(given["status"]):
+        session.hint("Files that failed in a folder are child jobs: add --children")
 
 
 def _listed(page: list[Job], session: Session) -> str:
     usual = (session.settings.tenant_id, session.settings.collection)
     # With one tenant and collection, a column for them would only take space.
     others = any((job.tenant_id, job.collection) != usual for job in page)
-    header = ["job", "status", "added", *(["tenant"] if others else []), "what"]
+    failed = any(job.status == "failed" for job in page)
+    optional = (["error"] if failed else [], ["tenant"] if others else [])
+    header = ["job", "status", *optional[0], "added", *optional[1], "what"]
     rows = [
         (
             job.queue_id,
             status_and_held(job),
+            *([job.error_code if job.status == "failed" else ""] if failed else []),
             age(job.created_at),
             *([f"{tenant_name(session, job.tenant_id)}/{job.collection}"] if others else []),
         )
