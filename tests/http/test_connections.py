@@ -119,3 +119,4 @@ def test_a_request_that_outlasts_a_stop_gets_no_answer(caplog: pytest.LogCapture
 
     assert [b"HTTP/1.1 200 OK"] * started == found.splitlines()[:1]
     assert [] == [record for record in caplog.records if record.exc_info]
+    assert [] == [text for text in caplog.messages if "ASGI" in text]
