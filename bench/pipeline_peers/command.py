@@ -43,5 +43,6 @@ def run(
     )
     code, spent = msgspec.json.decode(answer.stdout, type=tuple[int, Spent])
     if code != 0 and not (kill_at and code < 0):
-        raise Failed(spent.output.strip()[-500:])
+        # The last line: that of the error. A traceback above it has the paths of this machine.
+        raise Failed(spent.output.strip().rpartition("\n")[2][:500])
     return spent

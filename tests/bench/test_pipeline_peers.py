@@ -158,6 +158,13 @@ def test_a_failed_command_says_why(tmp_path):
         run([sys.executable, "-c", "raise SystemExit('no such thing')"], {}, tmp_path / "embedded")
 
 
+def test_a_failed_command_says_why_without_its_traceback(tmp_path):
+    with pytest.raises(Failed) as failed:
+        run([sys.executable, "-c", "raise OSError('no such thing')"], {}, tmp_path / "embedded")
+
+    assert "OSError: no such thing" == str(failed.value)
+
+
 def test_a_step_that_is_wrong_is_marked_and_never_the_best():
     shown = [figures(OURS, 2.0), figures(FLOOR, 0.1), figures("Fast", 1.0, wrong=("deleted",))]
 
