@@ -1,7 +1,7 @@
 """Figures of the code base: sizes, names and language. ``python -m scripts.figures`` prints them.
 
 ``--check`` fails when one of the rules is broken: no module name ends in -ing, no public class name stands
-twice, no import cycle, no file over 400 lines, no numbered access to the rows of the catalog.
+twice, no import cycle, no numbered access to the rows of the catalog.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from types import FrameType
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
-LONGEST_FILE = 400
-SHORT_FILE = 50
 LEANING = re.compile(r"\b(it|its|that|what|whose)\b", re.IGNORECASE)
 NUMBERED_ROW = re.compile(r"\brow\[-?\d+\]")
 
@@ -34,10 +32,6 @@ class Module(NamedTuple):
     name: str
     text: str
     tree: ast.Module
-
-    @property
-    def lines(self) -> int:
-        return len(self.text.splitlines())
 
 
 class Figure(NamedTuple):
@@ -177,18 +171,14 @@ def figures(modules: list[Module]) -> list[Figure]:
     p90 = lengths[len(lengths) * 9 // 10]
     lines = list(first_lines(modules))
     leaning = sum(1 for _, line in lines if LEANING.search(line))
-    long = [f"{module.name}: {module.lines} lines" for module in modules if module.lines > LONGEST_FILE]
-    short = sum(1 for module in modules if 0 < module.lines < SHORT_FILE)
     rules = [
         ("modules ending in -ing", gerunds(modules)),
         ("public class names that stand twice", homonyms(modules)),
         ("import cycles", cycles(imports(modules))),
         ("numbered row accesses in the catalog", numbered_rows(modules)),
-        (f"files over {LONGEST_FILE} lines", long),
     ]
     return [
         Figure("Python files", str(len(modules)), "225"),
-        Figure(f"files under {SHORT_FILE} lines", str(short), "30"),
         Figure("lines of a function, mean / p90", f"{statistics.mean(lengths):.1f} / {p90}", "7.4 / 16"),
         Figure("docstrings that lean on their neighbours", f"{leaning / len(lines):.0%}", "25%"),
         Figure("files that run for a folder index", str(files_of_an_index()), "80"),
