@@ -14,6 +14,7 @@ import pytest
 from penstock import Penstock, clock
 from penstock.job import ClaimRequest, JobQuery, Status, WorkerReport
 from penstock.service import machine_checks
+from penstock.service.keys import Keys
 from penstock.service.runtime_file import FILE
 from penstock.worker.launch import _own_directory
 
@@ -56,12 +57,20 @@ def test_low_limits_of_inotify(ask: Ask, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_keys_that_others_can_read(ask: Ask, state: Path) -> None:
-    state.mkdir(parents=True, exist_ok=True)
-    (state / "keys.json").write_text("[]")
+    Keys(state).create("ci", "read")
     (state / "keys.json").chmod(0o644)
     noted(ask, "keys", "mode 644", fixable=True)
     fixed(ask, "keys", "for this user only")
     assert 0o600 == (state / "keys.json").stat().st_mode & 0o777
+
+
+def test_a_lost_file_of_keys(ask: Ask, state: Path) -> None:
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "keys.made").touch()
+    noted(ask, "keys", "there is no key, and every request needs one")
+    (state / "keys.json").write_text("[]")
+    (state / "keys.json").chmod(0o600)
+    noted(ask, "keys", "there is no key, and every request needs one")
 
 
 def test_the_address_of_a_dead_server(ask: Ask, state: Path) -> None:

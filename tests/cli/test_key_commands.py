@@ -27,10 +27,19 @@ def test_a_key_is_made_listed_and_revoked(run: Run, ask: Any, state: Path):
     listed = run("keys", "list").output
     assert all(word in listed for word in ("ci", "acme, globex", "reader", "all", "write"))
     assert not any(key in listed for key in (made["key"], quiet))
-    assert {"revoked": "ci"} == ask("keys", "revoke", "ci")
+    assert {"revoked": "ci", "left": 2} == ask("keys", "revoke", "ci")
     assert ["other", "reader"] == [key["name"] for key in ask("keys", "list")["keys"]]
     audit = [json.loads(line) for line in (state / "audit.jsonl").read_text().splitlines()]
     assert ["create key"] * 3 + ["revoke key"] == [line["action"] for line in audit]
+
+
+def test_the_end_of_the_last_key_is_said(run: Run):
+    run("keys", "create", "ci")
+    run("keys", "create", "other")
+
+    assert "last key" not in run("keys", "revoke", "other").stderr
+    assert "That was the last key: a server now refuses every request." in run("keys", "revoke", "ci").stderr
+    assert "There are no keys, and every request needs one" in run("keys", "list").output
 
 
 def test_refusals_of_keys(run: Run):

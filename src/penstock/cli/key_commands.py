@@ -33,8 +33,8 @@ def _record(session: Session, action: str, name: str) -> None:
 def keys() -> None:
     """Make, list and revoke API keys of the server.
 
-    Without any key, the server needs none and listens on this machine only. Once there is a key, every
-    request needs one.
+    Until the first key is made, a server for this machine alone needs none. From then on every request needs
+    one, also after the last key was revoked.
     """
 
 
@@ -82,6 +82,8 @@ def list_keys(session: Session) -> None:
             for key in found
         ]
         emit(table(["name", "scope", "tenants", "made"], rows))
+    elif _keys(session).ever_made():
+        emit("There are no keys, and every request needs one: a server refuses them all.")
     else:
         emit("There are no keys: the server listens on this machine only, and needs none.")
 
@@ -90,13 +92,21 @@ def list_keys(session: Session) -> None:
 @click.argument("name")
 @click.pass_obj
 def revoke(session: Session, name: str) -> None:
-    """Revoke a key: the server refuses it from the next request on."""
-    _keys(session).revoke(name)
+    """Revoke a key: the server refuses it from the next request on.
+
+    Without the last key the server refuses every request, until there is a new one.
+    """
+    left = _keys(session).revoke(name)
     _record(session, "revoke key", name)
     if session.as_json:
-        emit_json({"revoked": name})
+        emit_json({"revoked": name, "left": left})
     else:
         session.confirm_done(f"Revoked {name}.")
+    if not left:
+        session.hint(
+            "That was the last key: a server now refuses every request. "
+            "`penstock keys create NAME` makes a new one."
+        )
 
 
 keys.add_former(create, "add")

@@ -47,7 +47,11 @@ from penstock.process_start import log_to_stderr
     metavar="FOLDER",
     help="Index this folder and follow its changes, as `penstock watch` does; may be repeated.",
 )
-@click.option("--no-auth", is_flag=True, help="Accept requests without a key, on this machine only.")
+@click.option(
+    "--no-auth",
+    is_flag=True,
+    help="Nobody needs a key, although there are keys. Only on an address of this machine.",
+)
 @GRACE
 @click.option(
     "--tls-certificate",

@@ -46,13 +46,30 @@ BODY_TIME_S = 30.0
 DISCARDED = 16 * 1024 * 1024
 """Bytes above the limit that are read all the same: a sender may look for the answer only after sending."""
 LOOPBACK_NAMES = frozenset(["localhost"])
+FORWARDING = frozenset(
+    [
+        b"forwarded",
+        b"via",
+        b"x-real-ip",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"client-ip",
+        b"true-client-ip",
+        b"cf-connecting-ip",
+        b"fastly-client-ip",
+        b"x-envoy-external-address",
+    ]
+)
+FORWARDING_STARTS = (b"x-forwarded", b"x-original-forwarded")
+"""Headers that proxies add: such a request comes from another machine, whatever its address is."""
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 
 
 class GuardOptions(NamedTuple):
     """Options of a guard. ``hosts``: names besides ``localhost`` and IP addresses.
 
-    ``files``: paths of the dashboard's files, which need no key.
+    ``requires_keys`` False: nobody needs a key. ``is_open``: a request needs none as long as no key was ever
+    made, and unless it came through a proxy. ``files``: paths of the dashboard's files, which need no key.
     """
 
     keys: Keys
@@ -61,6 +78,7 @@ class GuardOptions(NamedTuple):
     hosts: Collection[str]
     body_limit: int
     requires_keys: bool
+    is_open: bool
     files: Collection[str] = ()
     metrics_public: bool = False
 
@@ -74,6 +92,7 @@ class GuardOptions(NamedTuple):
             hosts=frozenset([*settings.hosts, host.lower()]),
             body_limit=settings.body_limit_mb * 1024 * 1024,
             requires_keys=requires_keys,
+            is_open=is_loopback(host) and not settings.hosts,
             metrics_public=settings.metrics_public,
         )
 
@@ -141,7 +160,9 @@ class Guard:
     def _find(self, scope: Scope, headers: Headers) -> Principal | None:
         """The owner of the key, or of the session; None for an unknown one. Also asked during a stream."""
         options = self._options
-        if not options.requires_keys or not options.keys.exist():
+        if not options.requires_keys:
+            return LOCAL
+        if not options.keys.ever_made() and options.is_open and not is_forwarded(scope):
             return LOCAL
         if key := _key(headers):
             return options.keys.find(key)
@@ -225,6 +246,19 @@ def _is_streamed(scope: Scope, headers: Headers) -> bool:
 
 def _without_slash(path: str) -> str:
     return path.rstrip("/") or "/"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches an address, or the name of one."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Tell whether a proxy has passed on a request."""
+    return any(name in FORWARDING or name.startswith(FORWARDING_STARTS) for name, _ in scope["headers"])
 
 
 def _is_address(name: str) -> bool:

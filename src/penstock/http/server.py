@@ -19,7 +19,7 @@ from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.http.api import make_api
 from penstock.http.connections import TimedConnection
-from penstock.http.guard import GuardOptions
+from penstock.http.guard import GuardOptions, is_loopback
 from penstock.http.request_context import Shared
 from penstock.named_tuple import NamedTuple
 from penstock.service.keys import Keys
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from penstock.assembly import Assembly
+    from penstock.config import Settings
 
     MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
@@ -44,6 +45,7 @@ GRACE_S = 5
 """Time for open requests to end."""
 WORKER_NICENESS = 5
 """Processes of the worker give way to the server, whose answers cost a millisecond."""
+log = logging.getLogger("penstock.http")
 REPEAT_S = 0.2
 """Time after which a signal for a starting worker is sent again."""
 
@@ -75,8 +77,10 @@ class HttpServer:
         self._runtime = RuntimeFile(settings.state_dir)
         self._runtime.take()
         try:
+            keys.remember()
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
+            _warn(guard, settings)
             self._shared = Shared(assembly, policy, guard.sessions)
             self._shared.uploads.recover()
             self._shared.library_uploads.recover()
@@ -211,7 +215,7 @@ def _raise_open_files() -> None:
 
 
 def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:
-    if _is_loopback(options.host):
+    if is_loopback(options.host):
         return
     if not options.auth:
         raise KeylessServer(
@@ -220,6 +224,17 @@ def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:
         )
     if not keys.exist():
         raise KeylessServer(f"other machines can reach {options.host}, and there is no key")
+
+
+def _warn(guard: GuardOptions, settings: Settings) -> None:
+    """Log what a person may not expect: nobody gets in, or everybody does through a proxy."""
+    if not guard.requires_keys:
+        if settings.hosts:
+            log.warning(
+                "--no-auth: everyone who reaches this server as %s has all rights", ", ".join(settings.hosts)
+            )
+    elif not guard.keys.exist() and (guard.keys.ever_made() or not guard.is_open):
+        log.warning("there is no key, and every request needs one: make it with `penstock keys create NAME`")
 
 
 def _refuse_certificate(certificate: str | None, private_key: str | None) -> None:
@@ -233,13 +248,6 @@ def _refuse_certificate(certificate: str | None, private_key: str | None) -> Non
                 f"{certificate} and {private_key} are not a certificate and its private key ({error})",
                 remedy="Give PEM files that belong together.",
             ) from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -24,7 +24,13 @@ from penstock.state_directory import write_refusal
 
 PREFIX = "penstock_"
 FILE = "keys.json"
+MARK = "keys.made"
+"""File beside it that stays when the last key, or the file of keys, is gone: requests still need one."""
+_MARKED = b"A key was made here: a server of this directory answers only requests with a key.\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+_ABSENT = (0, 0, 0)
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +64,8 @@ class Keys:
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / FILE
         self._name = str(self._path)
+        self._mark = state_dir / MARK
+        self._made = False
         self._lock = threading.Lock()
         self._read_at: tuple[int, int, int] | None = None
         self._by_hash: dict[str, StoredKey] = {}
@@ -80,21 +88,35 @@ class Keys:
             keys.append(made)
         return NewKey(**_shown(made), key=text)
 
-    def revoke(self, name: str) -> None:
-        """Remove a key; servers refuse it from their next request on."""
+    def revoke(self, name: str) -> int:
+        """Remove a key; servers refuse it from their next request on. Returns the number of keys left.
+
+        Without any key left, servers refuse every request.
+        """
         with self._changing() as keys:
             left = [key for key in keys if key.name != name]
             if len(left) == len(keys):
                 raise UnknownKey(f"there is no key {name[:80]!r}")
             keys[:] = left
+        return len(left)
 
     def all(self) -> list[KeyView]:
         """All keys, by name."""
         return [KeyView(**_shown(key)) for key in sorted(self._read(), key=lambda key: key.name)]
 
     def exist(self) -> bool:
-        """Tell whether there is a key: then every request needs one."""
+        """Tell whether there is a key."""
         return bool(self._current())
+
+    def ever_made(self) -> bool:
+        """Tell whether a key was ever made: then every request needs one, also if none is left.
+
+        Raises ``StateDamaged`` and ``StoreDenied`` for a file of keys that cannot be read.
+        """
+        self._current()
+        if not self._made:
+            self._made = os.path.lexists(self._mark)
+        return self._made
 
     def find(self, text: str) -> Principal | None:
         """The owner of a key; None for an unknown one."""
@@ -113,14 +135,24 @@ class Keys:
             info = os.stat(self._name)  # noqa: PTH116 - for every request, and a third of the price
             version = (info.st_ino, info.st_mtime_ns, info.st_size)
         except FileNotFoundError:
-            version = (0, 0, 0)
+            version = _ABSENT
         except OSError as error:
             raise StoreDenied(f"{self._path} cannot be read ({error.strerror})") from None
         with self._lock:
             if version != self._read_at:
                 self._by_hash = {key.hash: key for key in self._read()}
                 self._read_at = version
+                self._made = self._made or version != _ABSENT
             return self._by_hash
+
+    def remember(self) -> None:
+        """Leave the mark beside a file of keys from an earlier version, or from a backup."""
+        if self.ever_made():
+            self._leave_mark()
+
+    def _leave_mark(self) -> None:
+        if not os.path.lexists(self._mark):
+            write_private(self._mark, _MARKED)
 
     def _read(self) -> list[StoredKey]:
         try:
@@ -133,7 +165,8 @@ class Keys:
             return msgspec.json.decode(text, type=list[StoredKey])
         except msgspec.DecodeError as error:
             raise StateDamaged(
-                f"{self._path} is not a list of keys: {error}", remedy="Restore the file, or remove it."
+                f"{self._path} is not a list of keys: {error}",
+                remedy="Restore the file; or remove it, and make new keys with `penstock keys create NAME`.",
             ) from None
 
     @contextlib.contextmanager
@@ -149,6 +182,8 @@ class Keys:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = self._read()
             yield keys
+            # First: with a key but without the mark, a lost file would open the server.
+            self._leave_mark()
             write_private(self._path, msgspec.json.format(msgspec.json.encode(keys)))
         finally:
             os.close(lock)

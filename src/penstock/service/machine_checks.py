@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -14,6 +15,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
+from penstock.errors import PenstockError
 from penstock.handlers.source_files import FETCHED, uploads_directory
 from penstock.job import JobQuery
 from penstock.named_tuple import NamedTuple
@@ -110,18 +112,22 @@ def _inotify(directory: Path) -> Iterator[Finding]:
 
 
 def _private_keys(state_dir: Path) -> Iterator[Finding]:
-    path = state_dir / keys.FILE
-    try:
+    path, found = state_dir / keys.FILE, keys.Keys(state_dir)
+    with suppress(OSError):
         mode = path.stat().st_mode & 0o777
-    except OSError:
-        return
-    if mode & 0o077:
+        if mode & 0o077:
 
-        def fix() -> str:
-            path.chmod(0o600)
-            return f"{path} is for this user only"
+            def fix() -> str:
+                path.chmod(0o600)
+                return f"{path} is for this user only"
 
-        yield _note("keys", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}", fix)
+            yield _note("keys", f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}", fix)
+    try:
+        if found.ever_made() and not found.exist():
+            remedy = "Make a key with `penstock keys create NAME`, or put the file back from a backup."
+            yield _note("keys", f"there is no key, and every request needs one ({path})", remedy)
+    except PenstockError as error:
+        yield _note("keys", error.message, error.remedy)
 
 
 def _runtime_file(state_dir: Path) -> Iterator[Finding]:
