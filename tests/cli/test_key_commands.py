@@ -33,6 +33,40 @@ def test_a_key_is_made_listed_and_revoked(run: Run, ask: Any, state: Path):
     assert ["create key"] * 3 + ["revoke key"] == [line["action"] for line in audit]
 
 
+def test_roots_of_a_key_are_real_folders_or_sites(run: Run, ask: Any, tmp_path: Path):
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "link").symlink_to("acme")
+    roots = (
+        "--root",
+        f"{tmp_path}/link",
+        "--root",
+        f"{tmp_path}/acme/",
+        "--root",
+        "HTTPS://Docs.Example.org:443",
+    )
+
+    made = ask("keys", "create", "ci", "--tenant", "acme", *roots)
+
+    assert [f"{tmp_path}/acme", "https://docs.example.org"] == made["roots"]
+    run("keys", "create", "bare", "--tenant", "acme")
+    run("keys", "create", "all")
+    assert [made["roots"], [], []] == [
+        next(key["roots"] for key in ask("keys", "list")["keys"] if key["name"] == name)
+        for name in ("ci", "bare", "all")
+    ]
+    listed = run("keys", "list").output
+    assert f"{tmp_path}/acme, https://docs.example.org" in listed
+    assert "none: uploads and notes only" in listed
+    for root in (f"{tmp_path}/none", f"{tmp_path}/acme/file", ""):
+        assert "ERR_PATH_NOT_FOUND" in run("keys", "create", "x", "--root", root, code=1).output
+    for root, code in (
+        ("https://docs.example.org/handbook", "ERR_INVALID_REQUEST"),
+        ("https://user@docs.example.org", "ERR_WEB_URL"),
+    ):
+        assert code in run("keys", "create", "x", "--root", root, code=1).output
+    assert "x" not in [key["name"] for key in ask("keys", "list")["keys"]]
+
+
 def test_the_end_of_the_last_key_is_said(run: Run):
     run("keys", "create", "ci")
     run("keys", "create", "other")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -120,8 +120,11 @@ class LiveServer:
             lambda job: job["status"] in ("done", "failed", "cancelled"),
         )
 
-    def make_key(self, name: str, scope: str = "read", *tenants: str) -> str:
+    def make_key(
+        self, name: str, scope: str = "read", *tenants: str, roots: Sequence[Path | str] = ()
+    ) -> str:
         options = [part for tenant in tenants for part in ("--tenant", tenant)]
+        options += [part for root in roots for part in ("--root", str(root))]
         done = subprocess.run(
             self.command("keys", "create", name, "--scope", scope, *options),
             env=self.environment(),

@@ -64,9 +64,9 @@ def keys(server: LiveServer) -> Keys:
     return Keys(
         admin=server.make_key("admin", "admin"),
         reader=server.make_key("reader"),
-        acme=server.make_key("acme", "write", "acme"),
+        acme=server.make_key("acme", "write", "acme", roots=[server.folder]),
         acme_reader=server.make_key("acme-reader", "read", "acme"),
-        both=server.make_key("both", "write", "acme", "globex"),
+        both=server.make_key("both", "write", "acme", "globex", roots=[server.folder]),
         job=job,
     )
 

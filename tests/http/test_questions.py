@@ -44,7 +44,10 @@ def asked(server: LiveServer) -> Questions:
     (docs / "mill.md").write_text("# Mill\n\nThe mill takes in water from the river.\n")
     (docs / "gate.md").write_text("# Gate\n\nThe gate takes in water from the lake.\n")
     (server.folder / "own.md").write_text("Acme owns a barn.")
-    admin, acme = server.make_key("admin", "admin"), server.make_key("acme", "write", "acme")
+    admin, acme = (
+        server.make_key("admin", "admin"),
+        server.make_key("acme", "write", "acme", roots=[server.folder]),
+    )
     body = {"folder_path": "docs", "graph": True, "include_code": True, "checksum": True, "depth": 3}
     jobs = [
         (server.ask("POST", "/index/", body, key=admin).body["job_id"], admin),

@@ -27,7 +27,7 @@ class Keys(NamedTuple):
 def keys(server: LiveServer) -> Keys:
     return Keys(
         server.make_key("admin", "admin"),
-        server.make_key("acme", "write", "acme"),
+        server.make_key("acme", "write", "acme", roots=[server.folder]),
         server.make_key("other", "read", "other"),
     )
 

@@ -23,7 +23,8 @@ def begin(server: LiveServer, key: str) -> tuple[Answer, str]:
 @pytest.fixture(scope="module")
 def keys(server: LiveServer) -> tuple[str, str]:
     me = server.ask("GET", "/me").body
-    assert {"name": None, "scopes": ["read", "write", "admin"], "tenants": ["*"], "auth": "none"} == me
+    everything = {"scopes": ["read", "write", "admin"], "tenants": ["*"], "roots": []}
+    assert {"name": None, "auth": "none", **everything} == me
     return server.make_key("writer", "write", "acme", "globex"), server.make_key("reader")
 
 
@@ -32,6 +33,7 @@ def test_a_key_shows_what_it_may_do(server: LiveServer, keys: tuple[str, str]):
         "name": "writer",
         "scopes": ["read", "write"],
         "tenants": ["acme", "globex"],
+        "roots": [],
         "auth": "key",
     } == server.ask("GET", "/me", key=keys[0]).body
     assert ["*"] == server.ask("GET", "/me", key=keys[1]).body["tenants"]

@@ -27,7 +27,8 @@ class Tenants(NamedTuple):
 def tenants(server: LiveServer) -> Tenants:
     (server.folder / "files" / "mill.md").write_text("The mill of the default tenant grinds barley.")
     (server.folder / "files" / "gate.md").write_text("The gate of acme holds barley.")
-    admin, acme = server.make_key("admin", "admin"), server.make_key("acme", "write", "acme")
+    admin = server.make_key("admin", "admin")
+    acme = server.make_key("acme", "write", "acme", roots=[server.folder])
     for key, name in ((admin, "mill.md"), (acme, "gate.md")):
         job = server.index(f"files/{name}", key=key).body["job_id"]
         assert "done" == server.ended(job, key=key)["status"]

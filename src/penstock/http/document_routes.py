@@ -120,14 +120,14 @@ def projects(sender: Reader) -> Response:
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
-    shared = sender.shared
+    shared, tenant = sender.shared, sender.tenant(query.tenant_id)
     found = shared.documents.why(
-        shared.policy.named(query.path),
-        tenant_id=sender.tenant(query.tenant_id),
+        sender.document(query.path, tenant, query.collection, query.branch),
+        tenant_id=tenant,
         collection=query.collection,
         branch=query.branch,
     )
     if found.verdict == "unknown" and not is_off_disk(query.path):
         # The reason tells whether there is such a file: only where the sender may index it.
-        shared.policy.allowed(query.path, allow_external=True)
+        sender.policy.allowed(query.path, allow_external=True)
     return respond_values(found) if sender.wants_values else respond(reason_record(found))

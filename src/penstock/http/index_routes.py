@@ -61,7 +61,8 @@ def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_exter
     by_project = body.project and body.tenant_id is None and not sender.principal.bound
     tenant = None if by_project else sender.tenant(body.tenant_id)
     sender.check_jobs(body.after)
-    path = shared.policy.allowed(body.folder_path, allow_external=allow_external)
+    path = sender.policy.allowed(body.folder_path, allow_external=allow_external)
+    sender.policy.require_hosts(body.hosts)
     given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
     receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
     return accepted(sender, receipt)

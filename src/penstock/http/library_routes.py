@@ -132,8 +132,9 @@ def add(sender: Writer, body: LibraryBody, allow_external: AllowExternal = False
     shared, tenant = sender.shared, sender.tenant(body.tenant_id)
     source = body.source
     if source is not None:
-        source = shared.policy.allowed(source, allow_external=allow_external)
-    elif not (allow_external and shared.settings.allow_external):
+        source = sender.policy.allowed(source, allow_external=allow_external)
+        sender.policy.require_hosts(body.hosts)
+    elif sender.principal.confined or not (allow_external and shared.settings.allow_external):
         raise InvalidRequest(
             "source: required, because installed distributions are outside the roots",
             remedy="Name a folder, archive or URL.",

@@ -79,6 +79,23 @@ class Sender:
         self.shared = shared
         self.wants_values = wants_values
 
+    @property
+    def policy(self) -> PathPolicy:
+        """The paths that the sender may name."""
+        return self.shared.policy.of_key(self.principal)
+
+    def document(
+        self, path: str, tenant_id: str, collection: str | None = None, branch: str | None = None
+    ) -> str:
+        """The absolute path of a document of the tenant; see ``PathPolicy.document``."""
+
+        def is_known(named: str) -> bool:
+            return self.shared.documents.knows(
+                named, tenant_id=tenant_id, collection=collection, branch=branch
+            )
+
+        return self.policy.document(path, is_known)
+
     def job(self, job_id: str) -> Job:
         """The job with this id, if it exists for the sender. As in the library, clients may shorten it."""
         if self.wants_values:

@@ -182,12 +182,12 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
     }
     if body.directory is not None:
         _require_backups(sender)
-        directory = shared.policy.allowed_directory(body.directory, allow_external=allow_external)
+        directory = sender.policy.allowed_directory(body.directory, allow_external=allow_external)
         made = shared.schedules.add_backup(
             body.timing, directory, keep=body.keep, priority=body.priority, **options
         )
     elif body.path is not None:
-        path = shared.policy.allowed(body.path, allow_external=allow_external)
+        path = sender.policy.allowed(body.path, allow_external=allow_external)
         made = shared.schedules.add_index(body.timing, path, index=each, **options)  # type: ignore[arg-type]
     else:
         assert body.function is not None

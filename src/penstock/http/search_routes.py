@@ -102,7 +102,7 @@ def similar(sender: Reader, body: SimilarBody) -> Response:
     try:
         named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
     except UnknownDocument:
-        named = shared.policy.named(body.path_or_id)
+        named = sender.document(body.path_or_id, tenant, body.collection, body.branch)
     given = body.model_dump(exclude={"path_or_id", "tenant_id"})
     return respond(SimilarHits(hits=shared.assembly.similar.similar(named, tenant_id=tenant, **given)))
 

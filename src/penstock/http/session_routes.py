@@ -21,18 +21,24 @@ REFUSED = (400, 401, 403, 408, 413, 421, 422, 503)
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of the request. ``tenants`` is ``["*"]`` for a key that is not bound to tenants."""
+    """The sender of the request. ``tenants`` is ``["*"]`` for a key that is not bound to tenants.
+
+    ``roots``: folders and sites below which the key names paths. None: all of the server, or no path at all
+    for a key with tenants.
+    """
 
     name: str | None
     scopes: list[KeyScope]
     tenants: list[str]
+    roots: list[str]
     auth: str
 
 
 @router.get(
     "/me",
     responses=described(
-        Me, example={"name": "ci", "scopes": ["read", "write"], "tenants": ["acme"], "auth": "key"}
+        Me,
+        example={"name": "ci", "scopes": ["read", "write"], "tenants": ["acme"], "roots": [], "auth": "key"},
     ),
     summary="Show the sender",
 )
@@ -44,6 +50,7 @@ async def me(sender: Reader) -> Response:
             name=None if principal.auth == "none" else principal.name,
             scopes=list(principal.scopes),
             tenants=list(principal.tenants) or [EVERY],
+            roots=list(principal.roots),
             auth=principal.auth,
         )
     )

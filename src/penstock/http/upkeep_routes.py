@@ -61,10 +61,13 @@ def overview(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response
 @reads
 def history(sender: Reader, query: Annotated[HistoryOfQuery, Query()]) -> Response:
     """Show when a document was indexed, updated, renamed and removed. A removed one is found by its path."""
-    shared = sender.shared
+    shared, tenant = sender.shared, sender.tenant(query.tenant_id)
+    named = query.document
+    if "/" in named:
+        named = sender.document(named, tenant, query.collection, query.branch)
     entries = shared.documents.history(
-        shared.policy.named(query.document) if "/" in query.document else query.document,
-        tenant_id=sender.tenant(query.tenant_id),
+        named,
+        tenant_id=tenant,
         collection=query.collection,
         branch=query.branch,
     )
@@ -77,9 +80,9 @@ def rename(sender: Writer, body: RenameBody) -> Response:
     """Queue the record that a file or folder was moved. Nothing is read or embedded again."""
     shared = sender.shared
     for path in (body.old_path, body.new_path):
-        shared.policy.allowed(path)
+        sender.policy.allowed(path)
     place = shared.documents.notes.place_of(sender.tenant(body.tenant_id), body.collection)
-    old, new = shared.policy.named(body.old_path), shared.policy.named(body.new_path)
+    old, new = sender.policy.named(body.old_path), sender.policy.named(body.new_path)
     return accepted(sender, shared.jobs.submit(exact=True, **renaming(shared.documents, old, new, place)))
 
 
@@ -89,7 +92,7 @@ def remove(sender: Writer, body: RemovalBody) -> Response:
     """Queue the removal of a document or folder from the index. Files stay."""
     shared, tenant = sender.shared, sender.tenant(body.tenant_id)
     if "/" in body.path_or_id:
-        named = shared.policy.named(body.path_or_id)
+        named = sender.document(body.path_or_id, tenant, body.collection, body.branch)
     else:
         named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
     receipt = shared.jobs.submit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.extras import is_installed
@@ -73,8 +72,7 @@ class McpEndpoint:
 
     def _toolbox(self, context: Any) -> Toolbox:
         principal = context.request_context.request.scope[PRINCIPAL]
-        resolve = partial(self._policy.allowed, allow_external=True)
-        return Toolbox(self._assembly, resolve=resolve, principal=principal)
+        return Toolbox(self._assembly, policy=self._policy.of_key(principal), principal=principal)
 
 
 def mcp_endpoint(assembly: Assembly, policy: PathPolicy) -> McpEndpoint | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -16,6 +15,7 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.documents import Documents
 from penstock.service.job_records import JobDetail, JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
+from penstock.service.path_policy import PathPolicy
 from penstock.service.projects import Placement, WantedPlace
 
 if TYPE_CHECKING:
@@ -24,26 +24,18 @@ if TYPE_CHECKING:
 
 MOST_HITS, MOST_DOCUMENTS, MOST_TOKENS = 50, 200, 50_000
 
-Resolve = Callable[[str], str]
-"""From a path as the agent wrote it to the path that may be used; raises ``PathOutside``."""
-
-
-def on_this_machine(path: str) -> str:
-    """A path as the person who started the server means it."""
-    return paths.off_disk(path) or os.path.abspath(path)  # noqa: PTH100 - links stay
-
 
 class Toolbox:
-    """The tools for one agent: ``principal`` bounds its tenants and scope, ``resolve`` its paths.
+    """The tools for one agent: ``principal`` bounds its tenants and scope, ``policy`` its paths.
 
-    Safe to use from several threads.
+    Without a policy, paths are those of the person who started the server. Safe to use from several threads.
     """
 
     def __init__(
-        self, assembly: Assembly, *, resolve: Resolve = on_this_machine, principal: Principal = LOCAL
+        self, assembly: Assembly, *, policy: PathPolicy | None = None, principal: Principal = LOCAL
     ) -> None:
         self._assembly = assembly
-        self._resolve = resolve
+        self._policy = policy
         self._principal = principal
         # Jobs get the priorities of agents, also inside an HTTP server.
         self._work = Jobs(assembly.queue, assembly.settings, door="mcp")
@@ -181,9 +173,18 @@ class Toolbox:
             raise UnknownDocument(f"no chunk {chunk_id[:80]!a} in search", remedy="Search again.")
         return views[0].text
 
+    def _resolve(self, path: str) -> str:
+        """From a path as the agent wrote it to the path that may be used; raises ``PathOutside``."""
+        if self._policy is not None:
+            return self._policy.allowed(path, allow_external=True)
+        return paths.off_disk(path) or os.path.abspath(path)  # noqa: PTH100 - links stay
+
     def _named(self, path: str) -> str:
         """The path of a document. Documents of web pages and libraries need no permission to fetch."""
         paths.refuse_unusable(path)
+        if self._policy is not None and self._principal.confined:
+            tenant = self._tenant()
+            return self._policy.document(path, lambda named: self._index.knows(named, tenant_id=tenant))
         return paths.off_disk(path) or self._resolve(path)
 
     def _source(self, path_or_id: str) -> Source:

@@ -17,12 +17,15 @@ SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """The sender of a request: name and scope of the key. No tenants: all of them.
 
+    ``roots``: folders, and hosts of web pages, below which the sender may name paths of the server. None: all
+    that the server allows; of a sender bound to tenants, nothing.
     ``auth``: sent with a key, with the cookie of a session, or without either to a server without keys.
     """
 
     name: str
     scope: KeyScope
     tenants: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     auth: Literal["none", "key", "session"] = "none"
 
     @property
@@ -34,6 +37,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     def bound(self) -> bool:
         """True for a key bound to tenants."""
         return bool(self.tenants)
+
+    @property
+    def confined(self) -> bool:
+        """True for a sender who may not name all paths that the server allows."""
+        return bool(self.tenants or self.roots)
 
     def require(self, scope: KeyScope) -> None:
         """Refuse a request that needs another scope."""

@@ -244,6 +244,17 @@ class Documents:
             found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
         return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
+    def knows(self, path: str, **where: Unpack[Where]) -> bool:
+        """Tell whether a document of the place is or was at a path, or a live job is about it.
+
+        Nothing is read from the disk.
+        """
+        place = self.place(**where)
+        with self.catalog.snapshot() as snapshot:
+            if snapshot.find(place, path) is not None or snapshot.formerly(place, path) is not None:
+                return True
+        return reasons.queued(self._jobs.queue, path, place) is not None
+
     def sources(
         self, *, after: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]
     ) -> list[Source]:

@@ -20,6 +20,7 @@ from penstock import clock
 from penstock.errors import InvalidName, InvalidRequest, KeyExists, StateDamaged, StoreDenied, UnknownKey
 from penstock.items import validate_name
 from penstock.service.access import SCOPES, KeyScope, Principal
+from penstock.service.path_policy import root_of_key
 from penstock.state_directory import write_refusal
 
 PREFIX = "penstock_"
@@ -39,6 +40,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     scope: KeyScope
     tenants: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     created_at: datetime
     hash: str
 
@@ -49,6 +51,7 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     scope: KeyScope
     tenants: tuple[str, ...]
+    roots: tuple[str, ...]
     created_at: datetime
 
 
@@ -70,8 +73,10 @@ class Keys:
         self._read_at: tuple[int, int, int] | None = None
         self._by_hash: dict[str, StoredKey] = {}
 
-    def create(self, name: str, scope: KeyScope, tenants: Sequence[str] = ()) -> NewKey:
-        """Make a key and store its hash."""
+    def create(
+        self, name: str, scope: KeyScope, tenants: Sequence[str] = (), roots: Sequence[str] = ()
+    ) -> NewKey:
+        """Make a key and store its hash. ``roots``: see ``path_policy.root_of_key``."""
         if not _NAME.fullmatch(name):
             raise InvalidName(
                 f"{name[:80]!a} cannot be the name of a key",
@@ -80,8 +85,16 @@ class Keys:
         if scope not in SCOPES:
             raise InvalidRequest(f"scope: expected one of {', '.join(SCOPES)}, got {str(scope)[:80]!r}")
         own = tuple(dict.fromkeys(validate_name("tenant_id", tenant) for tenant in tenants))
+        places = tuple(dict.fromkeys(map(root_of_key, roots)))
         text = PREFIX + clock.new_secret()
-        made = StoredKey(name=name, scope=scope, tenants=own, created_at=clock.now(), hash=hash_secret(text))
+        made = StoredKey(
+            name=name,
+            scope=scope,
+            tenants=own,
+            roots=places,
+            created_at=clock.now(),
+            hash=hash_secret(text),
+        )
         with self._changing() as keys:
             if any(key.name == name for key in keys):
                 raise KeyExists(f"there is a key {name!r} already")
@@ -127,7 +140,9 @@ class Keys:
         found = self._current().get(key_hash)
         if found is None:
             return None
-        return Principal(name=found.name, scope=found.scope, tenants=found.tenants, auth="key")
+        return Principal(
+            name=found.name, scope=found.scope, tenants=found.tenants, roots=found.roots, auth="key"
+        )
 
     def _current(self) -> dict[str, StoredKey]:
         """The keys by hash, read again when the file has changed."""

@@ -1,15 +1,17 @@
-"""Path policy of a server: files and folders allowed in requests."""
+"""Path policy of a server: files, folders and web pages allowed in requests, for all keys and for one."""
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.errors import PathNotFound, PathOutside, WebOff
+from penstock.errors import InvalidRequest, NotAllowed, PathNotFound, PathOutside, WebOff
 from penstock.pipeline.web import urls
 from penstock.service import paths
+from penstock.service.access import Principal
 from penstock.service.real_path import real_path
 
 
@@ -17,8 +19,13 @@ class PathPolicy:
     """Roots below which a server may index. Links are followed before the comparison.
 
     ``allow_external``: a request may name any path. ``allow_web``: it may name web pages.
-    ``state_dir`` is refused in every case: it has the keys and the texts of all tenants.
+    ``state_dir`` is refused in every case: it has the keys and the texts of all tenants. ``of_key`` narrows
+    the policy to what a key may name.
     """
+
+    _key: Principal | None = None
+    _places: tuple[str, ...] = ()
+    _sites: frozenset[str] = frozenset()
 
     def __init__(
         self, roots: Sequence[str], state_dir: str, *, allow_external: bool, allow_web: bool = False
@@ -39,28 +46,91 @@ class PathPolicy:
             allow_web=settings.allow_web,
         )
 
+    def of_key(self, key: Principal) -> PathPolicy:
+        """The policy for a sender: of a confined one, paths also lie below the roots of the key."""
+        if not key.confined:
+            return self
+        own = copy.copy(self)
+        own._key = key
+        own._places = tuple(root for root in key.roots if not urls.is_web_url(root))
+        own._sites = frozenset(root for root in key.roots if urls.is_web_url(root))
+        return own
+
     def named(self, path: str) -> str:
-        """The absolute path meant by a request: relative ones begin at the first root."""
+        """The absolute path meant by a request: relative ones begin at the first root.
+
+        That is the key's, if it has roots, else the server's.
+        """
         paths.refuse_unusable(path)
         if (known := paths.off_disk(path)) is not None:
             return known
-        return os.path.join(self.roots[0], path)  # noqa: PTH118 - Path would take away a last slash
+        first = self._places[0] if self._key is not None and self._places else self.roots[0]
+        return os.path.join(first, path)  # noqa: PTH118 - Path would take away a last slash
+
+    def document(self, path: str, is_known: Callable[[str], bool]) -> str:
+        """The absolute path of a document that a request names, indexed or not.
+
+        A confined sender names paths that are allowed, and those that ``is_known`` tells to be of its own
+        tenants. Only the text of such a path is compared: links and names of other files stay unknown.
+        """
+        named = self.named(path)
+        if self._key is None or paths.off_disk(path) is not None:
+            return named
+        plain = os.path.normpath(named)
+        if is_known(plain):
+            return plain
+        self.allowed(path)
+        return named
 
     def allowed(self, path: str, *, allow_external: bool = False) -> str:
         """The real path; raise ``PathOutside`` for other paths, existing or not.
 
-        Raises ``WebOff`` for a web page, unless the setting lets requests name them.
+        Raises ``WebOff`` for a web page, unless the setting lets requests name them, and ``NotAllowed`` for
+        a key that may name no paths.
         """
+        paths.refuse_unusable(path)
+        self._refuse_without_roots()
         if urls.is_web_url(path):
-            if not self._allow_web:
-                raise WebOff("this server fetches no web pages for requests")
-            return urls.canonical(path)
+            return self._allowed_page(path)
         real = real_path(self.named(path))
         external = allow_external and self._allow_external
         inside = external or any(_below(real, root) for root in self.roots)
+        if self._key is not None:
+            inside = inside and any(_below(real, root) for root in self._places)
         if not inside or _below(real, self._state_dir):
-            raise PathOutside(f"Path '{path}' is outside project. Use --allow-external to override.")
+            raise self._outside(path)
         return real
+
+    def _allowed_page(self, url: str) -> str:
+        if not self._allow_web:
+            raise WebOff("this server fetches no web pages for requests")
+        page = urls.canonical(url)
+        if self._key is not None and urls.site_of(page) not in self._sites:
+            raise self._outside(url)
+        return page
+
+    def require_hosts(self, hosts: Sequence[str]) -> None:
+        """Refuse further hosts of a crawl that are not among the roots of the key."""
+        if self._key is None:
+            return
+        own = {urls.host_of(site) for site in self._sites}
+        for host in hosts:
+            if host.lower() not in own:
+                raise self._outside(host)
+
+    def _refuse_without_roots(self) -> None:
+        if self._key is not None and not self._key.roots:
+            raise NotAllowed(
+                f"the key {self._key.name!r} has tenants and no roots: it names no paths of the server",
+                remedy="Upload the file with POST /files, or use a key made with `keys create --root DIR`.",
+            )
+
+    def _outside(self, path: str) -> PathOutside:
+        own = "Name a path below a root of the key; `penstock keys create NAME --root DIR` makes another one."
+        return PathOutside(
+            f"Path '{path}' is outside project. Use --allow-external to override.",
+            remedy=own if self._key is not None else None,
+        )
 
     def allowed_directory(self, path: str, *, allow_external: bool = False) -> str:
         """The real path of a directory that exists; raise ``PathOutside`` or ``PathNotFound``."""
@@ -70,6 +140,27 @@ class PathPolicy:
         if not os.path.isdir(real):  # noqa: PTH112 - it never raises
             raise PathNotFound(f"{path[:200]!a} is not a directory of the server")
         return real
+
+
+def root_of_key(given: str) -> str:
+    """A root of a key as it is stored: the real path of a folder, or the address of a site."""
+    if urls.is_web_url(given):
+        site = urls.canonical(given)
+        if site.rstrip("/") != urls.site_of(site):
+            raise InvalidRequest(
+                f"root: {given[:200]!r} is a part of a site, and links lead to all of it",
+                remedy=f"Name the site: {urls.site_of(site)[:200]}.",
+            )
+        return urls.site_of(site)
+    paths.refuse_unusable(given)
+    real = real_path(str(Path(given).expanduser()))
+    try:
+        real.encode()
+    except UnicodeEncodeError:
+        raise PathNotFound(f"root: the name of {given[:200]!a} must be UTF-8") from None
+    if not os.path.isdir(real):  # noqa: PTH112 - it never raises
+        raise PathNotFound(f"root: {given[:200]!a} is not a directory")
+    return real
 
 
 def _below(path: str, folder: str) -> bool:

@@ -100,6 +100,11 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc
 
 
+def site_of(url: str) -> str:
+    """Scheme, host and port."""
+    return url[: url.index("://") + 3] + host_of(url)
+
+
 def folder_of(url: str) -> str:
     """The URL of the folder of a page, with a slash at the end."""
     return url.partition("?")[0].rpartition("/")[0] + "/"
