@@ -14,6 +14,8 @@ from penstock import clock
 from penstock.errors import StoreUnavailable
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
+TRACE_MARK = "| "
+"""Start of each line of a traceback in the log."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 REPEATED_EVERY_S = 30.0
 
@@ -24,6 +26,11 @@ log = logging.getLogger("penstock.worker")
 def escape_control(text: str) -> str:
     """Replace unprintable characters by escapes such as ``\\n`` or ``\\x1b``."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _quoted(trace: str) -> str:
+    """Mark each line of a traceback: a message with line breaks cannot look like a line of the log."""
+    return "\n".join(TRACE_MARK + escape_control(line) for line in trace.split("\n"))
 
 
 class JobLogFormatter(logging.Formatter):
@@ -37,7 +44,10 @@ class JobLogFormatter(logging.Formatter):
         return escape_control(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - named by the library
-        return "\n".join(map(escape_control, super().formatException(ei).split("\n")))
+        return _quoted(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - named by the library
+        return _quoted(super().formatStack(stack_info))
 
 
 class JsonLogFormatter(logging.Formatter):
@@ -79,6 +89,16 @@ def log_to_stderr(level: int, log_format: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(log_formatter(log_format))
     logging.basicConfig(level=level, handlers=[handler])
+    threading.excepthook = _log_end_of_thread
+
+
+def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
+    """Log the error that ended a thread, as a line of the log like any other."""
+    if ended.exc_type is SystemExit:
+        return
+    name = ended.thread.name if ended.thread is not None else "a thread"
+    error = ended.exc_value or ended.exc_type()
+    logging.getLogger("penstock").error("%s ended by an error", name, exc_info=error)
 
 
 class _Stopped(BaseException):

@@ -16,6 +16,7 @@ from penstock import Penstock, config
 from penstock.catalog.values import OutboxEntryKind
 from penstock.errors import StoreError
 from penstock.job import Job, JobQuery, Status
+from penstock.process_start import TRACE_MARK
 from tests.chaos import history, leftovers
 from tests.chaos.attack import Attack
 from tests.chaos.clients import Calls, Edits
@@ -226,7 +227,8 @@ def leftover_violations(deployment: Deployment, mapped: set[str]) -> Iterator[st
 def tracebacks(folder: Path) -> Iterator[str]:
     """Errors that no process expected, from the logs."""
     for path in sorted(folder.iterdir()):
-        text = path.read_text(errors="replace")
+        lines = path.read_text(errors="replace").splitlines()
+        text = "\n".join(line.removeprefix(TRACE_MARK) for line in lines)
         for part in text.split("Traceback (most recent call last):\n")[1:]:
             last = next((line for line in part.splitlines() if line and not line.startswith((" ", "\t"))), "")
             if not _is_orphan_at_start(part, last):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,3 +101,46 @@ def test_a_line_that_cannot_be_formatted_ends_nothing(lines: io.StringIO, monkey
     logging.getLogger("penstock.worker").warning("%d", "no number")
     logging.getLogger("penstock.worker").warning("next")
     assert ["next"] == [found["event"] for found in objects(lines)]
+
+
+FORGED = "2026-11-19 12:00:00,000 INFO penstock.http: revoke key by key admin: {'key': 'ci'}"
+
+
+def text_line(error: BaseException | None = None, **more: Any) -> str:
+    trace = None if error is None else (type(error), error, error.__traceback__)
+    record = logging.LogRecord("penstock.worker", logging.INFO, "", 0, "%s", (f"a file\n{FORGED}",), trace)
+    record.__dict__.update(more)
+    return log_formatter("text").format(record)
+
+
+def test_no_message_traceback_or_stack_looks_like_another_line():
+    inner = ValueError(f"\r\n{FORGED}\x1b[2J\u2028{FORGED}")
+    inner.add_note(f"\n{FORGED}")
+    group = ExceptionGroup(f"\n{FORGED}", [inner, OSError(2, f"\n{FORGED}", f"/srv/a\n{FORGED}")])
+    group.__cause__ = type(f"Error\n{FORGED}", (Exception,), {})(f"\n{FORGED}")
+
+    shown = text_line(group, stack_info=f"Stack\n{FORGED}")
+
+    first, *rest = shown.split("\n")
+    assert "a file\\n2026" in first
+    assert len(rest) > 10
+    assert all(line.startswith("| ") for line in rest), shown
+    assert all(one.isprintable() for one in shown.replace("\n", ""))
+
+
+def test_the_error_of_a_thread_is_a_line_of_the_log():
+    script = (
+        "import logging, threading\n"
+        "from penstock.process_start import log_to_stderr\n"
+        "log_to_stderr(logging.INFO, 'text')\n"
+        f"def fail(): raise ValueError({FORGED!r} + chr(10) + {FORGED!r})\n"
+        "thread = threading.Thread(target=fail, name='mill')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    first, *rest = done.stderr.rstrip("\n").split("\n")
+    assert first.endswith("ERROR penstock: mill ended by an error")
+    assert all(line.startswith("| ") for line in rest), done.stderr
+    assert 2 == done.stderr.count(FORGED)
