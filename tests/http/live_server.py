@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -81,9 +82,10 @@ class LiveServer:
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        peer: str | None = None,
     ) -> Answer:
         """Send a request, whose answer is JSON; see ``raw``."""
-        status, text, found = self.raw(method, path, body, key=key, headers=headers)
+        status, text, found = self.raw(method, path, body, key=key, headers=headers, peer=peer)
         return Answer(status, json.loads(text) if text else None, found)
 
     def raw(
@@ -94,13 +96,19 @@ class LiveServer:
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        peer: str | None = None,
     ) -> Answer:
-        """Send a request. A body other than bytes, or an iterator of them, is sent as JSON."""
+        """Send a request. A body other than bytes, or an iterator of them, is sent as JSON.
+
+        ``peer``: another address of this machine to send from. Peers with many wrong keys wait for answers.
+        """
         sent = {"Authorization": f"Bearer {key}"} if key is not None else {}
         if body is not None and not isinstance(body, bytes | Iterator):
             body = json.dumps(body).encode()
             sent["Content-Type"] = "application/json"
-        connection = http.client.HTTPConnection(self.address, timeout=WAIT_S)
+        connection = http.client.HTTPConnection(
+            self.address, timeout=WAIT_S, source_address=None if peer is None else (peer, 0)
+        )
         try:
             connection.request(method, path, body, {**sent, **(headers or {})})
             response = connection.getresponse()
@@ -149,6 +157,15 @@ class LiveServer:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
+
+
+_peers = itertools.count(1)
+
+
+def next_peer() -> str:
+    """An address of this machine that no request has come from."""
+    number = next(_peers)
+    return f"127.1.{number >> 8}.{number & 255}"
 
 
 def until(read: Callable[[], T], reached: Callable[[T], bool]) -> T:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock import config
+from penstock import clock, config
 from penstock.http.guard import Guard, GuardOptions
 from penstock.service.keys import FILE, MARK, Keys
-from tests.http.live_server import LiveServer
+from penstock.service.rate_limit import FREE, LONGEST_S, MOST_PEERS, STEP_S, TOLD_EVERY_S, RefusedKeys
+from tests.http.live_server import LiveServer, next_peer
 
 FORWARDED = {
     "Forwarded": "for=203.0.113.9",
@@ -44,7 +46,7 @@ class Gate:
         options = GuardOptions.of(config.load(environ, state_dir=state), self.keys, host, requires_keys=auth)
         self._guard = Guard(_name_sender, options)
 
-    def ask(self, key: str | None = None, **headers: str) -> tuple[int, str]:
+    def ask(self, key: str | None = None, peer: str = "127.0.0.1", **headers: str) -> tuple[int, str]:
         """The status, and the name of the sender or the code of the refusal."""
         sent: list[Any] = []
         given = {"host": "localhost", **{name.replace("_", "-"): text for name, text in headers.items()}}
@@ -54,7 +56,7 @@ class Gate:
             "type": "http",
             "method": "GET",
             "path": "/me",
-            "client": ("127.0.0.1", 1),
+            "client": (peer, 1),
             "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         }
 
@@ -188,8 +190,9 @@ def refused(server: LiveServer, key: str) -> None:
     """Check that no way leads in."""
     for method, path, body in WAYS:
         for more in ({}, {"key": key}):
-            assert 401 == server.raw(method, path, body, **more).status, path  # type: ignore[arg-type]
-    assert 401 == server.raw("POST", "/session", {"key": key}).status
+            answer = server.raw(method, path, body, peer=next_peer(), **more)  # type: ignore[arg-type]
+            assert 401 == answer.status, path
+    assert 401 == server.raw("POST", "/session", {"key": key}, peer=next_peer()).status
     assert 200 == server.raw("GET", "/health").status
 
 
@@ -316,3 +319,118 @@ def test_nobody_gets_in_from_another_machine_after_the_last_key(network: Network
         assert 401 == server.from_other_machine("DELETE", "/tenants/default")
     finally:
         server.stop()
+
+
+# Refused keys and sessions.
+
+
+def test_a_refused_key_or_session_leaves_a_line_without_it(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    gate = Gate(tmp_path)
+    key = gate.keys.create("only", "read").key
+    gate.ask(key)
+    gate.ask()
+    assert [] == caplog.messages
+
+    gate.ask(key + "x")
+    gate.ask(X_API_Key="penstock_guess")
+    gate.ask(Cookie="penstock_session=guessed-token")
+    gate.ask("wrong", X_Forwarded_For="203.0.113.9\x1b[2J")
+
+    said = caplog.messages
+    assert ["refused a key", "refused a key", "refused a session", "refused a key"] == [
+        line.partition(" from ")[0] for line in said
+    ]
+    assert all("127.0.0.1" in line and ": GET /me" in line for line in said)
+    assert "(for 203.0.113.9" in said[3]
+    secrets = (key, "penstock_guess", "guessed-token", "wrong", "only")
+    assert not any(secret in line for line in said for secret in secrets)
+
+
+def test_refused_keys_of_one_peer_are_answered_later_and_logged_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    gate = Gate(tmp_path)
+    key = gate.keys.create("only", "read").key
+    before = time.monotonic()
+    for _ in range(FREE + 3):
+        assert REFUSED == gate.ask("wrong")
+    assert time.monotonic() - before >= 4 * STEP_S
+    assert FREE == len(caplog.messages)
+    # Nobody else waits, and neither does the peer with its own key.
+    before = time.monotonic()
+    for _ in range(50):
+        assert 200 == gate.ask(key)[0]
+    for number in range(50):
+        assert REFUSED == gate.ask("wrong", peer=f"203.0.113.{number}")
+    assert time.monotonic() - before < 50 * STEP_S
+
+
+def test_the_delay_is_bounded_and_ends(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr(clock, "elapsed_s", lambda: now)
+    refusals = RefusedKeys()
+    for _ in range(10_000):
+        delay, untold = refusals.count("203.0.113.9")
+    assert (LONGEST_S, None) == (delay, untold)
+    now += TOLD_EVERY_S
+    assert (LONGEST_S, 10_000 - FREE + 1) == refusals.count("203.0.113.9")
+    now += 20_000
+    assert (0.0, 1) == refusals.count("203.0.113.9")
+    # Addresses of one network of IPv6 belong to one peer.
+    for number in range(FREE):
+        assert 0.0 == refusals.count(f"2001:db8::{number:x}")[0]
+    assert STEP_S == refusals.count("2001:db8::ffff:0:1")[0]
+    assert 0.0 == refusals.count("2001:db8:0:1::1")[0]
+
+
+def test_refused_peers_take_a_bounded_room():
+    refusals = RefusedKeys()
+    for number in range(MOST_PEERS + 10):
+        refusals.count(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+
+    assert MOST_PEERS == len(refusals._seen)
+
+
+def test_a_refused_key_begins_no_session_and_leaves_a_line(server: LiveServer):
+    refused = server.ask("POST", "/session", {"key": "penstock_guess"})
+
+    assert REFUSED == (refused.status, refused.code)
+    line = server.log.read_text().splitlines()[-1]
+    assert "refused a key from 127.0.0.1: POST /session" in line
+    assert "guess" not in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "secure"),
+    [
+        ("X-Forwarded-Proto", "https", True),
+        ("X-Forwarded-Proto", "HTTPS, http", True),
+        ("X-Forwarded-Proto", "http", False),
+        ("X-Forwarded-Proto", "http, https", False),
+        ("X-Forwarded-Scheme", "https", True),
+        ("X-Forwarded-Ssl", "on", True),
+        ("X-Forwarded-Ssl", "off", False),
+        ("Front-End-Https", "on", True),
+        ("Forwarded", 'for=203.0.113.9;proto="https";by=203.0.113.1', True),
+        ("Forwarded", "for=203.0.113.9;proto=http, for=203.0.113.8;proto=https", False),
+        ("Origin", "https://{host}", True),
+        ("Origin", "http://{host}", False),
+    ],
+)
+def test_the_cookie_is_secure_behind_a_proxy_with_tls(
+    server: LiveServer, header: str, value: str, secure: bool
+):
+    given = {header: value.format(host=server.address)}
+    for method, body in (("POST", {"key": session_key(server)}), ("DELETE", None)):
+        answer = server.raw(method, "/session", body, headers=given)
+        assert 204 == answer.status
+        attributes = answer.headers["set-cookie"].lower().split("; ")
+        assert secure == ("secure" in attributes)
+
+
+def session_key(server: LiveServer) -> str:
+    """The text of a key of the server."""
+    found = server.__dict__.setdefault("session_key", None)
+    if found is None:
+        found = server.__dict__["session_key"] = server.make_key("session", "read")
+    return str(found)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.http.live_server import Answer, LiveServer
+from tests.http.live_server import Answer, LiveServer, next_peer
 
 ROUTES = [
     ("GET", "/health/status", None),
@@ -87,7 +87,7 @@ def test_once_there_is_a_key_every_request_needs_one(
         {"headers": {"Authorization": f"Basic {keys.admin}"}},
         {"headers": {"X-API-Key": ""}},
     ):
-        answer = send(server, route, keys.job, **more)
+        answer = send(server, route, keys.job, peer=next_peer(), **more)
         assert (401, "ERR_KEY_REQUIRED") == (answer.status, answer.code)
         assert "Bearer" == answer.headers["www-authenticate"]
 

@@ -19,11 +19,7 @@ router = APIRouter(tags=["events"])
 
 SEND_S = 30.0
 """Time for a listener to take what is sent; then it is dropped."""
-HEADERS = {
-    "Cache-Control": "no-cache, no-store",
-    "X-Accel-Buffering": "no",
-    "X-Content-Type-Options": "nosniff",
-}
+HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}
 EXAMPLE = 'id: 1794902400000\nevent: failures\ndata: {"total":3}\n\n'
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {

@@ -58,8 +58,7 @@ def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 
     """Draw a page of a PDF or picture in gray, from its file as it was indexed."""
     own = sender.shared.document_records.own(source_id, sender.principal.tenants)
     drawn = sender.shared.page_images.png(own, page, width)
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "private, max-age=300"}
-    return Response(drawn, media_type="image/png", headers=headers)
+    return Response(drawn, media_type="image/png")
 
 
 @router.get(
@@ -79,9 +78,7 @@ def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 
 def frames(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
     """Find the chunks of a PDF page on its picture, by the words of its text layer."""
     own = sender.shared.document_records.own(source_id, sender.principal.tenants)
-    found = respond(sender.shared.page_images.frames(own, page))
-    found.headers["Cache-Control"] = "private, max-age=60"
-    return found
+    return respond(sender.shared.page_images.frames(own, page))
 
 
 _FILE = {"type": "string", "format": "binary"}

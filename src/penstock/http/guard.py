@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -33,7 +34,7 @@ from penstock.http.problems import problem_response
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
-from penstock.service.rate_limit import RateLimit
+from penstock.service.rate_limit import RateLimit, RefusedKeys
 from penstock.service.sessions import Sessions
 
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
@@ -45,6 +46,7 @@ BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
 """Bytes above the limit that are read all the same: a sender may look for the answer only after sending."""
+log = logging.getLogger("penstock.http")
 LOOPBACK_NAMES = frozenset(["localhost"])
 FORWARDING = frozenset(
     [
@@ -62,6 +64,8 @@ FORWARDING = frozenset(
 )
 FORWARDING_STARTS = (b"x-forwarded", b"x-original-forwarded")
 """Headers that proxies add: such a request comes from another machine, whatever its address is."""
+ENCRYPTED = ("x-forwarded-proto", "x-forwarded-scheme", "x-url-scheme", "x-forwarded-ssl", "front-end-https")
+"""Headers with which proxies say that the browser uses TLS."""
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -103,13 +107,15 @@ class Guard:
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
         self._app = app
         self._options = options
+        self._refused = RefusedKeys()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             # Neither web sockets nor start-up events are served.
             return
+        headers = Headers(scope=scope)
+        send = self._private(scope, headers, send)
         try:
-            headers = Headers(scope=scope)
             _refuse_large_head(scope)
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
@@ -122,6 +128,38 @@ class Guard:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _private(self, scope: Scope, headers: Headers, send: Send) -> Send:
+        """Add headers to an answer; one that refuses a key is logged, and sent later to a peer with many."""
+        if scope["path"] in self._options.files and scope["method"] in ("GET", "HEAD"):
+            return send
+
+        async def send_private(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = _with_private(message["headers"])
+                if message["status"] == 401:
+                    await self._note_refusal(scope, headers)
+            await send(message)
+
+        return send_private
+
+    async def _note_refusal(self, scope: Scope, headers: Headers) -> None:
+        """Log a refused key or session without its text, and wait. Without either there is nothing to log."""
+        begins = (scope["method"], scope["path"].rstrip("/")) == ("POST", "/session")
+        if not begins and _key(headers) is None and COOKIE not in Request(scope).cookies:
+            return
+        what = "a session" if not begins and _key(headers) is None else "a key"
+        peer = (scope.get("client") or ("an unknown address",))[0]
+        delay, number = self._refused.count(peer)
+        if number is not None:
+            through = headers.get("x-forwarded-for") or headers.get("forwarded")
+            place = f"{peer} (for {through[:200]})" if through else peer
+            more = f", and {number - 1:,} more" if number > 1 else ""
+            log.warning(
+                "refused %s from %s: %s %s%s", what, place, scope["method"], scope["path"][:200], more
+            )
+        if delay:
+            await asyncio.sleep(delay)
 
     def _refuse_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
@@ -248,6 +286,17 @@ def _without_slash(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
+def _with_private(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer that browsers and proxies do not keep, also with what its route says."""
+    found, kept = [], b"no-store"
+    for name, value in headers:
+        if name.lower() == b"cache-control":
+            kept = value if b"no-store" in value else value + b", no-store"
+        elif name.lower() != b"x-content-type-options":
+            found.append((name, value))
+    return [*found, (b"cache-control", kept), (b"x-content-type-options", b"nosniff")]
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches an address, or the name of one."""
     try:
@@ -259,6 +308,19 @@ def is_loopback(host: str) -> bool:
 def is_forwarded(scope: Scope) -> bool:
     """Tell whether a proxy has passed on a request."""
     return any(name in FORWARDING or name.startswith(FORWARDING_STARTS) for name, _ in scope["headers"])
+
+
+def is_encrypted(scope: Scope) -> bool:
+    """Tell whether the browser uses TLS: with this server, with a proxy that says so, or by its own word."""
+    if scope["scheme"] == "https":
+        return True
+    headers = Headers(scope=scope)
+    forwarded = [part.strip().lower() for part in headers.get("forwarded", "").split(",")[0].split(";")]
+    named = [headers.get(name, "").split(",")[0].strip().lower() for name in ENCRYPTED]
+    own_page = headers.get("origin", "").lower().startswith("https://")
+    return (
+        own_page or bool({"https", "on"} & {*named}) or bool({"proto=https", 'proto="https"'} & {*forwarded})
+    )
 
 
 def _is_address(name: str) -> bool:

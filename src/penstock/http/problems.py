@@ -52,6 +52,8 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
 )
 """The status of each kind of error; the first match counts. Any other one is a 500."""
 RETRY_STORE_S = 5
+PRIVATE = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Headers of every answer except the files of the dashboard: nobody on the way keeps texts of documents."""
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -109,7 +111,10 @@ def problem_response(
         matched=getattr(error, "matched", msgspec.UNSET),
     )
     return Response(
-        msgspec.json.encode(body), status, {**(headers or {}), **_headers(error, status)}, MEDIA_TYPE
+        msgspec.json.encode(body),
+        status,
+        {**PRIVATE, **(headers or {}), **_headers(error, status)},
+        MEDIA_TYPE,
     )
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from penstock.http.answers import described, problem, respond
-from penstock.http.guard import COOKIE
+from penstock.http.guard import COOKIE, is_encrypted
 from penstock.http.request_bodies import SessionBody
 from penstock.http.request_context import Reader
 from penstock.http.thread_pools import writes
@@ -67,7 +67,7 @@ def begin(request: Request, body: SessionBody) -> Response:
     """Turn a key into a cookie, for a browser. It counts as the key, until it ends or the key does."""
     token = request.app.state.shared.sessions.begin(body.key)
     answer = Response(status_code=204)
-    secure = request.url.scheme == "https"
+    secure = is_encrypted(request.scope)
     age = int(LIFETIME.total_seconds())
     answer.set_cookie(COOKIE, token, max_age=age, httponly=True, samesite="strict", secure=secure)
     return answer
@@ -86,6 +86,6 @@ def end(request: Request) -> Response:
     if token:
         request.app.state.shared.sessions.end(token)
     answer = Response(status_code=204)
-    secure = request.url.scheme == "https"
+    secure = is_encrypted(request.scope)
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=secure)
     return answer
