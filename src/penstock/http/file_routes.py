@@ -125,4 +125,5 @@ def _finish(sender: Sender, received: Upload, fields: UploadFields) -> Response:
     tenant = sender.tenant(fields.tenant_id)
     sender.check_jobs(fields.after)
     given: dict[str, Any] = fields.model_dump(exclude={"name", "patterns", "tenant_id"})
+    given["limit"] = sender.limit(fields.limit, tenant)
     return respond(received.finish(tenant_id=tenant, include=fields.patterns, **given), 202)

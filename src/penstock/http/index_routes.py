@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from penstock.errors import NotAllowed
 from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
 from penstock.http.request_context import Reader, Sender, Writer
@@ -64,6 +65,8 @@ def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_exter
     path = sender.policy.allowed(body.folder_path, allow_external=allow_external)
     sender.policy.require_hosts(body.hosts)
     given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
+    if tenant is not None:
+        given["limit"] = sender.limit(body.limit, tenant)
     receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
     return accepted(sender, receipt)
 
@@ -111,12 +114,23 @@ def call(
 ) -> Response:
     """Queue a call of a function. Its return value is the `result` of the job."""
     sender.check_jobs(body.after)
+    tenant = sender.tenant(body.tenant_id)
     given = body.model_dump(exclude={"payload", "entity", "tenant_id", "timeout_s"})
+    given["limit"] = sender.limit(body.limit, tenant)
+    if (
+        body.limit is not None
+        and sender.principal.bound
+        and sender.shared.functions.functions.get(name).limit
+    ):
+        raise NotAllowed(
+            f"limit: calls of {name[:80]!r} count for the limit of the function",
+            remedy="Leave out limit, or use a key without tenants.",
+        )
     receipt = sender.shared.functions.call(
         name,
         body.payload,
         entity=(body.entity[0], body.entity[1]) if body.entity else None,
-        tenant_id=sender.tenant(body.tenant_id),
+        tenant_id=tenant,
         timeout=body.timeout_s,
         **given,
     )

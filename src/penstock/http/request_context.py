@@ -18,7 +18,7 @@ from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
 from penstock.service.library_values import find_job
-from penstock.service.limits import Limits
+from penstock.service.limits import Limits, tenant_limit
 from penstock.service.live_changes import LiveChanges
 from penstock.service.metrics import Metrics
 from penstock.service.path_policy import PathPolicy
@@ -95,6 +95,10 @@ class Sender:
             )
 
         return self.policy.document(path, is_known)
+
+    def limit(self, key: str | None, tenant_id: str) -> str | None:
+        """The limit that a request names for its job: of a bound sender, one of the tenant's own."""
+        return key if key is None or not self.principal.bound else tenant_limit(tenant_id, key)
 
     def job(self, job_id: str) -> Job:
         """The job with this id, if it exists for the sender. As in the library, clients may shorten it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 
 import msgspec
@@ -14,6 +15,8 @@ from penstock.queue.protocol import Queue
 MOST_COUNTED = 10_000
 """``waiting`` of a record counts up to this number."""
 MOST_LIMITS = 10_000
+TENANT_PART = 100
+"""Most characters of a tenant in the key of its own limit."""
 
 
 class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +98,19 @@ def checked_key(key: object) -> str:
             remedy="Use a short name, such as embeddings.",
         )
     return key
+
+
+def tenant_limit(tenant_id: str, key: str) -> str:
+    """The key of a tenant's own limit, such as ``acme:gpu``: no other tenant's jobs count for it.
+
+    The part of the tenant has no colon, so that two tenants never have the same key.
+    """
+    own = "".join(
+        one if one.isascii() and (one.isalnum() or one in "._-") else f"~{ord(one):x}~" for one in tenant_id
+    )
+    if len(own) > TENANT_PART:
+        own = f"{own[: TENANT_PART - 18]}~~{hashlib.sha256(tenant_id.encode()).hexdigest()[:16]}"
+    return checked_key(f"{own}:{checked_key(key)}")
 
 
 def new_limit(key: str, concurrent: int | None, rate: str | None) -> Limit:
