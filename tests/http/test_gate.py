@@ -20,6 +20,7 @@ from penstock import clock, config
 from penstock.http.guard import Guard, GuardOptions
 from penstock.service.keys import FILE, MARK, Keys
 from penstock.service.rate_limit import FREE, LONGEST_S, MOST_PEERS, STEP_S, TOLD_EVERY_S, RefusedKeys
+from tests.http.event_stream import EventStream
 from tests.http.live_server import LiveServer, next_peer
 
 FORWARDED = {
@@ -44,7 +45,9 @@ class Gate:
         environ = {f"PENSTOCK_{name.upper()}": value for name, value in settings.items()}
         self.keys = Keys(state)
         options = GuardOptions.of(config.load(environ, state_dir=state), self.keys, host, requires_keys=auth)
-        self._guard = Guard(_name_sender, options)
+        self.scope: dict[str, Any] = {}
+        """The last request that was let in."""
+        self._guard = Guard(self._name_sender, options)
 
     def ask(self, key: str | None = None, peer: str = "127.0.0.1", **headers: str) -> tuple[int, str]:
         """The status, and the name of the sender or the code of the refusal."""
@@ -67,14 +70,14 @@ class Gate:
         text = sent[1]["body"].decode()
         return sent[0]["status"], json.loads(text)["code"] if sent[0]["status"] >= 400 else text
 
+    async def _name_sender(self, scope: Any, _receive: Any, send: Any) -> None:
+        self.scope = scope
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["penstock.principal"].name.encode()})
+
 
 async def _no_body() -> Any:
     return {"type": "http.request", "body": b"", "more_body": False}
-
-
-async def _name_sender(scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": scope["penstock.principal"].name.encode()})
 
 
 REFUSED = (401, "ERR_KEY_REQUIRED")
@@ -434,3 +437,35 @@ def session_key(server: LiveServer) -> str:
     if found is None:
         found = server.__dict__["session_key"] = server.make_key("session", "read")
     return str(found)
+
+
+def test_a_stream_ends_while_the_keys_cannot_be_read(tmp_path: Path):
+    gate = Gate(tmp_path)
+    key = gate.keys.create("only", "admin").key
+    gate.ask(key)
+    assert gate.scope["penstock.valid"]()
+
+    (tmp_path / FILE).write_text("{")
+
+    assert not gate.scope["penstock.valid"]()
+
+
+@pytest.mark.long
+def test_a_damaged_file_of_keys_ends_streams_and_a_repaired_one_allows_new_ones(tmp_path: Path):
+    keys = Keys(tmp_path / "state")
+    headers = {"Authorization": f"Bearer {keys.create('only', 'admin').key}"}
+    server = LiveServer(tmp_path, "--no-worker")
+    file = server.state / FILE
+    whole = file.read_bytes()
+    try:
+        with EventStream(server, "/events", headers) as stream:
+            events = stream.events()
+            next(events)
+            file.write_bytes(whole[:-5])
+            assert [] == [event for event in events if event.kind == "job"]
+        assert 503 == server.raw("GET", "/events", headers=headers).status
+        file.write_bytes(whole)
+        with EventStream(server, "/events", headers) as stream:
+            assert next(stream.events())
+    finally:
+        server.stop()

@@ -68,6 +68,7 @@ class Keys:
         self._path = state_dir / FILE
         self._name = str(self._path)
         self._mark = state_dir / MARK
+        self._mark_name = str(self._mark)
         self._made = False
         self._lock = threading.Lock()
         self._read_at: tuple[int, int, int] | None = None
@@ -128,7 +129,7 @@ class Keys:
         """
         self._current()
         if not self._made:
-            self._made = os.path.lexists(self._mark)
+            self._made = os.path.lexists(self._mark_name)
         return self._made
 
     def find(self, text: str) -> Principal | None:
