@@ -137,7 +137,7 @@ def test_a_server_raises_its_limit_on_open_files_as_far_as_it_may(tmp_path: Path
 )
 @pytest.mark.parametrize(
     ("command", "file"),
-    [("serve --no-auth --no-worker --port 0", "server.json"), ("keys add mill", "keys.json")],
+    [("serve --no-auth --no-worker --port 0", "server.json"), ("keys add mill", "keys.made")],
 )
 def test_a_full_disk_is_not_taken_for_an_output_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, file: str
