@@ -170,27 +170,6 @@ def test_what_is_unchanged_counts_and_reindex_does_it_again(town: Town):
     assert [("indexed", "1", "1"), ("unchanged", "0", "0"), ("indexed", "1", "0")] == outcomes
 
 
-def test_reindex_leaves_no_empty_window_and_no_other_file_alone(town: Town):
-    other = town.shared / "other.md"
-    other.write_text("The gate stays shut.")
-    town.done(town.message(other))
-    path = town.put("big.md", "\n\n".join(f"# Part {n}\n\n" + f"Wheel number{n}. " * 80 for n in range(300)))
-    town.done(town.message(path))
-    processed = town.inbox() / "processed" / "big.md"
-    path.write_bytes(processed.read_bytes())
-    job_id = town.push(town.message(path, options={"reindex": True}))
-    gateway, seen = town.gateway(), []
-
-    with town.app.worker_thread():
-        while town.hash(job_id).get("status") not in ("done", "failed"):
-            gateway.run_round()
-            seen.append((town.found("number7"), town.found("gate")))
-
-    assert ("done", "indexed") == (town.hash(job_id)["status"], town.hash(job_id)["outcome"])
-    assert {str(processed)} == {path for found, _ in seen for path in found}
-    assert [] == [number for number, (found, others) in enumerate(seen) if not found or not others]
-
-
 @pytest.mark.parametrize("keep", [True, False])
 def test_metadata_is_kept_or_dropped(town: Town, keep: bool):
     path = town.shared / "a.md"

@@ -33,6 +33,7 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
     (errors.JobNotFound, 4),
     (errors.ScheduleNotFound, 4),
     (errors.LimitNotFound, 4),
+    (errors.CollectionNotFound, 4),
     (errors.AmbiguousId, 4),
     (errors.UnknownDocument, 4),
     (errors.UnknownLibrary, 4),

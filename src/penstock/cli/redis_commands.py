@@ -89,7 +89,11 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     type=click.Choice(["pdf", "txt", "md", "docx"]),
     help="File type; by default from the file name.",
 )
-@click.option("--reindex", is_flag=True, help="Index the file even if it is unchanged.")
+@click.option(
+    "--reindex",
+    is_flag=True,
+    help="Index the file even if it is unchanged, then remove what was sent before.",
+)
 @click.option("--skip-validation", is_flag=True, help="Do not compare the content with --type.")
 @click.option(
     "--preserve-metadata/--drop-metadata",

@@ -12,7 +12,7 @@ PenstockError
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 │   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly · ImportRefused
 │   ├── InvalidUrl · WebOff · WebhookUnsigned · LibraryNotFound · UnknownLibrary (also LookupError)
-├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound (also LookupError)
+├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound · CollectionNotFound (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the status of the job does not allow this
 │   ├── CannotCancel · CannotRetry · CountChanged · LiveTwin · LeaseLost · NoResult (ResultExpired)
@@ -98,6 +98,7 @@ from penstock.errors.requests import (
     AmbiguousId,
     CannotCancel,
     CannotRetry,
+    CollectionNotFound,
     Conflict,
     CountChanged,
     DependencyCycle,
@@ -192,6 +193,7 @@ from penstock.errors.web import (
 __all__ = [
     "InvalidLimit",
     "LimitNotFound",
+    "CollectionNotFound",
     "PenstockError",
     "InvalidRequest",
     "UnknownItemType",

@@ -250,6 +250,13 @@ class LimitNotFound(PenstockError, LookupError):
     default_remedy = "List the limits with `penstock limit list`."
 
 
+class CollectionNotFound(PenstockError, LookupError):
+    """The tenant has no collection with this name."""
+
+    code = "ERR_COLLECTION_NOT_FOUND"
+    default_remedy = "List the collections with `penstock collection list`."
+
+
 class TaskNotFound(JobNotFound, ValueError):
     """No function task has this id."""
 

@@ -44,6 +44,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.JobNotFound, 404),
     (errors.ScheduleNotFound, 404),
     (errors.LimitNotFound, 404),
+    (errors.CollectionNotFound, 404),
     (errors.RouteNotFound, 404),
     (errors.AmbiguousId, 409),
     (errors.Conflict, 409),

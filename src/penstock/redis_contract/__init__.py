@@ -5,6 +5,7 @@ A gateway connects one Redis server with one queue of any engine. The modules:
 - ``gateway``: the process loop; heartbeats, and takeover from dead gateways
 - ``intake``: messages become jobs
 - ``mirror``: jobs are written to their status hashes, and files are moved when a job ends
+- ``reindex_series``: what messages with ``reindex`` replace, and when the rest is removed
 - ``refusal``: the dead letter and error record of a message that cannot become a job
 - ``tenant_erasure``: removes hashes and dead letters of deleted tenants
 - ``message``: the fields of a message and their validation

@@ -15,7 +15,9 @@ from penstock.redis_contract.message import Message
 
 MESSAGE = "message"
 MANAGED = "managed"
-"""Keys in a job's metadata: the original message, and whether the file is in the inbox."""
+SERIES = "reindex_since"
+"""Keys in a job's metadata: the original message, whether the file is in the inbox, and the beginning of the
+series that a message with ``reindex`` belongs to."""
 
 STATUS_FIELDS = (
     "job_id rag_id filename status submitted_at started_at completed_at duration_seconds chunks_created "

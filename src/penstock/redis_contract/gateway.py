@@ -18,7 +18,9 @@ from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
 from penstock.redis_contract.rags import Rags
+from penstock.redis_contract.reindex_series import ReindexSeries
 from penstock.redis_contract.tenant_erasure import TenantErasure
+from penstock.service.collections import Collections
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 from penstock.vocabulary import how_many
@@ -58,8 +60,9 @@ class Gateway:
         self._jobs = jobs
         self._documents = documents
         self._lists = Lists(broker, gateway=self.name, group=group, rag_ids=self.serves)
-        self._intake = Intake(jobs, self._lists, rags)
-        self._mirror = Mirror(jobs, documents, self._lists, rags)
+        series = ReindexSeries(jobs, Collections(documents.catalog, jobs), self._lists)
+        self._intake = Intake(jobs, self._lists, rags, series)
+        self._mirror = Mirror(jobs, documents, self._lists, rags, series)
         self._erasure = TenantErasure(jobs, self._lists, rags)
         self._stop = threading.Event()
         self._started_at = clock.format_time(clock.now())

@@ -27,6 +27,7 @@ from penstock.redis_contract.message import Message, decode, parse_time, read
 from penstock.redis_contract.oversized import read_oversized
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.refusal import RefusedMessage, dead_letter, describe_refusal
+from penstock.redis_contract.reindex_series import ReindexSeries
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 
@@ -50,10 +51,11 @@ class Request(NamedTuple):
 class Intake:
     """Turns messages into jobs, as far as the queue has room."""
 
-    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
+    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags, series: ReindexSeries) -> None:
         self._jobs = jobs
         self._lists = lists
         self._rags = rags
+        self._series = series
         self._away_s = jobs.settings.rag_away_s
         self._misplaced: dict[str, str] = {}
         self._held: list[TakenMessage] | None = None
@@ -100,6 +102,7 @@ class Intake:
             request = self._read(taken)
             if request is not None:
                 requests.append(request)
+        self._join_series([request for request in requests if request.message.options.reindex])
         added, rest = self._add(requests)
         accepted = []
         for request in added:
@@ -109,6 +112,23 @@ class Intake:
             self._lists.accept(request.taken, shown, file=file, again=request.again)
             accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
+
+    def _join_series(self, requests: Sequence[Request]) -> None:
+        """Store with each reindex the beginning of its series."""
+        default = self._jobs.settings.tenant_id
+        sent = [
+            (
+                request.submission.get("tenant_id") or default,
+                request.submission.get("collection") or request.message.rag_id,
+                parse_time(request.message.submitted_at),
+            )
+            for request in requests
+        ]
+        for request, begun_at in zip(requests, self._series.beginnings(sent), strict=True):
+            request.submission["metadata"] = {
+                **(request.submission.get("metadata") or {}),
+                fields.SERIES: begun_at,
+            }
 
     def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
         """Add all requests in one transaction; if one of them is refused, one by one."""

@@ -33,8 +33,9 @@ _OPTIONAL = ("submitted_by", "options", "retry_count", "max_retries", "tags", "m
 class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a message.
 
-    ``reindex``: index again even if nothing changed. ``skip_validation``: detect the content type and ignore
-    ``source_type``. ``preserve_metadata``: keep the existing tags and metadata of the document.
+    ``reindex``: index again even if nothing changed, then remove the documents of the collection that were
+    asked for before. ``skip_validation``: detect the content type and ignore ``source_type``.
+    ``preserve_metadata``: keep the existing tags and metadata of the document.
     """
 
     reindex: bool = False

@@ -21,6 +21,7 @@ from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
+from penstock.redis_contract.reindex_series import ENDED, LIVE, ReindexSeries
 from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
 from penstock.service.job_filters import MAX_PAGE
@@ -28,8 +29,6 @@ from penstock.service.jobs import Jobs
 
 JOBS_PER_UPDATE = 200
 """Jobs read in one update."""
-LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
-ENDED = frozenset(Status) - LIVE
 CLOCKS_DIFFER = timedelta(seconds=1)
 """Tolerance between the clocks of the file system and of the queue."""
 
@@ -39,11 +38,14 @@ log = logging.getLogger("penstock.gateway")
 class Mirror:
     """Copies the jobs of one gateway to their hashes."""
 
-    def __init__(self, jobs: Jobs, documents: Documents, lists: Lists, rags: Rags) -> None:
+    def __init__(
+        self, jobs: Jobs, documents: Documents, lists: Lists, rags: Rags, series: ReindexSeries
+    ) -> None:
         self._jobs = jobs
         self._documents = documents
         self._lists = lists
         self._rags = rags
+        self._series = series
         self._shown: dict[str, dict[str, str]] = {}
         """The fields last written for each job of this gateway."""
 
@@ -123,6 +125,8 @@ class Mirror:
         if job is None or message is None:
             return None, self._finish_removed(job_id)
         if job.ended:
+            if self._lists.owns(job_id) and not self._series.remove_rest(job):
+                return shown, False
             return None, self._finish_ended(job, message)
         now = fields.job_fields(job, message, self._progress_counts(job))
         if now == shown:
