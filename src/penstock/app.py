@@ -20,6 +20,7 @@ from penstock.service.functions import FunctionJobs
 from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
+    from penstock.service.collections import Collections
     from penstock.service.documents import Documents
     from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit
@@ -164,6 +165,13 @@ class Penstock(FunctionJobs):
         return self.limits.set(key, concurrent=concurrent, rate=rate)
 
     # Documents.
+
+    @property
+    def collections(self) -> Collections:
+        """Collections of documents: list, show, clear; see ``Collections``."""
+        from penstock.service.collections import Collections
+
+        return Collections(self.documents.catalog, self)
 
     @property
     def documents(self) -> Documents:

@@ -163,13 +163,23 @@ class Crawled(Walked, frozen=True, kw_only=True):
 
 
 class FolderPayload(Crawled, frozen=True, kw_only=True):
-    """A directory or a web page, expanded into one job per file or page."""
+    """A directory or a web page, expanded into one job per file or page.
 
+    A delete of ``/`` with ``whole_collection`` removes everything in the collection: also notes, libraries
+    and web pages, and in every branch.
+    """
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (*Crawled.OPTIONS, "whole_collection")
     folder_path: str
+    whole_collection: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_absolute(self, "folder_path", off_disk=True)
+
+    def check(self, op: str) -> None:
+        if self.whole_collection and (op != "delete" or self.identifier != "/"):
+            raise InvalidPayload("field 'whole_collection': only a delete of folder '/' has it")
 
     @property
     def identifier(self) -> str:

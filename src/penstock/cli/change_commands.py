@@ -36,7 +36,7 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
     """
     if session.client is not None:
         old, new = session.path(old), session.path(new)
-        _print_queued(
+        print_queued(
             session,
             session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
         )
@@ -46,7 +46,7 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
     place = documents.notes.place_of(found.tenant_id, where["collection"], found.branch)
     from penstock.service.renames import renaming
 
-    _submit(session, renaming(documents, old, new, place, found.metadata))
+    submit(session, renaming(documents, old, new, place, found.metadata))
 
 
 @click.command()
@@ -58,13 +58,13 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
     """Remove a document or folder from the index. Files are not touched."""
     if session.client is not None:
         named = {"tenant_id": where["tenant"], "collection": where["collection"]}
-        _print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
+        print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
         return
     place = session.place_of(path_or_id, tenant=where["tenant"])
     removal = session.assembly.documents.removal(
         path_or_id, tenant_id=place.tenant_id, collection=where["collection"], branch=place.branch
     )
-    _submit(session, removal)
+    submit(session, removal)
 
 
 @click.command("delete-tenant")
@@ -77,20 +77,21 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)
     if session.client is not None:
-        _print_queued(session, session.client.remove_tenant(name))
+        print_queued(session, session.client.remove_tenant(name))
         return
     payload = {"tenant_id_to_delete": name}
-    _submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
+    submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
 
 
-def _submit(session: Session, submission: Submission) -> None:
+def submit(session: Session, submission: Submission) -> None:
+    """Submit a change and, where no worker is running, run it here."""
     alive = session.assembly.worker_alive()
     disabled = session.waits_for_enabling(worker_alive=alive)
     if not alive and not disabled and submission["item_type"] == "rename":
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.jobs.submit(exact=True, **submission)
     if alive or disabled:
-        _print_queued(session, receipt)
+        print_queued(session, receipt)
         if disabled and not session.as_json:
             session.hint(QUEUE_DISABLED)
         return
@@ -122,7 +123,8 @@ def _renamed(job: Job) -> str:
     return "nothing was renamed; both paths were compared with the disk"
 
 
-def _print_queued(session: Session, receipt: Receipt) -> None:
+def print_queued(session: Session, receipt: Receipt) -> None:
+    """Print the id of a job that another process runs."""
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
     else:

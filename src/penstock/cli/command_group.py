@@ -17,6 +17,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "similar": "search",
         "note": "note_commands",
         "documents": "document_commands",
+        "collection": "collection_commands",
         "project": "project_commands",
         "library": "library_commands",
         "graph": "graph_commands",

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 from penstock.client import calls, graph_calls, streams, upkeep_calls
-from penstock.client.async_resources import AsyncLibraries, AsyncLimits, AsyncSchedules
+from penstock.client.async_resources import AsyncCollections, AsyncLibraries, AsyncLimits, AsyncSchedules
 from penstock.client.async_transport import AsyncTransport, close_all
 from penstock.client.exchange import Link
 from penstock.client.streams import Event
@@ -60,6 +60,11 @@ class AsyncClient(AsyncTransport):
     def libraries(self) -> AsyncLibraries:
         """The libraries of the server."""
         return AsyncLibraries(self)
+
+    @property
+    def collections(self) -> AsyncCollections:
+        """The collections of the server."""
+        return AsyncCollections(self)
 
     @property
     def limits(self) -> AsyncLimits:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
-from penstock.client import library_calls, limit_calls
+from penstock.client import collection_calls, library_calls, limit_calls
 from penstock.client import schedule_calls as calls
 from penstock.client.async_transport import AsyncTransport
 from penstock.client.uploads import file_name, opened
 
 if TYPE_CHECKING:
     from penstock.client.library_calls import ClientLibraryOptions
+    from penstock.service.collections import CollectionRecord
     from penstock.service.documents import Where
     from penstock.service.libraries import IndexedLibrary, LibraryOptions
     from penstock.service.limits import LimitRecord
@@ -164,3 +165,22 @@ class AsyncLimits:
     async def remove(self, key: str) -> None:
         """Remove a limit. Jobs that wait for it can start."""
         await self._client._call(limit_calls.remove(key))
+
+
+class AsyncCollections:
+    """The collections of a server, with the methods of ``app.collections``, for asyncio."""
+
+    def __init__(self, client: AsyncTransport) -> None:
+        self._client = client
+
+    async def list(self, tenant_id: str | None = None) -> list[CollectionRecord]:
+        """List the collections with documents, by tenant and name."""
+        return await self._client._call(collection_calls.every(tenant_id))
+
+    async def show(self, collection: str, *, tenant_id: str | None = None) -> CollectionRecord:
+        """Show a collection, with the number of its open jobs."""
+        return await self._client._call(collection_calls.show(collection, tenant_id))
+
+    async def clear(self, collection: str, *, tenant_id: str | None = None) -> Receipt:
+        """Queue the removal of all documents of a collection, in every branch."""
+        return await self._client._call(collection_calls.clear(collection, tenant_id))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, Unpack
 
 from penstock.client import calls, exchange, graph_calls, streams, upkeep_calls
+from penstock.client.collection_calls import ClientCollections
 from penstock.client.connections import RECEIVED, Connections
 from penstock.client.exchange import (
     INDEX_S,
@@ -93,6 +94,11 @@ class Client:
     def libraries(self) -> ClientLibraries:
         """The libraries of the server."""
         return ClientLibraries(self)
+
+    @property
+    def collections(self) -> ClientCollections:
+        """The collections of the server."""
+        return ClientCollections(self)
 
     @property
     def limits(self) -> ClientLimits:

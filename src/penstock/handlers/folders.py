@@ -73,12 +73,13 @@ class Folders:
         return folder_walk.run()
 
     def delete(self, context: Context) -> dict[str, Any]:
-        claim, root = context.claim, _payload(context).identifier
+        claim, payload = context.claim, _payload(context)
+        everything = isinstance(payload, FolderPayload) and payload.whole_collection
         removal = Removal(
             tenant_id=claim.tenant_id,
             collection=claim.collection,
-            branch=claim.branch,
-            path=root,
+            branch=None if everything else claim.branch,
+            path=None if everything else payload.identifier,
             asked_at=context.asked_at,
         )
         return {"outcome": "removed", "removed": remove_all(self.catalog, removal)}

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock.http import (
+    collection_routes,
     dashboard_files,
     document_routes,
     event_routes,
@@ -48,6 +49,7 @@ ROUTES = (
     schedule_routes,
     library_routes,
     limit_routes,
+    collection_routes,
     upkeep_routes,
     session_routes,
 )

@@ -14,6 +14,7 @@ from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
 from penstock.service.bulk_actions import BulkActions
+from penstock.service.collections import Collections
 from penstock.service.document_records import DocumentRecords
 from penstock.service.functions import FunctionJobs
 from penstock.service.job_records import JobRecords
@@ -49,6 +50,7 @@ class Shared:
         )
         self.schedules = Schedules(self.functions, lambda: assembly.documents)
         self.limits = Limits(assembly.queue)
+        self.collections = Collections(assembly.documents.catalog, assembly.jobs)
         self.job_records = JobRecords(assembly.jobs)
         self.bulk = BulkActions(assembly.jobs, self.job_records)
         self.document_records = DocumentRecords(assembly.documents)
