@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.legacy.kinds import Imports
+    from penstock.legacy.message_mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache_directory import CacheDirectory
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
+    from penstock.service.adoption import Adopter
     from penstock.service.diagnosis import Diagnosis
     from penstock.service.documents import Documents
     from penstock.service.graph import Graph
@@ -231,7 +234,28 @@ class Assembly:
         """Imports of other queues into this one."""
         from penstock.legacy.kinds import Imports
 
-        return Imports(lambda: self.queue, lambda: self.catalog.imports, self.settings)
+        return Imports(
+            lambda: self.queue,
+            lambda: self.catalog.imports,
+            self.settings,
+            adopter=self._adopter,
+            rags=self._rag_places,
+        )
+
+    def _adopter(self) -> Adopter:
+        from penstock.service.adoption import Adopter
+
+        return Adopter(self.catalog, lambda: pipeline_assembly.make_pipeline(self.settings))
+
+    def _rag_places(self) -> Mapping[str, RagPlace] | None:
+        """Collections and tenants of the configured RAGs; None without a configuration."""
+        if self.settings.rag_config is None:
+            return None
+        from penstock.legacy.message_mappings import RagPlace
+        from penstock.redis_contract import rags
+
+        found = rags.load(Path(self.settings.rag_config)).by_id.values()
+        return {rag.rag_id: RagPlace(rag.collection, rag.tenant_id) for rag in found}
 
     @_MadeOnce
     def backups(self) -> Backups:

@@ -163,9 +163,12 @@ def suspected(claim: Holder, reason: str) -> Settlement:
 
 def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
     """Retry after the worker died or went silent; spends a retry, the first time without a delay."""
-    message = f"Worker lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"
+    attempt = f"lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"
+    message = f"Worker {attempt}"
     if claim.retry_count >= claim.max_retries:
-        lost = failed(claim, "ERR_WORKER_LOST", message)
+        # The specified words, for programs that look for them.
+        exceeded = f"Max retries ({claim.max_retries}) exceeded after restart: worker {attempt}"
+        lost = failed(claim, "ERR_WORKER_LOST", exceeded)
         return msgspec.structs.replace(lost, what="lost", lost_count=claim.lost_count + 1)
     number = claim.retry_count + 1
     first = claim.lost_count == 0

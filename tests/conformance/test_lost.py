@@ -73,7 +73,8 @@ def test_a_job_that_takes_its_worker_down_every_time_fails(queue):
         attempts += 1
     job = row(queue, queue_id)
     assert (4, Status.FAILED, 4) == (attempts, job.status, job.lost_count)
-    assert ("ERR_WORKER_LOST", "Worker lost in attempt 4 of 4") == (job.error_code, job.error_message)
+    said = "Max retries (3) exceeded after restart: worker lost in attempt 4 of 4"
+    assert ("ERR_WORKER_LOST", said) == (job.error_code, job.error_message)
 
 
 def test_a_job_that_ends_well_after_a_loss_is_done(queue):

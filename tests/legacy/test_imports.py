@@ -23,8 +23,9 @@ from penstock.errors import StoreError
 from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.legacy.journal_source import JournalSource
 from penstock.legacy.sqlite_source import SqliteSource
-from tests.legacy.server_shapes import SHAPES
+from tests.legacy.server_shapes import SHAPES, messages
 from tests.legacy.shapes import queue_file, unified
+from tests.servers.redis import connect
 from tests.servers.stores import given_back, others_later, store_url
 
 Run = Callable[..., Result]
@@ -316,3 +317,52 @@ def test_people_see_a_table_and_the_refused_rows(tmp_path: Path, run: Run) -> No
     shown = run(shape.kind, shape.source, code=1).output
     assert "rows of        imported  merged  ended  refused" in shown
     assert "refused  unified_queue c0ffee00-0012: unknown status 'wandering'" in shown
+
+
+def redis_rows(tmp_path: Path, *, configured: bool, code: int) -> list[dict[str, Any]]:
+    """Import two messages and a dead letter, of a configured RAG and of another one."""
+    shape = messages(tmp_path)
+    client: Any = connect(shape.source, decode_responses=True)
+    client.delete(*client.scan_iter(match="rag:ingest:*"))
+    for number, rag_id in enumerate(("known_rag", "other_rag")):
+        fields = {
+            "job_id": f"rag-{rag_id}-1-{number:08x}",
+            "rag_id": rag_id,
+            "source_path": str(tmp_path / "a.txt"),
+            "source_type": "txt",
+            "filename": "a.txt",
+            "submitted_at": "2025-01-10T20:15:30Z",
+        }
+        client.lpush("rag:ingest:queue", json.dumps(fields))
+        failed = fields | {"job_id": f"rag-{rag_id}-2-{number:08x}", "error": "no disk"}
+        client.lpush("rag:ingest:queue:dead-letter", json.dumps(failed))
+    client.close()
+    (tmp_path / "a.txt").write_text("The gate.")
+    rags = tmp_path / "rags.yaml"
+    rags.write_text("rags:\n  known_rag: {folders: [.], collection: gates, tenant: acme}\n")
+    environment = {"PENSTOCK_RAG_CONFIG": str(rags)} if configured else {}
+    arguments = ["--state", str(tmp_path / "state"), "import", "redis-contract", shape.source, "--json"]
+    result = CliRunner(env=environment).invoke(cli, arguments)
+    assert code == result.exit_code, result.output
+    return json.loads(result.stdout)["rows"]
+
+
+def test_messages_of_a_rag_that_is_not_configured_are_refused(tmp_path: Path) -> None:
+    rows = {row["id"]: row for row in redis_rows(tmp_path, configured=True, code=1)}
+    refused = rows["rag-other_rag-1-00000001"]
+    assert ("refused", "there is no RAG 'other_rag' in the configuration; known are known_rag") == (
+        refused["outcome"],
+        refused["reason"],
+    )
+    # What has ended is history, and runs only if a person retries it.
+    assert "ended" == rows["rag-other_rag-2-00000001"]["outcome"]
+    with Penstock(state_dir=tmp_path / "state") as app:
+        job = app.job("rag-known_rag-1-00000000")
+        assert ("acme", "gates") == (job.tenant_id, job.collection)
+
+
+def test_without_a_configuration_the_row_of_a_message_says_so(tmp_path: Path) -> None:
+    rows = {row["id"]: row for row in redis_rows(tmp_path, configured=False, code=0)}
+    row = rows["rag-other_rag-1-00000001"]
+    assert "imported" == row["outcome"]
+    assert "RAG other_rag is not checked" in row["reason"]

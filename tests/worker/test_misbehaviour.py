@@ -24,7 +24,7 @@ FAILING = {
     "no_text": ("ERR_BAD_RESULT", "cannot be stored as JSON"),
     "too_large": ("ERR_BAD_RESULT", "2,000,002 bytes"),
     "taken_child": ("ERR_DUPLICATE_ID", "the store refused its result"),
-    "exit_hard": ("ERR_WORKER_LOST", "Worker lost"),
+    "exit_hard": ("ERR_WORKER_LOST", "worker lost"),
     "not a handler": ("ERR_UNKNOWN", "KeyError"),
 }
 ENDING = ("fork", "fork_and_stay", "close_stdin", "chdir", "leak_threads")

@@ -48,6 +48,21 @@ def test_jobs_whose_lease_is_over_are_lost_and_come_back(host: WorkerHost):
     assert {1} == {job.lost_count for job in host.jobs()}
 
 
+def test_each_job_that_is_taken_back_is_logged_with_what_becomes_of_it(
+    host: WorkerHost, caplog: pytest.LogCaptureFixture
+):
+    (again,), (last,) = claimed(host), claimed(host, max_retries=0)
+
+    reaper(host, Clocks()).run()
+
+    assert (
+        f"job {again.queue_id} (content/ingest): Worker lost in attempt 1 of 4; it is tried again at once"
+        in caplog.text
+    )
+    said = "Max retries (0) exceeded after restart: worker lost in attempt 1 of 1; it ends as failed"
+    assert f"job {last.queue_id} (content/ingest): {said}" in caplog.text
+
+
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_a_clock_that_jumps_robs_nobody(host: WorkerHost, jump: float):
     """After a sleep of the machine, or a clock set by hand, holders get one lease to renew."""

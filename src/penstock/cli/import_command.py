@@ -140,6 +140,9 @@ def _print_text(session: Session, report: ImportReport, rows: RowFile) -> None:
         emit(f"{printable(report.source)} has no rows.")
     if not report.dry_run:
         _print_refusals(report, rows)
+    if reading := report.more.get("reading"):
+        _print_reading(reading)
+        _print_again(reading["again"])
     if parts := report.more.get("parts"):
         shown = [(name, f"{part['rows']:,}", part["sha256"][:16]) for name, part in parts.items()]
         emit(table(["part", "rows", "SHA-256"], shown))
@@ -150,6 +153,33 @@ def _print_text(session: Session, report: ImportReport, rows: RowFile) -> None:
             emit(f"{what}: {', '.join(map(printable, names))}.")
     if report.dry_run:
         session.hint("Nothing was written. Without --dry-run the rows are imported.")
+
+
+def _print_reading(reading: dict[str, Any]) -> None:
+    """Print what need not be read again, and what a worker will read, with the reasons."""
+    adopted, read = reading["adopted"], reading["read"]
+    if adopted["documents"]:
+        pages = how_many(adopted["pages"], "page")
+        emit(
+            f"The text of {how_many(adopted['documents'], 'document')} ({pages}) is taken over; "
+            "a worker makes only the vectors."
+        )
+    if read["documents"]:
+        emit(f"A worker reads {how_many(read['documents'], 'document')}:")
+        emit(
+            table(
+                ["documents", "because"], [(f"{n:,}", printable(why)) for why, n in read["reasons"].items()]
+            )
+        )
+
+
+def _print_again(again: dict[str, int]) -> None:
+    """Print what was made there, and cannot be taken over from tables."""
+    if again["vectors"]:
+        emit(f"Vectors of {how_many(again['vectors'], 'document')} are made again.")
+    if again["entities"]:
+        named = how_many(again["entities"], "document")
+        emit(f"Entities of {named} are extracted again if the graph is on (PENSTOCK_GRAPH).")
 
 
 def _print_rows(rows: RowFile) -> None:

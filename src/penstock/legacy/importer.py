@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
 from penstock.catalog.parts import ImportedRow, ImportLedger
+from penstock.catalog.values import Place
 from penstock.job import Job
+from penstock.legacy.document_mappings import DOCUMENTS, READ_AGAIN
 from penstock.legacy.row_builder import ORIGIN, PreparedRow, RowBuilder
 from penstock.legacy.rows import LegacyRow, PartOf, RowOutcome, RowReport, storable_text
 from penstock.queue.protocol import Queue
+from penstock.service.adoption import Adopter, ReadDocument, ReadPage, flaw
 
+TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
+NEVER_READ = "it was not read there"
 BATCH = 500
 """Rows of one transaction."""
 
@@ -27,21 +32,28 @@ BATCH = 500
 class RowTaker(Protocol):
     """Takes rows in batches: into the queue, or in a dry run only into the report."""
 
+    readings: Readings
+
     def take(self, rows: Sequence[LegacyRow]) -> list[RowReport]: ...
 
 
 class Importer:
     """Puts the rows of one source into the queue."""
 
-    def __init__(self, builder: RowBuilder, queue: Queue, ledger: ImportLedger) -> None:
+    def __init__(
+        self, builder: RowBuilder, queue: Queue, ledger: ImportLedger, adopter: Callable[[], Adopter]
+    ) -> None:
         self._builder = builder
         self._queue = queue
         self._ledger = ledger
+        self._adopter = adopter
+        self.readings = Readings()
 
     def take(self, rows: Sequence[LegacyRow]) -> list[RowReport]:
         """Import one batch; returns a report for each row, in order."""
         known = known_rows(self._ledger, self._builder, rows)
         found = [known.get((row.table, row.row_id)) or self._builder.prepared(row) for row in rows]
+        found = self._with_texts(found)
         jobs = [each for each in found if isinstance(each, PreparedRow)]
         obstacles = iter(self._queue.restore([each.job for each in jobs]) if jobs else [])
         reports: dict[tuple[str, str], RowReport] = {}
@@ -58,6 +70,15 @@ class Importer:
             [_recorded(report) for report in fresh if report.outcome is not RowOutcome.REFUSED],
         )
         return [reports[row.table, row.row_id] for row in rows]
+
+    def _with_texts(
+        self, found: list[RowReport | PreparedRow | PartOf]
+    ) -> list[RowReport | PreparedRow | PartOf]:
+        """Publish the texts of documents that were read there, before a worker can take their jobs."""
+        ready = [(index, one) for index, one in enumerate(found) if _adoptable(one)]
+        reasons = self._adopter().adopt([_read_document(one) for _, one in ready]) if ready else []
+        refused = {index: reason for (index, _), reason in zip(ready, reasons, strict=True)}
+        return [self.readings.counted(one, refused.get(index)) for index, one in enumerate(found)]
 
     def _met(self, prepared: PreparedRow, obstacle: str) -> RowReport:
         """Report a row with the id or key of another job."""
@@ -116,12 +137,70 @@ def _is_same_row(there: Job, job: Job) -> bool:
     return ours == (there.item_type, there.idempotency_key, there.created_at, there.tenant_id)
 
 
+class Readings:
+    """Counts of documents whose text is taken over, and of those that a worker reads."""
+
+    def __init__(self) -> None:
+        self.adopted = self.pages = 0
+        self.embedded = self.extracted = 0
+        """Documents whose vectors, and whose entities, were made there and are made here again."""
+        self.read: Counter[str] = Counter()
+        """Documents to be read, by the reason."""
+
+    def counted(
+        self, one: RowReport | PreparedRow | PartOf, refused: str | None
+    ) -> RowReport | PreparedRow | PartOf:
+        """Count a row, and note in its report what becomes of its document. ``refused``: not adopted."""
+        if not isinstance(one, PreparedRow) or one.job.ended or one.row.table != DOCUMENTS:
+            return one
+        reading = one.planned.reading
+        if reading is not None:
+            self.embedded, self.extracted = (
+                self.embedded + reading.embedded,
+                self.extracted + reading.extracted,
+            )
+        reason = refused or (flaw(_read_document(one)[1]) if reading is not None else one.planned.note)
+        if reading is not None and reason is None:
+            self.adopted, self.pages = self.adopted + 1, self.pages + len(reading.pages)
+            note: str | None = TAKEN_OVER
+        else:
+            self.read[reason or NEVER_READ] += 1
+            note = f"{READ_AGAIN}: {reason}" if reading is not None else one.planned.note
+        return one._replace(planned=msgspec.structs.replace(one.planned, note=note))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts for programs."""
+        return {
+            "adopted": {"documents": self.adopted, "pages": self.pages},
+            "read": {"documents": self.read.total(), "reasons": dict(self.read.most_common())},
+            "again": {"vectors": self.embedded, "entities": self.extracted},
+        }
+
+
+def _adoptable(one: RowReport | PreparedRow | PartOf) -> bool:
+    if not isinstance(one, PreparedRow) or one.job.ended or one.planned.reading is None:
+        return False
+    return flaw(_read_document(one)[1]) is None
+
+
+def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDocument]:
+    assert isinstance(one, PreparedRow)
+    assert one.planned.reading is not None
+    reading, job = one.planned.reading, one.job
+    pages = tuple(ReadPage(*page) for page in reading.pages)
+    document = ReadDocument(
+        path=job.payload["file_path"], pages=pages, read_at=reading.read_at, sha256=reading.sha256
+    )
+    return Place(job.tenant_id, job.collection, job.branch), document
+
+
 class DryRun:
     """Reports what an import would do. Nothing is written but a temporary file of keys."""
 
     def __init__(self, builder: RowBuilder, ledger: ImportLedger | None) -> None:
         self._builder = builder
         self._ledger = ledger
+        self.readings = Readings()
         # A database without a name is a private temporary file.
         self._seen = sqlite3.connect("", isolation_level=None)
         self._seen.execute("PRAGMA journal_mode = OFF")
@@ -140,7 +219,7 @@ class DryRun:
             owner = self._known(f"row\n{found.table}\n{found.row_id}")
             there = RowReport(found.table, found.row_id, RowOutcome.IMPORTED, owner) if owner else None
             return part_report(row, found, there)
-        report = found
+        report = found = self.readings.counted(found, None)
         if isinstance(found, PreparedRow):
             report = self._planned(found)
         assert isinstance(report, RowReport)

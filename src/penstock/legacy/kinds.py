@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from penstock import clock
 from penstock.catalog.parts import ImportedRow, ImportLedger
@@ -15,13 +17,17 @@ from penstock.extras import refuse_missing
 from penstock.legacy import document_mappings, message_mappings, queue_mappings
 from penstock.legacy.import_report import PENSTOCK, ImportOptions, ImportReport, OnRows
 from penstock.legacy.importer import DryRun, Importer, RowTaker, SourceComparison, batches
-from penstock.legacy.row_builder import Mapping, RowBuilder
-from penstock.legacy.rows import LegacySource, RowOutcome, RowReport
+from penstock.legacy.message_mappings import RagPlace
+from penstock.legacy.row_builder import RowBuilder, RowMapping
+from penstock.legacy.rows import LegacyRow, LegacySource, RowOutcome, RowReport, TableSource
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import postgres_driver
 from penstock.queue.protocol import Queue
+from penstock.service.adoption import Adopter
 from penstock.store_url import StoreUrl
 
+TASK_TABLES = "task-tables"
+REDIS_CONTRACT = "redis-contract"
 VERIFIED = ""
 """Name in the ledger of the record that a source was verified."""
 SHOWN_DIFFERENCES = 20
@@ -30,7 +36,7 @@ SHOWN_DIFFERENCES = 20
 class Kind(NamedTuple):
     """A kind of import. ``tables``: where its rows are, if they are in a database."""
 
-    mapping: Mapping
+    mapping: RowMapping
     what: str
     tables: tuple[str, ...] = ()
 
@@ -40,8 +46,8 @@ KINDS: dict[str, Kind] = {
     "legacy-queues": Kind(
         queue_mappings.predecessor, "queue of that kind", tuple(queue_mappings.PREDECESSORS)
     ),
-    "task-tables": Kind(document_mappings.task_tables, "documents", document_mappings.TABLES),
-    "redis-contract": Kind(message_mappings.redis_contract, "messages"),
+    TASK_TABLES: Kind(document_mappings.task_tables, "documents", document_mappings.TABLES),
+    REDIS_CONTRACT: Kind(message_mappings.redis_contract, "messages"),
     "job-journal": Kind(message_mappings.job_record, "job records"),
     "function-tasks": Kind(queue_mappings.task_queue, "task queue", queue_mappings.FUNCTION_TABLES),
 }
@@ -50,7 +56,7 @@ KINDS: dict[str, Kind] = {
 def open_source(kind: str, address: str) -> LegacySource:
     """Open the source of an import; the address is a URL or a path."""
     url = StoreUrl(address)
-    if kind == "redis-contract":
+    if kind == REDIS_CONTRACT:
         return _redis_source(url)
     if kind == "job-journal":
         return _journal_source(url)
@@ -93,11 +99,21 @@ class Imports:
     """Imports into one queue."""
 
     def __init__(
-        self, open_queue: Callable[[], Queue], ledger: Callable[[], ImportLedger], settings: Settings
+        self,
+        open_queue: Callable[[], Queue],
+        ledger: Callable[[], ImportLedger],
+        settings: Settings,
+        *,
+        adopter: Callable[[], Adopter],
+        rags: Callable[[], Mapping[str, RagPlace] | None],
     ) -> None:
+        """``adopter`` publishes texts that were read elsewhere. ``rags``: the configured RAGs by id; None
+        without a configuration."""
         self._open_queue = open_queue
         self._ledger = ledger
         self._settings = settings
+        self._adopter = adopter
+        self._rags = rags
 
     @property
     def _has_store(self) -> bool:
@@ -122,15 +138,20 @@ class Imports:
             return self._run(kind, source, options, on_rows)
 
     def _run(self, kind: str, source: LegacySource, options: ImportOptions, on_rows: OnRows) -> ImportReport:
-        builder = RowBuilder(kind, source.identity, KINDS[kind].mapping, self._settings, clock.now())
+        mapping = KINDS[kind].mapping
+        if kind == REDIS_CONTRACT:
+            mapping = partial(message_mappings.redis_contract, rags=self._rags())
+        builder = RowBuilder(kind, source.identity, mapping, self._settings, clock.now())
         report = ImportReport(kind, source.shown, options.dry_run, source.count())
         taker = self._taker(builder, options)
         if options.drop and not options.verify and not options.dry_run:
             self._refuse_unverified(builder)
-        for batch in batches(source.rows()):
+        for batch in batches(_rows(kind, source)):
             reports = taker.take(batch)
             report.add(reports)
             on_rows(reports, report)
+        if kind == TASK_TABLES:
+            report.more["reading"] = taker.readings.as_dict()
         if options.verify or (options.drop and not options.dry_run):
             self._verify(builder, source, report)
         if not options.dry_run:
@@ -140,7 +161,7 @@ class Imports:
     def _taker(self, builder: RowBuilder, options: ImportOptions) -> RowTaker:
         if options.dry_run:
             return DryRun(builder, self._ledger() if self._has_store else None)
-        return Importer(builder, self._open_queue(), self._ledger())
+        return Importer(builder, self._open_queue(), self._ledger(), self._adopter)
 
     def _refuse_unverified(self, builder: RowBuilder) -> None:
         if not self._ledger().imported(builder.kind, builder.source, VERIFIED, [VERIFIED]):
@@ -155,7 +176,7 @@ class Imports:
         ledger = self._ledger()
         verifier = SourceComparison(builder, self._open_queue(), ledger)
         count = 0
-        for batch in batches(source.rows()):
+        for batch in batches(_rows(builder.kind, source)):
             found = verifier.differences(batch)
             count += len(found)
             report.differences += found[: SHOWN_DIFFERENCES - len(report.differences)]
@@ -186,6 +207,13 @@ class Imports:
             report.dropped = source.drop()
         elif options.retire:
             report.retired = source.retire()
+
+
+def _rows(kind: str, source: LegacySource) -> Iterator[LegacyRow]:
+    if kind == TASK_TABLES:
+        # Its sources are databases.
+        return document_mappings.with_parts(cast("TableSource", source))
+    return source.rows()
 
 
 def _first_difference(differences: Sequence[RowReport]) -> str:

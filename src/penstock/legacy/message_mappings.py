@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from penstock.errors import InvalidRequest
 from penstock.job import Status
 from penstock.legacy.queue_mappings import ERROR_UNKNOWN, STARTS_AGAIN
 from penstock.legacy.rows import Columns, LegacyRow, PartOf, Planned, PlannedJob, Unmappable, read_status
+from penstock.named_tuple import NamedTuple
 from penstock.redis_contract import message as messages
 from penstock.redis_contract.keys import DEAD_LETTER, NORMAL, PRIORITIES, QUEUE
 
@@ -17,10 +21,35 @@ JOURNAL = "index_queue"
 _STATUS_FIELDS = ("status", "submitted_at", "rag_id", "filename")
 
 
-def redis_contract(row: LegacyRow) -> Planned:
-    """Map a message in a list, or the status hash of a job."""
-    if row.table == HASHES:
-        return _status_hash(row)
+class RagPlace(NamedTuple):
+    """Collection and tenant of a configured RAG."""
+
+    collection: str
+    tenant_id: str | None
+
+
+def redis_contract(row: LegacyRow, *, rags: Mapping[str, RagPlace] | None = None) -> Planned:
+    """Map a message in a list, or the status hash of a job. ``rags`` None: there is no configuration."""
+    planned = _status_hash(row) if row.table == HASHES else _message(row)
+    return planned if isinstance(planned, PartOf) else _in_rag(planned, rags)
+
+
+def _in_rag(planned: PlannedJob, rags: Mapping[str, RagPlace] | None) -> PlannedJob:
+    """The job in the collection and tenant of its RAG. One that is still to run needs a configured RAG."""
+    rag_id, waits = planned.collection or "", planned.status is Status.PENDING
+    found = None if rags is None else rags.get(rag_id)
+    if found is not None:
+        return msgspec.structs.replace(planned, collection=found.collection, tenant_id=found.tenant_id)
+    if rags is not None and waits:
+        known = ", ".join(sorted(rags)) or "none"
+        raise Unmappable(f"there is no RAG {rag_id[:80]!a} in the configuration; known are {known}")
+    if not waits:
+        return planned
+    unchecked = f"RAG {rag_id} is not checked, as no configuration is set; its collection is {rag_id}"
+    return msgspec.structs.replace(planned, note="; ".join(filter(None, (planned.note, unchecked))))
+
+
+def _message(row: LegacyRow) -> PlannedJob:
     columns = Columns(row.values)
     dead = row.table == DEAD_LETTER
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -107,6 +107,20 @@ class PostgresSource:
             for values in self._read(statement):
                 row = dict(zip(names, values, strict=True))
                 yield LegacyRow(table, ":".join(str(row[key]) for key in keys), row)
+
+    def parts(self, table: str, column: str, values: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+        name = self._tables.get(table)
+        if name is None:
+            return
+        with self._errors():
+            names = [found for (found,) in self._connection.execute(_COLUMNS, (f'"{name}"',))]
+            if column not in names:
+                return
+            statement = sql.SQL("SELECT * FROM {} WHERE {} = ANY(%s)").format(
+                sql.Identifier(name), sql.Identifier(column)
+            )
+            for row in self._connection.execute(statement, (list(values),)):
+                yield dict(zip(names, row, strict=True))
 
     def _read(self, statement: sql.Composed) -> Iterator[tuple[Any, ...]]:
         with self._errors():

@@ -39,7 +39,7 @@ FILE_GONE = "ERR_FILE_NOT_FOUND"
 SHORTEST_KEPT_ID = 8
 """Shorter ids, such as numbers, are those of rows and not of jobs: another source may have them, too."""
 
-Mapping: TypeAlias = Callable[[LegacyRow], Planned]
+RowMapping: TypeAlias = Callable[[LegacyRow], Planned]
 
 
 class PreparedRow(NamedTuple):
@@ -54,7 +54,9 @@ class PreparedRow(NamedTuple):
 class RowBuilder:
     """Makes jobs of the rows of one source."""
 
-    def __init__(self, kind: str, source: str, mapping: Mapping, settings: Settings, now: datetime) -> None:
+    def __init__(
+        self, kind: str, source: str, mapping: RowMapping, settings: Settings, now: datetime
+    ) -> None:
         self.kind = kind
         self.source = source
         self._mapping = mapping

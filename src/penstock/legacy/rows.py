@@ -7,7 +7,7 @@ import enum
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol, TypeAlias
 
@@ -53,6 +53,27 @@ class RowReport(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class PageText(NamedTuple):
+    """The text of a page that was read: a file with it, or the text itself."""
+
+    number: int
+    file_path: str | None = None
+    text: str | None = None
+
+
+class FinishedReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that was read completely. ``read_at`` None: unknown; ``sha256``: of the file, if known.
+
+    ``embedded`` and ``extracted``: vectors and entities were made there. They are in other stores.
+    """
+
+    pages: tuple[PageText, ...]
+    read_at: datetime | None = None
+    sha256: str | None = None
+    embedded: bool = False
+    extracted: bool = False
+
+
 class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     """The job planned for a row. None: the default of a new job.
 
@@ -84,6 +105,8 @@ class PlannedJob(msgspec.Struct, frozen=True, kw_only=True):
     total_chunks: int = 0
     extra: Mapping[str, Any] = {}
     note: str | None = None
+    reading: FinishedReading | None = None
+    """Text of the file, which need not be read again. None: it was not read, or not completely."""
 
 
 class PartOf(NamedTuple):
@@ -121,6 +144,13 @@ class LegacySource(Protocol):
         """Delete the tables, keys or files, also those set aside. Returns their names."""
 
     def close(self) -> None: ...
+
+
+class TableSource(LegacySource, Protocol):
+    """Tables of a database."""
+
+    def parts(self, table: str, column: str, values: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+        """Read the rows of another table with one of these values in a column; none without the table."""
 
 
 class Columns:

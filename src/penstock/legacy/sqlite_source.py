@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -107,9 +107,19 @@ class SqliteSource:
                 row_id = ":".join(str(row[key]) for key in keys) if keys else str(values[0])
                 yield LegacyRow(table, row_id, row)
 
-    def _read(self, statement: str) -> Iterator[tuple[Any, ...]]:
+    def parts(self, table: str, column: str, values: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+        name = self._tables.get(table)
+        names = [each[1] for each in self._read(f"PRAGMA table_info({_name(name)})")] if name else []
+        if name is None or column not in names:
+            return
+        marks = ", ".join("?" * len(values))
+        statement = f"SELECT * FROM {_name(name)} WHERE {_name(column)} IN ({marks})"
+        for row in self._read(statement, values):
+            yield dict(zip(names, row, strict=True))
+
+    def _read(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         try:
-            yield from self._connection.execute(statement)
+            yield from self._connection.execute(statement, values)
         except sqlite3.Error as error:
             raise self._refusal(error) from error
 

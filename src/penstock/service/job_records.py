@@ -289,7 +289,9 @@ class JobRecords:
     def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:
         payload = job.payload
         report = report_of(job, queue)
-        runs = job.started_at is not None and not job.ended
+        # A job that waits for its next attempt keeps the start of the last one in its row.
+        started_at = None if job.status is Status.PENDING else job.started_at
+        runs = started_at is not None and not job.ended
         running_ms = _milliseconds(job.started_at, self._jobs.queue.now()) if runs else None
         rate = _rate(report, running_ms)
         return JobRecord(
@@ -302,7 +304,7 @@ class JobRecords:
             status=self._jobs.word(job.status),
             cancel_requested=job.cancel_requested,
             enqueued_at=job.created_at,
-            started_at=job.started_at,
+            started_at=started_at,
             finished_at=job.finished_at,
             error=job.error_message,
             error_code=job.error_code,

@@ -112,11 +112,16 @@ def settle_dead_jobs(
     record_failed_files(catalog, held, settlements, parsed_file)
     if settlements:
         queue.settle(settlements)
+    log_lost(held, settlements)
+    return len(settlements)
+
+
+def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
+    """Log what becomes of each job of a lost worker; released ones go on as if nothing had been."""
     for job, settlement in zip(held, settlements, strict=True):
         if settlement.what != "released":
             values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
             log.warning("%s: %s; it %s", *values)
-    return len(settlements)
 
 
 def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:

@@ -144,6 +144,7 @@ class Reaper:
             lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
+            orphans.log_lost(late, lost)
         return len(late) == REAP_AT_ONCE
 
     def _is_paused(self) -> bool:
