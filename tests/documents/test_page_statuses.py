@@ -118,3 +118,21 @@ def test_vectors_wait_for_all_pages_with_the_gate_of_the_document(docs: IndexedF
         worker.catalog.settle(worker.phases.run(Phase.VECTOR, tasks))
         assert ["ocr completed", "vector completed"] == watched.document
         DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_new_document_has_all_phases_pending_that_are_wanted(docs: IndexedFolder, graph: bool):
+    """The others are skipped, and say why."""
+    with docs.manual_worker(ocr=True) as worker:
+        path = docs.put("scan.pdf", scan(picture("Wheel", size=(240, 90)), picture("Gate", size=(240, 90))))
+        docs.app.index(path, graph=graph)
+        worker.run_jobs()
+        source = docs.app.documents.source(str(path))
+        (found,) = docs.app.documents.generations(source.source_id)
+        pages = docs.app.documents.pages(found.document_id)
+
+    last = "pending" if graph else "skipped"
+    expected = {"ocr": "pending", "vector": "pending", "graphrag": last}
+    for part in (found, *pages):
+        assert expected == {str(phase): str(state.status) for phase, state in part.phases.items()}
+    assert graph or found.phases[Phase("graphrag")].error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Penstock, config, lifecycle
+from penstock import Penstock, config, errors, lifecycle
 from penstock.clock import format_time
 from penstock.job import ClaimRequest
 
@@ -128,3 +129,23 @@ def test_the_table_below_refuses_what_no_task_may_be(
 
     with pytest.raises(sqlite3.IntegrityError):
         database.execute(f"UPDATE unified_queue SET {change}")
+
+
+def test_ids_of_tasks_are_uuids_of_32_hex_digits_and_no_two_rows_share_one(
+    app: Penstock, database: sqlite3.Connection
+):
+    ids = [app.tasks.enqueue_task("planner", "p1", "plan")]
+    ids += app.tasks.enqueue_multiple_tasks(
+        [{"entity_type": "worker", "entity_id": "w1", "function_name": "plan"}] * 2
+    )
+    assert ids == [uuid.UUID(hex=each, version=4).hex for each in ids]
+    # A job of another door keeps its own id, by which both interfaces find it.
+    job_id = app.call("plan").job_id
+    assert sorted([*ids, job_id]) == sorted(row["task_id"] for row in rows(database))
+    assert job_id == app.tasks.get_task(job_id)["task_id"]
+    key = database.execute("SELECT name FROM pragma_table_info('unified_queue') WHERE pk = 1").fetchone()[0]
+    assert "queue_id" == key
+    with pytest.raises(errors.DuplicateId):
+        app.tasks.enqueue_task("planner", "p1", "plan", task_id=ids[0])
+    with pytest.raises(sqlite3.IntegrityError, match="queue_id"):
+        database.execute("UPDATE unified_queue SET queue_id = ? WHERE queue_id = ?", (ids[0], ids[1]))
