@@ -361,6 +361,16 @@ def test_messages_of_a_rag_that_is_not_configured_are_refused(tmp_path: Path) ->
         assert ("acme", "gates") == (job.tenant_id, job.collection)
 
 
+def test_a_message_with_reindex_says_that_it_removes_nothing(tmp_path: Path) -> None:
+    shape = messages(tmp_path)
+    result = CliRunner().invoke(
+        cli, ["--state", str(tmp_path / "state"), "import", "redis-contract", shape.source, "--json"]
+    )
+    reasons = {row["id"]: row["reason"] for row in json.loads(result.stdout)["rows"]}
+    assert "removes no others" in reasons["rag-p-2-b"]
+    assert "removes no others" not in reasons["rag-p-4-d"]
+
+
 def test_without_a_configuration_the_row_of_a_message_says_so(tmp_path: Path) -> None:
     rows = {row["id"]: row for row in redis_rows(tmp_path, configured=False, code=0)}
     row = rows["rag-other_rag-1-00000001"]

@@ -21,6 +21,7 @@ from penstock.catalog.factory import open_catalog
 from penstock.queue.factory import open_queue
 from penstock.redis_contract import factory, inbox
 from penstock.redis_contract.lists import Lists
+from penstock.service.collections import Collections
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 from tests.worker.worker_processes import ROOT
@@ -86,6 +87,13 @@ WAITING_POINTS: dict[str, Callable[[], None]] = {
 """Points that only messages pass which wait for their RAG, or wait in vain."""
 
 
+REINDEX_POINTS: dict[str, Callable[[], None]] = {
+    "rest not removed": lambda: _before(Collections, "remove_older"),
+    "rest removed, not told": lambda: _after(Collections, "remove_older"),
+}
+"""Points that only messages with ``reindex`` pass."""
+
+
 def start_gateway(settings: config.Settings, point: str = "-") -> subprocess.Popen[bytes]:
     values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.redis_contract.killed_gateway", point, values]
@@ -94,7 +102,7 @@ def start_gateway(settings: config.Settings, point: str = "-") -> subprocess.Pop
 
 def main() -> None:
     point, values = sys.argv[1:]
-    (POINTS | WAITING_POINTS)[point]()
+    (POINTS | WAITING_POINTS | REINDEX_POINTS)[point]()
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     jobs = Jobs(open_queue(settings), settings)

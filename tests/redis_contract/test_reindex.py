@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from penstock.redis_contract import reindex_series
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, RAGS, Town
+from tests.redis_contract.killed_gateway import start_gateway
 
 REINDEX: dict[str, Any] = {"options": {"reindex": True}}
 
@@ -190,6 +193,33 @@ def test_the_next_gateway_removes_what_the_former_one_did_not(
     town.settle(town.gateway(), job_id)
 
     assert ["a.md"] == names(town, "gate")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "rest removed, not told",
+        *[
+            pytest.param(point, marks=pytest.mark.long)
+            for point in ("added, not acknowledged", "one acknowledged, the others not", "rest not removed")
+        ],
+    ],
+)
+def test_a_series_survives_a_gateway_that_is_killed(town: Town, point: str):
+    town.done(shared(town, "old.md", "Old gate."))
+    pushed = [town.push(shared(town, f"{name}.md", f"Gate {name}.", **REINDEX)) for name in "abc"]
+    with town.app.worker_thread():
+        killed = start_gateway(town.settings, point)
+        assert -signal.SIGKILL == killed.wait(60)
+    # As if time had passed since its last heartbeat.
+    for name, said in town.redis.hgetall("rag:ingest:gateways").items():
+        town.redis.hset("rag:ingest:gateways", name, json.dumps(json.loads(said) | {"at": 1}))
+
+    found = town.settle(town.gateway(), *pushed)
+
+    assert ["done"] * 3 == [one["status"] for one in found]
+    assert ["a.md", "b.md", "c.md"] == names(town, "gate")
+    assert NOTHING_LEFT == town.left_over()
 
 
 def test_the_rest_waits_for_messages_that_are_still_in_a_list(town: Town, monkeypatch: pytest.MonkeyPatch):

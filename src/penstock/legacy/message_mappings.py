@@ -15,6 +15,7 @@ from penstock.named_tuple import NamedTuple
 from penstock.redis_contract import message as messages
 from penstock.redis_contract.keys import DEAD_LETTER, NORMAL, PRIORITIES, QUEUE
 
+ONE_FILE = "its reindex indexes this file again and removes no others: penstock collection clear does"
 HASHES = "rag:ingest:job"
 """Name of the status hashes in reports."""
 JOURNAL = "index_queue"
@@ -76,6 +77,7 @@ def _message(row: LegacyRow) -> PlannedJob:
         # Each message is a job of its own, as the contract says; only the id tells two of them apart.
         dedupe=False,
         rebuild=message.options.reindex,
+        note=ONE_FILE if message.options.reindex and not dead else None,
         extra={"filename": message.filename, "submitted_by": message.submitted_by} | columns.extra(),
     )
 

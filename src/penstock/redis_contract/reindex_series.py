@@ -19,6 +19,7 @@ import msgspec
 from penstock import clock, items
 from penstock.catalog.values import Place
 from penstock.job import Job, JobQuery, Status
+from penstock.payloads import normal_path
 from penstock.redis_contract import fields
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
@@ -115,13 +116,14 @@ class ReindexSeries:
         newest = self._jobs.queue.find(msgspec.structs.replace(query, newest_first=True))
         return any(beginning_of(one) == begun_at for one in newest)
 
-    def _requested_since(self, place: Place, begun_at: datetime) -> list[tuple[str, datetime]]:
+    def _requested_since(self, place: Place, begun_at: datetime) -> list[tuple[Place, str, datetime]]:
         """Files with a later request that is not done: it is still running, or it failed."""
         found = []
         for job in self._jobs_of(place.tenant_id, place.collection, UNDONE):
             asked_at = items.asked_at(job.metadata) or job.created_at
             if asked_at >= begun_at and job.op != "delete":
-                found.append((job.payload["file_path"], asked_at))
+                named = Place(job.tenant_id, job.collection, job.branch)
+                found.append((named, normal_path(job.payload["file_path"]), asked_at))
         return found
 
     def _jobs_of(self, tenant_id: str, collection: str, statuses: frozenset[Status]) -> Iterator[Job]:

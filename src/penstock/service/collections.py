@@ -99,15 +99,19 @@ class Collections:
         return validate_name("tenant_id", named)
 
     def remove_older(
-        self, place: Place, asked_before: datetime, *, spared: Collection[tuple[str, datetime]] = ()
+        self,
+        place: Place,
+        asked_before: datetime,
+        *,
+        spared: Collection[tuple[Place, str, datetime]] = (),
     ) -> int:
         """Remove the documents of a collection, in every branch, that were asked for before a time.
 
         ``spared``: paths with the times of later requests for them, which are not done: their documents stay
         as they are. Returns the number of removed documents.
         """
-        for path, asked_at in spared:
-            self._keep(place, path, asked_at)
+        for where, path, asked_at in spared:
+            self._keep(where, path, asked_at)
         removal = Removal(
             tenant_id=place.tenant_id,
             collection=place.collection,
