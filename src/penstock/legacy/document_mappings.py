@@ -18,9 +18,9 @@ from penstock.job import Status
 from penstock.legacy.queue_mappings import ERROR_UNKNOWN
 from penstock.legacy.rows import (
     Columns,
+    FinishedPage,
     FinishedReading,
     LegacyRow,
-    PageText,
     PartOf,
     Planned,
     PlannedJob,
@@ -205,11 +205,11 @@ def _detailed(details: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _page_text(page: Columns) -> PageText:
+def _page_text(page: Columns) -> FinishedPage:
     done = read_status(page.text("ocr_status", "status"), **_WORDS) is Status.DONE
     path, text = page.text(*_PAGE_FILE), page.text(*_PAGE_TEXT)
     number = page.number(*_NUMBER) or 0
-    return PageText(number, path, text) if done else PageText(number)
+    return FinishedPage(number, path, text) if done else FinishedPage(number)
 
 
 def _sha256(columns: Columns) -> str | None:

@@ -21,7 +21,7 @@ from penstock.legacy.document_mappings import DOCUMENTS, READ_AGAIN
 from penstock.legacy.row_builder import ORIGIN, PreparedRow, RowBuilder
 from penstock.legacy.rows import LegacyRow, PartOf, RowOutcome, RowReport, storable_text
 from penstock.queue.protocol import Queue
-from penstock.service.adoption import Adopter, ReadDocument, ReadPage, flaw
+from penstock.service.adoption import AdoptedPage, Adopter, ReadDocument, flaw
 
 TAKEN_OVER = "was read there; its text is taken over, and only its vectors are made here"
 NEVER_READ = "it was not read there"
@@ -187,7 +187,7 @@ def _read_document(one: RowReport | PreparedRow | PartOf) -> tuple[Place, ReadDo
     assert isinstance(one, PreparedRow)
     assert one.planned.reading is not None
     reading, job = one.planned.reading, one.job
-    pages = tuple(ReadPage(*page) for page in reading.pages)
+    pages = tuple(AdoptedPage(*page) for page in reading.pages)
     document = ReadDocument(
         path=job.payload["file_path"], pages=pages, read_at=reading.read_at, sha256=reading.sha256
     )

@@ -53,7 +53,7 @@ class RowReport(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class PageText(NamedTuple):
+class FinishedPage(NamedTuple):
     """The text of a page that was read: a file with it, or the text itself."""
 
     number: int
@@ -67,7 +67,7 @@ class FinishedReading(msgspec.Struct, frozen=True, kw_only=True):
     ``embedded`` and ``extracted``: vectors and entities were made there. They are in other stores.
     """
 
-    pages: tuple[PageText, ...]
+    pages: tuple[FinishedPage, ...]
     read_at: datetime | None = None
     sha256: str | None = None
     embedded: bool = False

@@ -37,7 +37,7 @@ CLOCKS_DIFFER = timedelta(seconds=2)
 """Tolerance between the clock of the other system and that of the file system."""
 
 
-class ReadPage(NamedTuple):
+class AdoptedPage(NamedTuple):
     """A page that was read: its text, or the path of a file with it."""
 
     number: int
@@ -49,7 +49,7 @@ class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document that was read completely. ``read_at`` None: unknown; ``sha256``: of the file, if known."""
 
     path: str
-    pages: tuple[ReadPage, ...]
+    pages: tuple[AdoptedPage, ...]
     read_at: datetime | None = None
     sha256: str | None = None
 
@@ -153,7 +153,7 @@ class Adopter:
             properties=draft.stored_properties,
         )
 
-    def _page(self, page: ReadPage, most_bytes: int) -> Page:
+    def _page(self, page: AdoptedPage, most_bytes: int) -> Page:
         text = page.text if page.text is not None else _text(page.file_path or "", most_bytes)
         return Page(page.number, clean(text), recognition=Recognition(ENGINE))
 
