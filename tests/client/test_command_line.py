@@ -88,6 +88,9 @@ COMMANDS = {
     "pause of nothing": ["queue", "pause"],
     "schedules": ["schedule", "list"],
     "schedules as json": ["schedule", "list", "--json"],
+    "collections": ["collection", "list"],
+    "collections as json": ["collection", "list", "--json"],
+    "clearing of an unknown collection": ["collection", "clear", "nothing", "--yes"],
     "limits": ["limit", "list"],
     "limits as json": ["limit", "list", "--json"],
     "removal of an unknown limit": ["limit", "remove", "nothing"],
@@ -98,6 +101,7 @@ COMMANDS = {
     "libraries": ["library", "list"],
     "projects": ["project", "list"],
     **{f"unknown {name}": [name, "show", "nothing"] for name in ("note", "limit", "library", "project")},
+    "unknown collection": ["collection", "show", "nothing"],
     "search everywhere": ["search", "water", "--all", "--json"],
 }
 
