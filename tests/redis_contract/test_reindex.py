@@ -14,6 +14,8 @@ from penstock.redis_contract import reindex_series
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, RAGS, Town
 from tests.redis_contract.killed_gateway import start_gateway
+from tests.servers.redis import server_url
+from tests.servers.stores import given_back, store_url
 
 REINDEX: dict[str, Any] = {"options": {"reindex": True}}
 
@@ -271,3 +273,21 @@ def test_every_rag_is_a_collection_of_its_own(town: Town):
     assert [["a.md"], ["faq_rag.md"], ["procedures_rag.md"]] == [
         names(town, "gate", rag_id) for rag_id in RAGS
     ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["postgres", "jsonl", "redis"])
+def test_a_series_is_replaced_as_a_whole_on_every_engine(tmp_path: Path, engine: str):
+    town = Town(tmp_path, server_url(), queue_url=store_url(engine, tmp_path))
+    try:
+        town.done(shared(town, "old.md", "Old gate."))
+        pushed = [town.push(shared(town, f"{name}.md", f"Gate {name}.", **REINDEX)) for name in "ab"]
+        pushed.append(town.push(town.message(town.shared / "missing.md", **REINDEX)))
+        found = town.settle(town.gateway(), *pushed)
+        assert ["done", "done", "failed"] == [one["status"] for one in found]
+        assert ["a.md", "b.md"] == names(town, "gate")
+        assert [] == town.app.documents.catalog.audit()
+    finally:
+        town.empty()
+        town.close()
+        given_back(tmp_path)
