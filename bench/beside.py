@@ -65,7 +65,7 @@ def one_round(engine: str, plan: Plan) -> tuple[Pickups, Pickups]:
         with app, _worker(environment):
             app.wait(app.call("moment", {}).job_id, timeout=PATIENCE_S)
             idle = _pickups(app, plan.pickups)
-            job_id = app.index(large).job_id
+            job_id = app.index(large, project=False).job_id
             beside = _pickups(app, None, job_id)
     return idle, beside
 

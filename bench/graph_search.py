@@ -159,7 +159,7 @@ def shown(hits: Iterable[Hit], lines: dict[str, Lines], answers: frozenset[str])
 def index_with_graph(app: Penstock, folder: Path) -> None:
     """Index a folder, and wait for its graph as well: documents are searched before it is complete."""
     with app.worker_thread():
-        app.wait(app.index(folder, include_code=True, graph=True).job_id)
+        app.wait(app.index(folder, include_code=True, graph=True, project=False).job_id)
         while _open_tasks(app):
             app.documents.catalog.wait(0.2)
 

@@ -194,7 +194,7 @@ def _index(app: Penstock, folder: Path, *, graph: bool) -> float:
         index_with_graph(app, folder)
     else:
         with app.worker_thread():
-            app.wait(app.index(folder, include_code=True).job_id)
+            app.wait(app.index(folder, include_code=True, project=False).job_id)
     return time.process_time() - began
 
 

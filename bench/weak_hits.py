@@ -53,7 +53,7 @@ class Measurement:
         settings = config.load({}, state_dir=state, embedder=self._embedder)
         with Penstock(settings=settings) as app:
             with app.worker_thread():
-                app.wait(app.index(folder).job_id)
+                app.wait(app.index(folder, project=False).job_id)
             for query, wanted in judged:
                 names = set(wanted)
                 self.relevant += [hit for name, hit in _measured(app, query) if name in names]

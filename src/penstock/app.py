@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from penstock import config
 from penstock.assembly import Assembly
@@ -22,10 +22,17 @@ from penstock.service.responses import Receipt
 if TYPE_CHECKING:
     from penstock.service.collections import Collections
     from penstock.service.documents import Documents
-    from penstock.service.folder_requests import IndexOptions
-    from penstock.service.hits import Hit
+    from penstock.service.hits import Hit, SearchResult
     from penstock.service.limits import LimitRecord, Limits
+    from penstock.service.options import (
+        ContextOptions,
+        IndexOptions,
+        SearchRequest,
+        SimilarOptions,
+        WhyOptions,
+    )
     from penstock.service.passages import PromptContext
+    from penstock.service.reasons import Reason
     from penstock.service.schedules import Schedules
     from penstock.service.verification import Verifier
 
@@ -190,22 +197,41 @@ class Penstock(FunctionJobs):
         """
         return self.documents.index(path, **options)
 
-    def search(self, query: str, **options: Any) -> list[Hit]:
+    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
         """Find the best chunks for a query, best first; see ``Search.search`` for the options.
 
-        for hit in app.search("how does the mill take in water", limit=5):
-            print(hit.path, hit.snippet)
+            for hit in app.search("how does the mill take in water", limit=5):
+                print(hit.path, hit.snippet)
+
+        Searched is the tenant of the settings, a ``tenant_id``, a ``project``, or with ``all`` every tenant.
         """
         return self._assembly.search.search(query, **options)
 
-    def context(self, query: str, **options: Any) -> PromptContext:
+    def ask(self, query: str, **options: Unpack[SearchRequest]) -> SearchResult:
+        """Find the same hits as ``search``, with notes about missing ones, and what was searched.
+
+        found = app.ask("how does the mill take in water", project="ours/mill")
+        print(len(found.hits), found.covered.parts)
+        """
+        return self._assembly.search.ask(query, **options)
+
+    def why(self, path: str | PathLike[str], **where: Unpack[WhyOptions]) -> Reason:
+        """Explain why search does, or does not, find a path; see ``Documents.why``.
+
+        print(app.why("docs/mill.md").cause)
+        """
+        return self.documents.why(path, **where)
+
+    def context(self, query: str, **options: Unpack[ContextOptions]) -> PromptContext:
         """Pack the best passages for a query into a budget of tokens; see ``Search.context``.
 
         print(app.context("how does the mill take in water", max_tokens=1_000).text)
         """
         return self._assembly.search.context(query, **options)
 
-    def similar(self, path: str | PathLike[str], line: int | None = None, **options: Any) -> list[Hit]:
+    def similar(
+        self, path: str | PathLike[str], line: int | None = None, **options: Unpack[SimilarOptions]
+    ) -> list[Hit]:
         """Find chunks of other documents like a document, or like its chunk at a line; see ``Similar``.
 
         for hit in app.similar("docs/mill.md", 12, limit=5):

@@ -96,6 +96,32 @@ def test_llama_index_retrieves_and_ingests(index: Penstock | Client) -> None:
     assert [hit.node.get_content() for hit in hits] == [text]
 
 
+def test_adapters_search_a_project_or_all(app: Penstock, tmp_path: Path) -> None:
+    from penstock.adapters import langchain, llama_index
+
+    root = tmp_path / "weir"
+    (root / ".git").mkdir(parents=True)
+    (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (root / "weir.md").write_text("# The weir\n\nThe weir holds back the water of the river.\n")
+    receipt = app.index(root)
+    assert app.wait(receipt.job_id, timeout=60).status == "done"
+
+    def found(**options: object) -> set[str]:
+        retrieved = langchain.PenstockRetriever(index=app, options=options, weak=True).invoke("water")
+        nodes = llama_index.PenstockNodeRetriever(app, weak=True, **options).retrieve("water")  # type: ignore[arg-type]
+        names = {Path(each.metadata["source"]).name for each in retrieved}
+        assert names == {Path(each.node.metadata["source"]).name for each in nodes}
+        return names
+
+    assert "weir.md" not in found()
+    assert found(project="weir") == {"weir.md"}
+    assert found(all=True) > {"weir.md", "mill.md"}
+    loaded = langchain.PenstockLoader(app, all=True).load()
+    assert {Path(each.metadata["source"]).name for each in loaded} == {"mill.md", "bread.md", "weir.md"}
+    loaded = langchain.PenstockLoader(app, project="weir").load()
+    assert {Path(each.metadata["source"]).name for each in loaded} == {"weir.md"}
+
+
 def test_weak_hits_are_left_out_unless_asked_for(app: Penstock) -> None:
     from penstock.adapters import langchain, llama_index
 

@@ -73,7 +73,9 @@ def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
         hit["snippet"].splitlines()[-1],
     )
     assert "Nothing found.\n" == run("search", "zebra", "--mode", "keyword").stdout
-    nothing = {"hits": [], "words": ["zebra"], "corrections": [], "notes": []}
+    part = {"tenant_id": "default", "project": None, "branch": None, "notes_only": False}
+    covered = {"parts": [part], "everything": False}
+    nothing = {"hits": [], "words": ["zebra"], "corrections": [], "notes": [], "covered": covered}
     assert nothing == ask("search", "zebra", "--mode", "keyword")
 
 

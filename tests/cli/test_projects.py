@@ -71,6 +71,49 @@ def test_outside_of_projects_a_search_is_of_the_default_tenant(
     assert ["weir.md"] == paths(ask, "weir", "--all")
 
 
+def test_a_line_under_every_search_says_what_was_searched(
+    run: Run, ask: Ask, mill: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ask("note", "Buy flour for the baker.")
+    ask("index", "weir.md")
+    every = "Search everything with: --all\n"
+
+    for command in ("search", "context"):
+        assert (
+            f"Searched project ours/mill (branch main) and your notes. {every}" == run(command, "weir").stderr
+        )
+        assert "Searched everything: 2 tenants.\n" == run(command, "weir", "--all").stderr
+        acme = f"Searched tenant acme. 1 project is indexed. {every}"
+        assert acme == run(command, "weir", "--tenant", "acme").stderr
+    assert "" == run("--quiet", "search", "weir").stderr
+    found = ask("search", "weir")["covered"]
+    assert [("ours/mill", "main", False), (None, None, True)] == [
+        (part["project"], part["branch"], part["notes_only"]) for part in found["parts"]
+    ]
+    assert ask("context", "weir")["covered"] == found
+    assert f"(branch main). {every}" in run("search", "weir", "--path", "*weir*").stderr
+    monkeypatch.chdir(tmp_path)
+    assert f"Searched tenant default. 1 project is indexed. {every}" in run("search", "zebra").stderr
+
+
+def test_why_looks_in_the_project_of_the_path_or_in_all_tenants(
+    run: Run, ask: Ask, mill: Path, tmp_path: Path
+):
+    ask("index", "weir.md")
+    barn = tmp_path / "barn.md"
+    barn.write_text("Hay is kept dry.")
+    ask("index", str(barn), "--tenant", "acme")
+
+    assert "unknown" == ask("why", "weir.md", "--no-project")["verdict"]
+    found = ask("why", str(barn))
+    assert ("unknown", "not in tenant default, but in tenant acme, branch main") == (
+        found["verdict"],
+        found["cause"],
+    )
+    assert "indexed" == ask("why", str(barn), "--all")["verdict"]
+    run("why", str(barn), "--all", "--tenant", "acme", code=2)
+
+
 def test_a_note_is_found_inside_a_project_on_every_branch(ask: Ask, mill: Path):
     ask("note", "Buy flour for the baker.")
     ask("index", "weir.md")

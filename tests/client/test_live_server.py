@@ -323,7 +323,7 @@ def test_libraries_are_added_listed_and_removed(connect: MakeClient, indexed: In
     assert [f"library://{name}/1.0/gate.md"] == [
         hit.path for hit in client.search("gate", library=name, **tenant)
     ]
-    assert client.search("gate", all_tenants=True)
+    assert client.search("gate", all=True)
     client.wait(client.libraries.remove(name, "1.0", **tenant).job_id, timeout=120)
     assert [] == client.libraries.versions(**tenant)
     with pytest.raises(errors.UnknownLibrary):

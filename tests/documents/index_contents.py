@@ -105,7 +105,8 @@ def fresh_index(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **optio
     )
     with Penstock(settings=settings) as app:
         with app.worker_thread():
-            receipt = app.index(folder, allow_empty=True, **options)  # type: ignore[arg-type]
+            # As any folder, also where it is a work tree: the index is compared with that of a project.
+            receipt = app.index(folder, allow_empty=True, project=False, **options)  # type: ignore[arg-type]
             job = app.wait(receipt.job_id, timeout=300)
         assert Status.DONE is job.status, job.error_message
         found = read_index(app.documents.catalog, folder)

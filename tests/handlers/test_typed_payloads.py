@@ -199,7 +199,7 @@ def test_a_map_with_a_wrong_payload_adds_nothing(registering: Penstock):
         registering.map("order", [Order(1, date(2026, 3, 1)), {"day": "2026-03-01"}])
     with pytest.raises(InvalidRequest, match="no payloads"):
         registering.map("order", [])
-    with pytest.raises(InvalidRequest, match="unknown field 'retries'"):
+    with pytest.raises(InvalidRequest, match="call has no option 'retries'"):
         registering.map("order", [Order(1, date(2026, 3, 1))], retries=3)  # type: ignore[call-arg]
     assert [] == registering.jobs()
 

@@ -181,15 +181,15 @@ def test_a_search_may_be_of_a_project_or_of_all_tenants_of_the_key(server: LiveS
     assert ["weir.md"] == paths(server, tenants.admin, project=project["name"])
     assert ["weir.md"] == paths(server, tenants.admin, project=project["tenant_id"], branch="main")
     assert [] == paths(server, tenants.admin, project=project["name"], branch="other")
-    assert ["gate.md", "mill.md", "weir.md"] == paths(server, tenants.admin, all_tenants=True)
-    assert ["mill.md"] == paths(server, tenants.admin, all_tenants=True, path="*mill*")
-    assert 3 == len(paths(server, tenants.admin, "/context", all_tenants=True))
-    assert ["gate.md"] == paths(server, tenants.acme, all_tenants=True)
+    assert ["gate.md", "mill.md", "weir.md"] == paths(server, tenants.admin, all=True)
+    assert ["mill.md"] == paths(server, tenants.admin, all=True, path="*mill*")
+    assert 3 == len(paths(server, tenants.admin, "/context", all=True))
+    assert ["gate.md"] == paths(server, tenants.acme, all=True)
     # A project of another tenant does not exist.
     for named in (project["name"], project["tenant_id"], "none"):
         answer = server.ask("POST", "/search", {"query": "barley", "project": named}, key=tenants.acme)
         assert (404, "ERR_UNKNOWN_PROJECT") == (answer.status, answer.code)
-    both = {"query": "barley", "project": "weir", "all_tenants": True}
+    both = {"query": "barley", "project": "weir", "all": True}
     assert 422 == server.ask("POST", "/search", both, key=tenants.admin).status
 
 

@@ -201,7 +201,7 @@ def test_many_calls_are_one_transaction(app: Penstock):
         ({"name": "tick", "priority": 99}, InvalidPriority, "submission 3 of 3: priority"),
         ({"name": "tick", "entity": "w1"}, InvalidRequest, "call 3 of 3: entity"),
         ({"payload": {}}, InvalidRequest, "call 3 of 3: missing field 'name'"),
-        ({"name": "tick", "colour": 1}, InvalidRequest, "call 3 of 3: unknown field 'colour'"),
+        ({"name": "tick", "colour": 1}, InvalidRequest, "call 3 of 3: call has no option 'colour'"),
         ("tick", InvalidRequest, "call 3 of 3: a call is a mapping"),
     ],
     ids=str,

@@ -13,17 +13,17 @@ from mcp_types import ElicitResult
 from tests.mcp.conftest import Agent, connected
 
 TOOLS = {
-    "search": {"query", "limit", "collection", "path", "mode", "library"},
-    "context": {"query", "max_tokens"},
+    "search": {"query", "limit", "collection", "path", "mode", "library", "project", "all"},
+    "context": {"query", "max_tokens", "project", "all"},
     "add_note": {"text", "tags", "collection"},
-    "index_path": {"path", "wait", "include_code", "collection"},
+    "index_path": {"path", "wait", "include_code", "collection", "project"},
     "job_status": {"job_id"},
     "wait_for_job": {"job_id", "timeout_s"},
     "cancel_job": {"job_id", "confirm"},
     "retry_job": {"job_id"},
-    "list_documents": {"path", "limit"},
+    "list_documents": {"path", "limit", "project"},
     "read_document": {"path_or_id", "page"},
-    "why": {"path"},
+    "why": {"path", "project", "all"},
     "graph_neighbours": {"name", "hops"},
 }
 

@@ -64,8 +64,10 @@ def test_code_of_a_source_tree_is_included(
 ):
     mark(folder)
     assert reason == app.documents.why_code(folder)
-    payload = app.documents.submission(folder)["payload"]
-    assert (reason is not None) is payload.get("include_code", False)
+    submission = app.documents.submission(folder)
+    # The top folder of a work tree is a project, which includes code without a word about it.
+    included = submission["item_type"] == "project" or submission["payload"].get("include_code", False)
+    assert (reason is not None) is included
     assert {True: 0, False: 1}[reason is not None] <= app.documents.preview(folder).skipped.get("code", 0)
     assert (reason is not None) is app.documents.preview(folder).include_code
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.catalog.values import StoredProperties
 from penstock.pipeline.embed.token_count import count_tokens
-from penstock.service.hits import Hit
+from penstock.service.hits import Coverage, Hit
 from penstock.service.passages import context_of, pack
 
 
@@ -58,7 +58,7 @@ def test_neighbours_are_one_passage_without_what_they_repeat():
         packed[0].last_line,
         packed[0].chunk_ids,
     )
-    text = context_of(packed, 1_000, count_tokens).text
+    text = context_of(packed, 1_000, count_tokens, covered=Coverage()).text
     assert f"[1] /a.md:1-2\n{whole}\n\n[2] /b.md:1\nAnother text." == text
 
 
@@ -91,7 +91,7 @@ def test_a_passage_that_does_not_fit_leaves_room_for_a_smaller_one():
 def test_the_beginning_of_the_best_is_taken_where_nothing_fits(text: str):
     (passage,) = pack([hit(text)], 60, count_tokens)
 
-    context = context_of([passage], 60, count_tokens)
+    context = context_of([passage], 60, count_tokens, covered=Coverage())
     assert passage.cut
     assert passage.text[:-1].strip()
     assert passage.text[:-1] in text
@@ -114,6 +114,6 @@ def test_no_budget_is_exceeded():
         ]
         budget = chance.randint(1, 400)
         packed = pack(hits, budget, count_tokens)
-        context = context_of(packed, budget, count_tokens)
+        context = context_of(packed, budget, count_tokens, covered=Coverage())
         assert sum(passage.tokens for passage in packed) == context.tokens <= budget
         assert list(range(1, len(packed) + 1)) == [passage.number for passage in packed]

@@ -61,13 +61,13 @@ def test_a_checkout_is_one_set_of_changes_of_its_branch(tmp_path: Path):
     process = watched.start()
     try:
         watched.until(lambda: main == texts(app, "main"))
-        folders, files = watched.jobs("folder"), watched.jobs("file")
+        walks, files = watched.jobs("project"), watched.jobs("file")
         git(root, "checkout", "wip")
         watched.until(lambda: wip == texts(app, "wip"))
         watched.until(lambda: all(job.ended for job in app.jobs(limit=1000)))
 
         assert main == texts(app, "main")
-        assert folders + 1 == watched.jobs("folder")
+        assert walks + 1 == watched.jobs("project")
         # Events of the two changed files may come late, and are then looked at once more.
         assert files + len(wip) <= watched.jobs("file") <= files + len(wip) + 2
         git(root, "checkout", "main")

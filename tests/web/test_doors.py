@@ -50,7 +50,8 @@ def test_an_agent_on_this_machine_indexes_and_reads_pages(tmp_path: Path, site: 
             app.wait(receipt.job_id, timeout=120)
         assert f"{site.url}/" in tools.search("sluice", library=None)
         assert "indexed" in tools.why(f"{site.url}/")
-        assert "No hits." == tools.search("sluice", library="mill==1")
+        nothing = "No hits.\nSearched tenant default. Search everything with: all=true"
+        assert nothing == tools.search("sluice", library="mill==1")
 
 
 def test_commands_add_list_and_remove_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from penstock.adapters.pages import TextPassage, page_passages, passage_of
 from penstock.app import Penstock
 from penstock.client.sync_client import Client
-from penstock.service.document_filters import DocumentFilters
+from penstock.service.options import FilteredScope, SearchRequest, refuse_unknown
 
 
 class PenstockRetriever(BaseRetriever):
@@ -24,12 +24,21 @@ class PenstockRetriever(BaseRetriever):
         for document in retriever.invoke("how does the mill take in water"):
             print(document.metadata["source"], document.page_content)
 
-    ``options`` are those of ``Penstock.search``. Hits that are weak are left out unless ``weak`` is true.
+    ``options`` are those of ``Penstock.search``, such as ``project`` or ``all``. Hits that are weak are left
+    out unless ``weak`` is true.
     """
 
     index: Penstock | Client
     options: dict[str, Any] = Field(default_factory=dict)
     weak: bool = False
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _known_options(cls, given: Any) -> Any:
+        # Not the type SearchRequest: pydantic takes no TypedDict of Python 3.11.
+        if isinstance(given, Mapping):
+            refuse_unknown("PenstockRetriever", given, SearchRequest)
+        return given
 
     def _get_relevant_documents(
         self,
@@ -47,10 +56,11 @@ class PenstockLoader(BaseLoader):
         for document in PenstockLoader(app, collection="handbook").lazy_load():
             print(document.metadata["source"], document.metadata["page"])
 
-    The filters are those of ``Documents.sources``.
+    The filters are those of ``Documents.sources``; with ``all`` the documents of every tenant are loaded.
     """
 
-    def __init__(self, index: Penstock | Client, **filters: Unpack[DocumentFilters]) -> None:
+    def __init__(self, index: Penstock | Client, **filters: Unpack[FilteredScope]) -> None:
+        refuse_unknown("PenstockLoader", filters, FilteredScope)
         self._index = index
         self._filters = filters
 

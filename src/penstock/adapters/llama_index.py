@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import (
@@ -14,12 +14,13 @@ from llama_index.core.schema import (
     TextNode,
     TransformComponent,
 )
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from penstock.adapters.pages import passage_of
 from penstock.app import Penstock
 from penstock.client.sync_client import Client
 from penstock.service.hits import Hit
+from penstock.service.options import SearchRequest, Where, refuse_unknown
 
 
 class PenstockNodeRetriever(BaseRetriever):
@@ -29,10 +30,14 @@ class PenstockNodeRetriever(BaseRetriever):
         for found in retriever.retrieve("how does the mill take in water"):
             print(found.score, found.node.metadata["source"])
 
-    ``options`` are those of ``Penstock.search``. Hits that are weak are left out unless ``weak`` is true.
+    ``options`` are those of ``Penstock.search``, such as ``project`` or ``all``. Hits that are weak are left
+    out unless ``weak`` is true.
     """
 
-    def __init__(self, index: Penstock | Client, *, weak: bool = False, **options: Any) -> None:
+    def __init__(
+        self, index: Penstock | Client, *, weak: bool = False, **options: Unpack[SearchRequest]
+    ) -> None:
+        refuse_unknown("PenstockNodeRetriever", options, SearchRequest)
         super().__init__()
         self._index = index
         self._weak = weak
@@ -60,6 +65,13 @@ class PenstockIngestion(TransformComponent):
     tag: str | None = None
     where: dict[str, Any] = Field(default_factory=dict)
     wait_s: float = 0
+
+    @field_validator("where", mode="before")
+    @classmethod
+    def _known_place(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            refuse_unknown("PenstockIngestion", given, Where)
+        return given
 
     def __call__(
         self,

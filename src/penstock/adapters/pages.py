@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from penstock.app import Penstock
 from penstock.catalog.views import Source
 from penstock.client.sync_client import Client
+from penstock.errors import InvalidRequest
 from penstock.named_tuple import NamedTuple
-from penstock.service.document_filters import DocumentFilters
 from penstock.service.hits import Hit
+from penstock.service.options import FilteredScope, ListFilters
 
 BATCH = 200
 """Documents listed at a time."""
@@ -44,7 +45,7 @@ def passage_of(hit: Hit) -> TextPassage:
     return TextPassage(hit.text, hit.chunk_id, metadata)
 
 
-def page_passages(index: Penstock | Client, **filters: Unpack[DocumentFilters]) -> Iterator[TextPassage]:
+def page_passages(index: Penstock | Client, **filters: Unpack[FilteredScope]) -> Iterator[TextPassage]:
     """List the pages of the documents in search, one document after the other, ordered by document id."""
     for source in _documents(index, filters):
         for number in range(1, source.page_count + 1):
@@ -64,7 +65,20 @@ def page_passages(index: Penstock | Client, **filters: Unpack[DocumentFilters]) 
             yield TextPassage(page.text, f"{source.source_id}:{number}", metadata)
 
 
-def _documents(index: Penstock | Client, filters: DocumentFilters) -> Iterator[Source]:
+def _documents(index: Penstock | Client, filters: FilteredScope) -> Iterator[Source]:
+    """The documents in search of one tenant or project, or with ``all`` of one tenant after the other."""
+    narrowed = cast("ListFilters", {name: value for name, value in filters.items() if name != "all"})
+    if not filters.get("all"):
+        yield from _listed(index, narrowed)
+        return
+    if narrowed.get("tenant_id") is not None or narrowed.get("project") is not None:
+        raise InvalidRequest("tenant_id, project and all: give one of them")
+    counts = index.overview() if isinstance(index, Client) else index.documents.overview()
+    for tenant_id in dict.fromkeys(one.tenant_id for one in counts.tenants):
+        yield from _listed(index, {**narrowed, "tenant_id": tenant_id})
+
+
+def _listed(index: Penstock | Client, filters: ListFilters) -> Iterator[Source]:
     list_page = index.documents if isinstance(index, Client) else index.documents.sources
     after = ""
     while found := list_page(after=after, limit=BATCH, **filters):

@@ -16,6 +16,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
+    from penstock.service.options import MovedWhere
     from penstock.service.requests import Submission
     from penstock.service.responses import Receipt
     from penstock.service.verification import Difference
@@ -41,12 +42,10 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
             session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
         )
         return
-    documents = session.assembly.documents
-    found = session.place(old, tenant=where["tenant"])
-    place = documents.notes.place_of(found.tenant_id, where["collection"], found.branch)
     from penstock.service.renames import renaming
 
-    submit(session, renaming(documents, old, new, place, found.metadata))
+    named: MovedWhere = {"tenant_id": where["tenant"], "collection": where["collection"]}
+    submit(session, renaming(session.assembly.documents, old, new, named))
 
 
 @click.command()

@@ -30,6 +30,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
+    from penstock.service.options import PathPlace
     from penstock.service.page_texts import ShownPage
 
 MISSING_NAMED = 10
@@ -344,8 +345,22 @@ def _why_job(session: Session, id_or_prefix: str) -> None:
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.option("--branch", metavar="NAME", help="Branch of the document.")
+@click.option(
+    "--project/--no-project",
+    default=None,
+    help="In the project around the path, or outside of projects. Default: the project, if it was indexed.",
+)
+@click.option("--all", "every", is_flag=True, help="Look in all tenants: every project, and outside of them.")
 @click.pass_obj
-def why(session: Session, path: str, collection: str | None, tenant: str | None, branch: str | None) -> None:
+def why(
+    session: Session,
+    path: str,
+    collection: str | None,
+    tenant: str | None,
+    branch: str | None,
+    project: bool | None,
+    every: bool,
+) -> None:
     """Explain why search does, or does not, find a path, or why a job waits.
 
     \b
@@ -355,9 +370,11 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None,
     if path.startswith("job_") and not os.path.lexists(path):
         _why_job(session, path)
         return
-    services, place = session.readers, session.place(path, tenant=tenant, branch=branch)
-    where = {"collection": collection, "tenant_id": place.tenant_id, "branch": place.branch}
-    reason = services.why(session.path(path), **where)
+    if every and (tenant or branch or project is not None):
+        raise click.UsageError("Give --all, or else --tenant, --branch or --project.")
+    services = session.readers
+    where: PathPlace = {"collection": collection, "tenant_id": tenant, "branch": branch, "project": project}
+    reason = services.why(session.path(path), **where, all=every)
     if session.as_json:
         emit_json(reason)
         return

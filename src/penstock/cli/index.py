@@ -208,7 +208,7 @@ def _index_by_server(session: Session, client: Client, path: str, given: dict[st
 
     if given["dry_run"]:
         raise LocalOnly("--dry-run does not work through a server")
-    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"], "project": bool(given["project"])}
+    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"]}
     began = time.monotonic()
     receipt = client.index(session.path(path), **options, allow_external=given["allow_external"])
 
@@ -216,7 +216,23 @@ def _index_by_server(session: Session, client: Client, path: str, given: dict[st
         decided = given["include_code"] is not None or given["project"]
         return None if decided else client.outcome(receipt.job_id).code_included_because
 
-    follow_there(session, client, f"Indexing {path}", receipt, began, waits=bool(given["wait"]), code=code)
+    follow_there(
+        session,
+        client,
+        f"Indexing {path}",
+        receipt,
+        began,
+        waits=bool(given["wait"]),
+        code=code,
+        project=lambda: _project_of(session, client, receipt),
+    )
+
+
+def _project_of(session: Session, client: Client, receipt: Receipt) -> str | None:
+    """Name and branch of the project that a job of the server is of."""
+    job = client.job(receipt.job_id)
+    name = session.project_names.get(job.tenant_id)
+    return None if name is None else f"{name} (branch {job.branch})"
 
 
 def follow_there(
@@ -228,6 +244,7 @@ def follow_there(
     *,
     waits: bool,
     code: Callable[[], str | None] = lambda: None,
+    project: Callable[[], str | None] = lambda: None,
 ) -> None:
     """Print what a server queued; with ``waits``, wait for the job and print its result."""
     alive = client.ready().workers > 0
@@ -242,7 +259,8 @@ def follow_there(
         return
     with shown_live(session, receipt.job_id, title, here=False):
         client.wait(receipt.job_id)
-    _print_result(session, receipt, request._replace(code=code()), time.monotonic() - began)
+    request = request._replace(code=code(), project=project())
+    _print_result(session, receipt, request, time.monotonic() - began)
 
 
 def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
@@ -309,6 +327,8 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
     click.echo(f"Job ID: {receipt.job_id}", err=True)
     if receipt.queue_position is not None and receipt.queue_length:
         click.echo(f"Queue Position: {receipt.queue_position + 1} of {receipt.queue_length}", err=True)
+    for note in receipt.notes:
+        click.echo(wrapped(f"Note: {note}."), err=True)
     if alive and watches is None:
         click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 

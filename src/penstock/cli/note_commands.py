@@ -138,7 +138,7 @@ def _sent(client: Client, text: str, given: dict[str, Any]) -> Receipt:
             given["update"],
             text,
             tag=given["tag"],
-            drop_tags=given["no_tag"] or None,
+            drop_tags=bool(given["no_tag"]),
             tenant_id=given["tenant"],
         )
     return client.note(text, tag=given["tag"], **place)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Place
     from penstock.cli.services import Services
     from penstock.cli.session import Session
+    from penstock.service.hits import Coverage, SearchResult
+    from penstock.service.passages import PromptContext
     from penstock.service.projects import Placement
 
 
@@ -32,10 +34,8 @@ def filtered_path(given: dict[str, Any]) -> str | None:
 def scope(session: Session, given: dict[str, Any]) -> tuple[Services, Placement, dict[str, Any]]:
     """The services and options of a search: of the project around the folder of the command, or of all.
 
-    A running server searches one tenant at a time, so that this process searches several.
+    A running server searches one part of the index at a time, so that this process searches several.
     """
-    from penstock.service.document_filters import DocumentFilters
-
     project, every = given["project"], given["every"]
     if every and (given["tenant_id"] or given["branch"] or project is not None):
         raise click.UsageError("Give --all, or else --tenant, --branch or --project.")
@@ -45,31 +45,59 @@ def scope(session: Session, given: dict[str, Any]) -> tuple[Services, Placement,
     asked = {
         name: value for name, value in given.items() if name not in ("project", "every", "weak", "explain")
     }
+    placed = asked | {"tenant_id": place.tenant_id, "branch": place.branch}
     if session.server is not None:
-        return session.services, place, asked | ({"all_tenants": True} if every else {})
+        return session.services, place, asked | {"all": True} if every else placed
     if not every and place.project is None and session.readers is session._discovered:
-        return session.readers, place, asked
-    filters = {name: asked[name] for name in DocumentFilters.__annotations__ if asked.get(name) is not None}
-    first, *more = session.assembly.documents.projects.scopes(place, every=every)
+        return session.readers, place, placed
+    projects = session.assembly.documents.projects
+    if every:
+        return session.services, place, asked | {"within": projects.search_scope(every=True)}
     narrowed = asked["path"] is not None or asked["library"] is not None
-    if not every and (narrowed or not session.assembly.documents.notes.page(limit=1)):
-        more = []
-    also = [filters | one for one in more]
-    scoped = asked | first | ({"also": also} if also else {})
-    return (session.services if also else session.readers), place, scoped
+    found = projects.scope_at(place)
+    if len(found.filters) > 1 and (narrowed or not session.assembly.documents.notes.page(limit=1)):
+        found = found.without_notes()
+    if len(found.filters) > 1 or (session.client is None and session._discovered is None):
+        return session.services, place, asked | {"within": found}
+    return session.readers, place, placed
 
 
-def hint_elsewhere(session: Session, place: Placement) -> None:
-    """Say where documents are, when a search of one project, or outside of projects, found none."""
-    if session.server is not None or not session.project_names:
+def covered_by(answer: SearchResult | PromptContext, place: Placement) -> Coverage:
+    """The part of the index that a search covered; a server knows the tenant of a project, not the name."""
+    import msgspec
+
+    covered = answer.covered
+    if place.project is None:
+        return covered
+    parts = tuple(
+        msgspec.structs.replace(part, project=place.project.name)
+        if part.tenant_id == place.tenant_id and part.project is None
+        else part
+        for part in covered.parts
+    )
+    return msgspec.structs.replace(covered, parts=parts)
+
+
+def hint_covered(session: Session, covered: Coverage, *, found: bool) -> None:
+    """Say what was searched, and how to search all; after no hit also that there are projects."""
+    from penstock.service.hits import coverage_text
+
+    text = printable(coverage_text(covered))
+    if not covered.everything:
+        number = 0 if found or session.server is not None else len(session.project_names)
+        there = f" {how_many(number, 'project is', 'projects are')} indexed." if number else ""
+        text += f"{there} Search everything with: --all"
+    session.hint(text)
+
+
+def hint_branch(session: Session, place: Placement) -> None:
+    """Say that the checked-out branch of a project is not indexed, when a search found nothing in it."""
+    if session.server is not None or place.project is None:
         return
-    if place.project is not None and place.branch not in indexed_branches(session, place):
+    if place.branch not in indexed_branches(session, place):
         root = place.project.root
         folder = "." if root == str(Path.cwd()) else printable(relative(root))
         session.hint(f"Branch {printable(place.branch)} is not indexed. Index it: penstock index {folder}")
-    else:
-        projects = how_many(len(session.project_names), "project is", "projects are")
-        session.hint(f"{projects} indexed. Search everything with: --all")
 
 
 def indexed_branches(session: Session, place: Placement) -> set[str]:

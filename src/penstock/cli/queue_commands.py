@@ -16,7 +16,12 @@ from penstock.cli.output import age, emit_json
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
+    from penstock.service.requests import Submission
     from penstock.service.responses import Receipt
+
+
+PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))
+"""Item types whose path decides the place. Of others the catalog is not opened."""
 
 
 class AddOptions(TypedDict):
@@ -27,7 +32,8 @@ class AddOptions(TypedDict):
     text: str | None
     tenant: str | None
     collection: str | None
-    branch: str
+    branch: str | None
+    project: bool | None
     priority: int | None
     run_at: str | None
     delay: timedelta | None
@@ -49,7 +55,12 @@ class AddOptions(TypedDict):
 @click.option("--text", metavar="TEXT", help="Text of a content job.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the job.")
 @click.option("--collection", metavar="NAME", help="Collection for the result.")
-@click.option("--branch", metavar="NAME", default="main", show_default=True, help="Branch of the documents.")
+@click.option("--branch", metavar="NAME", help="Branch of the documents. Default: the checked-out one.")
+@click.option(
+    "--project/--no-project",
+    default=None,
+    help="Job of the project around the path, or of none. Default: in a git work tree.",
+)
 @click.option(
     "--priority",
     type=int,
@@ -109,25 +120,29 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
     add_text(payload, item_type, options["text"])
     jobs = session.assembly.jobs
     after = [jobs.job(each).queue_id for each in options["after"]]
-    receipt = jobs.submit(
-        item_type=item_type,
-        op=op,
-        payload=payload,
-        tenant_id=options["tenant"],
-        collection=options["collection"],
-        branch=options["branch"],
-        priority=options["priority"],
-        run_at=options["run_at"],
-        delay=options["delay"],
-        force=options["force"],
-        key=options["key"],
-        job_id=options["job_id"],
-        after=after,
-        on_dependency_failure=options["on_dependency_failure"],
-        limit=options["limit_key"],
-        result_ttl=seconds_of(options["result_ttl"]),
-        webhook=options["webhook"],
-    )
+    submission: Submission = {
+        "item_type": item_type,
+        "op": op,
+        "payload": payload,
+        "tenant_id": options["tenant"],
+        "collection": options["collection"],
+        "priority": options["priority"],
+        "run_at": options["run_at"],
+        "delay": options["delay"],
+        "force": options["force"],
+        "key": options["key"],
+        "job_id": options["job_id"],
+        "after": after,
+        "on_dependency_failure": options["on_dependency_failure"],
+        "limit": options["limit_key"],
+        "result_ttl": seconds_of(options["result_ttl"]),
+        "webhook": options["webhook"],
+    }
+    if options["branch"] is not None:
+        submission["branch"] = options["branch"]
+    if item_type in PLACED:
+        submission = session.assembly.documents.placed(submission, project=options["project"])
+    receipt = jobs.submit(**submission)
     if session.as_json:
         emit_json(receipt_as_json(receipt))
     else:

@@ -56,6 +56,11 @@ def schedule() -> None:
 )
 @click.option("--replace", is_flag=True, help="Change the schedule of this name, if there is one.")
 @click.option("--collection", metavar="NAME", help="Collection of the jobs.")
+@click.option(
+    "--project/--no-project",
+    default=None,
+    help="Index PATH as a project, or as any folder. Default: a project in a git work tree.",
+)
 @click.option("--priority", type=click.IntRange(0, 10), metavar="0-10", help="Priority of the jobs.")
 @click.option(
     "--key", metavar="TEXT", help="Key of the calls: no call is added while a job with this key is live."
@@ -85,8 +90,12 @@ def add(
         raise click.UsageError("A payload and --key are for functions only.")
     if action != "backup" and given["keep"] is not None:
         raise click.UsageError("--keep is for backups only.")
+    if action != "index" and given["project"] is not None:
+        raise click.UsageError("--project and --no-project are for the action index only.")
     path = session.path(target) if session.client is not None else target
     if action == "index":
+        if given["project"] is not None:
+            each["project"] = given["project"]
         record = schedules.add_index(timing, path, index=each, **options)  # type: ignore[arg-type]
     elif action == "backup":
         if "collection" in each:

@@ -11,7 +11,7 @@ import click
 from penstock.cli.filter_options import filter_options
 from penstock.cli.hit_page import HitPage
 from penstock.cli.output import emit, emit_document_text, emit_json, printable
-from penstock.cli.places import hint_elsewhere, in_project, scope
+from penstock.cli.places import covered_by, hint_branch, hint_covered, in_project, scope
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -72,14 +72,15 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     if session.as_json:
         hits = [_as_json(hit) for hit in answer.hits]
         facts = {"words": answer.words, "corrections": answer.corrections, "notes": answer.notes}
-        emit_json({"hits": hits} | facts)
+        emit_json({"hits": hits} | facts | {"covered": covered_by(answer, place)})
         return
     page = HitPage(answer, MARKS, explain=explain)
     emit(page.shown(weak=weak) if answer.hits else f"Nothing found{in_project(place)}.")
     if not answer.hits and not given["every"]:
-        hint_elsewhere(session, place)
+        hint_branch(session, place)
     for note in answer.notes:
         session.hint(f"Note: {note}")
+    hint_covered(session, covered_by(answer, place), found=bool(answer.hits))
 
 
 @click.command()
@@ -109,13 +110,15 @@ def context(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     services, place, scoped = scope(session, given)
     found = services.context(" ".join(query), **scoped)
     if session.as_json:
-        emit_json({name: getattr(found, name) for name in found.__struct_fields__})
+        fields = {name: getattr(found, name) for name in found.__struct_fields__}
+        emit_json(fields | {"covered": covered_by(found, place)})
         return
     emit_document_text(found.text or f"Nothing found{in_project(place)}.")
     for each in found.corrections:
         session.hint(f'Searched for "{printable(each.searched)}" instead of "{printable(each.word)}".')
     for note in found.notes:
         session.hint(f"Note: {note}")
+    hint_covered(session, covered_by(found, place), found=bool(found.passages))
 
 
 @click.command()

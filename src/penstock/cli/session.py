@@ -12,7 +12,7 @@ import click
 
 from penstock.cli.command_group import CommandContext
 from penstock.cli.output import emit
-from penstock.cli.services import LocalServices, discovered, make_client, server_path
+from penstock.cli.services import LocalServices, discovered, is_this_host, make_client, server_path
 from penstock.errors import LocalOnly
 from penstock.process_start import log_to_stderr
 
@@ -151,13 +151,14 @@ class Session:
     ) -> Placement:
         """Tenant and branch of documents at a path, or by the folder of the command; see decision 0056.
 
-        Through a server that the user chose, they are the server's.
+        A server that the user chose, on another machine, decides by itself: paths here mean nothing there.
         """
         from penstock.service.projects import Placement, WantedPlace
 
-        if self.server is not None:
-            return Placement(tenant, branch)
         wanted = WantedPlace(tenant, branch, project)
+        if self.server is not None:
+            here = is_this_host(self.server) and tenant is None and project is not False
+            return self._placed_by_server(path or os.curdir, wanted) if here else Placement(tenant, branch)
         if not project and self.readers is self._discovered:
             # A running server answers: the catalog need not be opened to find a project.
             return self._placed_by_server(path or os.curdir, wanted)
@@ -169,7 +170,8 @@ class Session:
         from penstock.service.projects import placed_to_read
 
         def recorded(folders: list[str]) -> list[ProjectRoot]:
-            found = self._discovered.projects() if self._discovered is not None else []
+            client = self.client or self._discovered
+            found = client.projects() if client is not None else []
             roots = (ProjectRoot(one.root, one.tenant_id, one.name, one.remote) for one in found)
             return [root for root in roots if root.root in folders]
 

@@ -13,23 +13,37 @@ from penstock.client.async_transport import AsyncTransport, close_all
 from penstock.client.exchange import Link
 from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
+from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
     from penstock.catalog.views import PageState, Source
-    from penstock.client.calls import ClientIndexOptions, ClientSearchRequest
     from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
     from penstock.service.call_fields import CallOptions
-    from penstock.service.document_filters import DocumentFilters
     from penstock.service.document_records import ProjectRecord
-    from penstock.service.documents import Overview, Where
+    from penstock.service.documents import Overview
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.notes import NoteView
+    from penstock.service.options import (
+        ContextOptions,
+        EntityOptions,
+        FailedJobs,
+        ListFilters,
+        MovedWhere,
+        NeighbourOptions,
+        NoteChanges,
+        NoteFilters,
+        PathPlace,
+        SearchRequest,
+        SimilarOptions,
+        Where,
+        WhyOptions,
+    )
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
@@ -79,6 +93,7 @@ class AsyncClient(AsyncTransport):
 
     async def add(self, path: str | os.PathLike[str], **options: Unpack[ClientIndexOptions]) -> Receipt:
         """Add and update documents, and remove none."""
+        refuse_unknown("add", options, ClientIndexOptions)
         options["operation"] = "add"
         return await self._call(calls.index(path, options))
 
@@ -94,6 +109,7 @@ class AsyncClient(AsyncTransport):
         **options: Unpack[ClientIndexOptions],
     ) -> UploadRecord:
         """Send a file of this machine, and index it. ``name``: by default that of the file."""
+        refuse_unknown("upload", options, ClientIndexOptions)
         with opened(file) as source:
             return await self._call(calls.upload(source, name or file_name(source), options))
 
@@ -164,19 +180,19 @@ class AsyncClient(AsyncTransport):
     # Documents.
 
     async def documents(
-        self, *, after: str = "", limit: int = 50, **filters: Unpack[DocumentFilters]
+        self, *, after: str = "", limit: int = 50, **filters: Unpack[ListFilters]
     ) -> list[Source]:
         """Find documents, also failed ones, ordered by id; ``after`` is the last id of the previous page."""
         return await self._call(calls.documents(after, limit, filters))
 
-    async def document(self, path_or_id: str, **where: Unpack[Where]) -> DocumentView:
+    async def document(self, path_or_id: str, **where: Unpack[PathPlace]) -> DocumentView:
         """Find a document with its generations, failed files inside it, and pages read by OCR.
 
         By its id from any collection, or by its path in one collection; a path has a slash.
         """
         return await self._run(streams.document(self._caller, path_or_id, where))
 
-    async def page(self, path_or_id: str, number: int, **where: Unpack[Where]) -> ShownPage:
+    async def page(self, path_or_id: str, number: int, **where: Unpack[PathPlace]) -> ShownPage:
         """Read one page as it was read, with engine and confidence where its text was recognized."""
         return await self._run(streams.page(self._caller, path_or_id, number, where))
 
@@ -184,7 +200,7 @@ class AsyncClient(AsyncTransport):
         """Queue the removal of a document from the index. Its file stays."""
         return await self._call(calls.remove(source_id))
 
-    async def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:
+    async def history(self, path_or_id: str, **where: Unpack[PathPlace]) -> list[HistoryEntry]:
         """Read when a document was indexed, updated, renamed and removed."""
         return await self._call(upkeep_calls.history(path_or_id, where))
 
@@ -192,11 +208,11 @@ class AsyncClient(AsyncTransport):
         """Read the states of the first pages of a document."""
         return await self._call(upkeep_calls.pages(source_id, limit))
 
-    async def rename(self, old: str, new: str, **where: Any) -> Receipt:
+    async def rename(self, old: str, new: str, **where: Unpack[MovedWhere]) -> Receipt:
         """Queue the record that a file or folder of the server was moved."""
         return await self._call(upkeep_calls.rename(old, new, where))
 
-    async def remove(self, path_or_id: str, **where: Any) -> Receipt:
+    async def remove(self, path_or_id: str, **where: Unpack[PathPlace]) -> Receipt:
         """Queue the removal of a document or folder from the index. Files stay."""
         return await self._call(upkeep_calls.remove_path(path_or_id, where))
 
@@ -208,7 +224,7 @@ class AsyncClient(AsyncTransport):
         """Count documents and chunks by tenant and collection."""
         return await self._call(upkeep_calls.overview(tenant_id))
 
-    async def notes(self, **filters: Any) -> list[NoteView]:
+    async def notes(self, **filters: Unpack[NoteFilters]) -> list[NoteView]:
         """List notes, newest first, without their texts; see ``Notebook.page`` for the filters."""
         return await self._call(upkeep_calls.notes(filters))
 
@@ -216,41 +232,44 @@ class AsyncClient(AsyncTransport):
         """Read a note with its text."""
         return await self._call(upkeep_calls.note(note_id, tenant_id))
 
-    async def replace_note(self, note_id: str, text: str, **options: Any) -> Receipt:
+    async def replace_note(self, note_id: str, text: str, **options: Unpack[NoteChanges]) -> Receipt:
         """Queue a new text of a note. Options: ``tag``, ``drop_tags`` and ``tenant_id``."""
-        return await self._call(upkeep_calls.replace_note(note_id, {"content": text, **options}))
+        return await self._call(upkeep_calls.replace_note(note_id, text, options))
 
     async def remove_note(self, note_id: str, *, tenant_id: str | None = None) -> Receipt:
         """Queue the removal of a note."""
         return await self._call(upkeep_calls.remove_note(note_id, tenant_id))
 
-    async def search(self, query: str, **options: Unpack[ClientSearchRequest]) -> list[Hit]:
+    async def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
         """Find the best chunks for a query, best first."""
         return (await self.ask(query, **options)).hits
 
-    async def ask(self, query: str, **options: Unpack[ClientSearchRequest]) -> SearchResult:
+    async def ask(self, query: str, **options: Unpack[SearchRequest]) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         return await self._call(calls.search(query, options))
 
-    async def context(self, query: str, **options: Any) -> PromptContext:
+    async def context(self, query: str, **options: Unpack[ContextOptions]) -> PromptContext:
         """Pack the best passages for a query into a budget of tokens; see ``Search.context``."""
         return await self._call(calls.context(query, options))
 
     async def similar(
-        self, path_or_id: str | os.PathLike[str], line: int | None = None, **options: Any
+        self,
+        path_or_id: str | os.PathLike[str],
+        line: int | None = None,
+        **options: Unpack[SimilarOptions],
     ) -> list[Hit]:
         """Find chunks of other documents like a document, or like its chunk at a line."""
         return await self._call(calls.similar(path_or_id, line, options))
 
-    async def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
+    async def why(self, path: str | os.PathLike[str], **where: Unpack[WhyOptions]) -> Reason:
         """Explain why search does, or does not, find a path."""
         return await self._call(calls.why(path, where))
 
-    async def graph_entity(self, name: str, **options: Any) -> list[EntityReport]:
+    async def graph_entity(self, name: str, **options: Unpack[EntityOptions]) -> list[EntityReport]:
         """Find the entities with a name, each with some of its mentions; see ``Graph.entity``."""
         return await self._call(graph_calls.entity(name, options))
 
-    async def graph_neighbours(self, name: str, **options: Any) -> Neighbourhood:
+    async def graph_neighbours(self, name: str, **options: Unpack[NeighbourOptions]) -> Neighbourhood:
         """Find the entities around those with a name, nearest first; see ``Graph.neighbours``."""
         return await self._call(graph_calls.neighbours(name, options))
 
@@ -268,7 +287,7 @@ class AsyncClient(AsyncTransport):
         """Count jobs by status; pauses, living workers and warnings."""
         return await self._call(calls.stats())
 
-    async def retry_failed(self, **filters: Any) -> RetryAnswer:
+    async def retry_failed(self, **filters: Unpack[FailedJobs]) -> RetryAnswer:
         """Retry all failed jobs of a ``tenant_id``, ``collection`` or ``item_type``."""
         return await self._call(upkeep_calls.retry_failed(filters))
 

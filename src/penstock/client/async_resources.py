@@ -10,15 +10,21 @@ from penstock.client import collection_calls, library_calls, limit_calls
 from penstock.client import schedule_calls as calls
 from penstock.client.async_transport import AsyncTransport
 from penstock.client.uploads import file_name, opened
+from penstock.service.options import (
+    ClientLibraryOptions,
+    LibraryOptions,
+    ScheduleOptions,
+    TimingChanges,
+    Where,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
-    from penstock.client.library_calls import ClientLibraryOptions
     from penstock.service.collections import CollectionRecord
-    from penstock.service.documents import Where
-    from penstock.service.libraries import IndexedLibrary, LibraryOptions
+    from penstock.service.libraries import IndexedLibrary
     from penstock.service.limits import LimitRecord
     from penstock.service.responses import Receipt
-    from penstock.service.schedules import ScheduleOptions, ScheduleRecord
+    from penstock.service.schedules import ScheduleRecord
     from penstock.service.uploads import UploadRecord
 
 
@@ -38,7 +44,7 @@ class AsyncSchedules:
     ) -> ScheduleRecord:
         """Index a path of the server by the clock.
 
-        ``index``: ``collection``, ``priority`` and ``allow_external``.
+        ``index``: ``collection``, ``priority``, ``project``, ``branch`` and ``allow_external``.
         """
         return await self._client._call(calls.add_index(timing, path, index, options))
 
@@ -81,7 +87,7 @@ class AsyncSchedules:
         return await self._client._call(calls.show(name, tenant_id, count))
 
     async def change(
-        self, name: str, *, tenant_id: str | None = None, **fields: str | None
+        self, name: str, *, tenant_id: str | None = None, **fields: Unpack[TimingChanges]
     ) -> ScheduleRecord:
         """Change ``timing``, ``zone`` or ``missed`` of a schedule."""
         return await self._client._call(calls.change(name, tenant_id, fields))
@@ -130,6 +136,7 @@ class AsyncLibraries:
         **options: Unpack[LibraryOptions],
     ) -> UploadRecord:
         """Send an archive or wheel of this machine, and index it as ``NAME`` or ``NAME==VERSION``."""
+        refuse_unknown("libraries.upload", options, LibraryOptions)
         with opened(file) as source:
             return await self._client._call(
                 library_calls.upload(requirement, source, name or file_name(source), replace, options)

@@ -17,15 +17,22 @@ import msgspec
 from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
 from penstock.named_tuple import NamedTuple
+from penstock.service.call_fields import CallOptions
+from penstock.service.options import (
+    ClientIndexOptions,
+    ContextOptions,
+    ListFilters,
+    SearchRequest,
+    SimilarOptions,
+    Where,
+    WhyOptions,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Source
     from penstock.job import Job, Scope
-    from penstock.service.call_fields import CallOptions
-    from penstock.service.document_filters import DocumentFilters
     from penstock.service.document_records import ProjectRecord
-    from penstock.service.documents import Where
-    from penstock.service.folder_requests import IndexOptions
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
@@ -33,20 +40,8 @@ if TYPE_CHECKING:
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
     from penstock.service.responses import CancelAnswer, Receipt, Stats
-    from penstock.service.search import SearchRequest
     from penstock.service.server_status import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
-
-    class ClientIndexOptions(IndexOptions, total=False):
-        """Options of ``Client.index``: those of the library, and ``allow_external``."""
-
-        allow_external: bool
-
-    class ClientSearchRequest(SearchRequest, total=False):
-        """Options of ``Client.search``: those of the library, and a ``project``, or ``all_tenants``."""
-
-        project: str | None
-        all_tenants: bool
 
 
 T = TypeVar("T")
@@ -136,6 +131,7 @@ def _post(path: str, kind: type[T], fields: Mapping[str, Any], *, changes: bool)
 
 def index(path: str | os.PathLike[str], options: ClientIndexOptions) -> ApiCall[Receipt]:
     """Queue a file or folder of the server."""
+    refuse_unknown("index", options, ClientIndexOptions)
     given: dict[str, Any] = dict(options)
     if given.pop("gate", None) is not None:
         raise InvalidRequest("gate: not an option of a server", remedy="Set it where the server runs.")
@@ -163,6 +159,7 @@ def _submission(path: str, given: dict[str, Any]) -> ApiCall[Receipt]:
 
 def note(text: str, *, tag: str | None = None, **where: Unpack[Where]) -> ApiCall[Receipt]:
     """Queue a note."""
+    refuse_unknown("note", where, Where)
     return _submission("/content", {"content": text, "tag": tag, **where})
 
 
@@ -199,6 +196,7 @@ def function(
     options: CallOptions,
 ) -> ApiCall[Receipt]:
     """Queue a call of a function."""
+    refuse_unknown("call", options, CallOptions)
     given: dict[str, Any] = dict(options)
     if any(given.pop(one, None) is not None for one in ("metadata", "job_id", "limit")):
         raise InvalidRequest("metadata, job_id and limit: not options of a call through a server")
@@ -227,6 +225,9 @@ def job(id_or_prefix: str) -> ApiCall[JobView]:
 
 def jobs(filters: JobFilter) -> ApiCall[JobListing]:
     """Find jobs."""
+    from penstock.service import job_filters
+
+    refuse_unknown("jobs", filters, job_filters.JobFilter)
     from penstock.service.library_values import JobListing
 
     given: dict[str, Any] = dict(filters)
@@ -266,8 +267,9 @@ def retry(id_or_prefix: str) -> ApiCall[Job]:
 # Documents.
 
 
-def documents(after: str, limit: int, filters: DocumentFilters) -> ApiCall[list[Source]]:
+def documents(after: str, limit: int, filters: ListFilters) -> ApiCall[list[Source]]:
     """Find documents."""
+    refuse_unknown("documents", filters, ListFilters)
     from penstock.catalog.views import Source
 
     return _get("/documents", list[Source], {"cursor": after or None, "limit": limit, **filters})
@@ -294,8 +296,9 @@ def page(source_id: str, number: int) -> ApiCall[ShownPage]:
     return _get(f"/documents/{_id(source_id)}/pages/{int(number)}", ShownPage)
 
 
-def search(query: str, options: ClientSearchRequest) -> ApiCall[SearchResult]:
+def search(query: str, options: SearchRequest) -> ApiCall[SearchResult]:
     """Find the best chunks."""
+    refuse_unknown("search", options, SearchRequest)
     from penstock.service.hits import SearchResult
 
     return _post("/search", SearchResult, _with_none({"query": query, **options}), changes=False)
@@ -307,25 +310,28 @@ def _with_none(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"per_source": msgspec.Raw(b"null")} if any_number else fields
 
 
-def context(query: str, options: Mapping[str, Any]) -> ApiCall[PromptContext]:
+def context(query: str, options: ContextOptions) -> ApiCall[PromptContext]:
     """Pack the best passages."""
+    refuse_unknown("context", options, ContextOptions)
     from penstock.service.passages import PromptContext
 
     return _post("/context", PromptContext, {"query": query, **options}, changes=False)
 
 
 def similar(
-    path_or_id: str | os.PathLike[str], line: int | None, options: Mapping[str, Any]
+    path_or_id: str | os.PathLike[str], line: int | None, options: SimilarOptions
 ) -> ApiCall[list[Hit]]:
     """Find chunks like a given one."""
+    refuse_unknown("similar", options, SimilarOptions)
     from penstock.service.hits import SearchResult
 
     fields = _with_none({"path_or_id": os.fspath(path_or_id), "line": line, **options})
     return ApiCall("POST", "/similar", SearchResult, lambda value: value.hits, _json(fields))
 
 
-def why(path: str | os.PathLike[str], where: Where) -> ApiCall[Reason]:
+def why(path: str | os.PathLike[str], where: WhyOptions) -> ApiCall[Reason]:
     """Explain a path."""
+    refuse_unknown("why", where, WhyOptions)
     from penstock.service.reasons import Reason
 
     return _get("/why", Reason, {"path": os.fspath(path), **where})

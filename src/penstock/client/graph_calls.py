@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.client.calls import ApiCall, _get, _same, _target
+from penstock.service.options import EntityOptions, NeighbourOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     Way: TypeAlias = tuple[list[Node], list[Edge]]
 
 
-def entity(name: str, options: Mapping[str, Any]) -> ApiCall[list[EntityReport]]:
+def entity(name: str, options: EntityOptions) -> ApiCall[list[EntityReport]]:
     """Find entities by name."""
     from penstock.service.graph import EntityReport
 
-    given = dict(options)
+    refuse_unknown("graph_entity", options, EntityOptions)
+    given: dict[str, Any] = dict(options)
     given["limit"] = given.pop("mentions", None)
     return _get("/graph/entity", list[EntityReport], {"name": name, **given})
 
 
-def neighbours(name: str, options: Mapping[str, Any]) -> ApiCall[Neighbourhood]:
+def neighbours(name: str, options: NeighbourOptions) -> ApiCall[Neighbourhood]:
     """Find the entities around those with a name."""
     from penstock.catalog.rules.graph_values import Neighbourhood
 
+    refuse_unknown("graph_neighbours", options, NeighbourOptions)
     return _get("/graph/neighbours", Neighbourhood, {"name": name, **options})
 
 

@@ -12,21 +12,17 @@ from penstock.client.calls import ApiCall, _id, _same, _submission, _target, sen
 from penstock.client.schedule_calls import Performer
 from penstock.client.uploads import file_name, opened
 from penstock.errors import InvalidRequest
+from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where, refuse_unknown
 
 if TYPE_CHECKING:
-    from penstock.service.documents import Where
-    from penstock.service.libraries import IndexedLibrary, LibraryOptions
+    from penstock.service.libraries import IndexedLibrary
     from penstock.service.responses import Receipt
     from penstock.service.uploads import UploadRecord
-
-    class ClientLibraryOptions(LibraryOptions, total=False):
-        """Options of ``ClientLibraries.add``: those of the library, and ``allow_external``."""
-
-        allow_external: bool
 
 
 def add(requirement: str, source: str | None, replace: bool, options: Mapping[str, Any]) -> ApiCall[Receipt]:
     """Queue a version of a library."""
+    refuse_unknown("libraries.add", options, ClientLibraryOptions)
     given = dict(options)
     target = _target("/library", {"allow_external": given.pop("allow_external", None) or None})
     return _submission(target, {"requirement": requirement, "source": source, "replace": replace, **given})
@@ -49,6 +45,7 @@ def upload(
 
 def versions(requirement: str | None, where: Mapping[str, Any]) -> ApiCall[list[IndexedLibrary]]:
     """List indexed versions."""
+    refuse_unknown("libraries.versions", where, Where)
     from penstock.service.libraries import IndexedLibrary
 
     target = _target("/library", {"requirement": requirement, **where})
@@ -60,6 +57,7 @@ def versions(requirement: str | None, where: Mapping[str, Any]) -> ApiCall[list[
 
 def remove(name: str, version: str, where: Mapping[str, Any]) -> ApiCall[Receipt]:
     """Queue the removal of one version."""
+    refuse_unknown("libraries.remove", where, Where)
     from penstock.service.responses import Receipt
 
     target = _target(f"/library/{_id(name)}/{_id(version)}", where)
@@ -93,6 +91,7 @@ class ClientLibraries:
         **options: Unpack[LibraryOptions],
     ) -> UploadRecord:
         """Send an archive or wheel of this machine, and index it as ``NAME`` or ``NAME==VERSION``."""
+        refuse_unknown("libraries.upload", options, LibraryOptions)
         with opened(file) as source:
             return self._client._call(
                 upload(requirement, source, name or file_name(source), replace, options)

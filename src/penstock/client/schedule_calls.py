@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 import msgspec
 
 from penstock.client.calls import ApiCall, _get, _id, _json, _same, _submission, _target
+from penstock.service.options import ScheduleOptions, TimingChanges, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.service.responses import Receipt
-    from penstock.service.schedules import ScheduleOptions, ScheduleRecord
+    from penstock.service.schedules import ScheduleRecord
 
 T = TypeVar("T")
 PAGE = 1_000
@@ -28,6 +29,7 @@ def add_index(
     timing: str, path: str | os.PathLike[str], index: Mapping[str, Any] | None, options: ScheduleOptions
 ) -> ApiCall[ScheduleRecord]:
     """Index a path of the server by the clock."""
+    refuse_unknown("schedules.add_index", options, ScheduleOptions)
     given = dict(index or {})
     external = given.pop("allow_external", None)
     return _added(
@@ -43,6 +45,7 @@ def add_call(
     options: ScheduleOptions,
 ) -> ApiCall[ScheduleRecord]:
     """Call a function by the clock."""
+    refuse_unknown("schedules.add_call", options, ScheduleOptions)
     given = {"timing": timing, "function": function, "payload": dict(payload or {})}
     return _added({"action": "call", **given, **(call or {}), **options}, None)
 
@@ -51,6 +54,7 @@ def add_backup(
     timing: str, directory: str | os.PathLike[str], given: Mapping[str, Any], options: ScheduleOptions
 ) -> ApiCall[ScheduleRecord]:
     """Back up the stores of the server by the clock."""
+    refuse_unknown("schedules.add_backup", options, ScheduleOptions)
     fields = {"action": "backup", "timing": timing, "directory": os.fspath(directory), **given, **options}
     external = fields.pop("allow_external", None)
     return _added({name: value for name, value in fields.items() if value is not None}, external)
@@ -79,8 +83,9 @@ def show(name: str, tenant_id: str | None, count: int) -> ApiCall[ScheduleRecord
     return _get(f"/schedules/{_id(name)}", ScheduleRecord, {"tenant_id": tenant_id, "count": count})
 
 
-def change(name: str, tenant_id: str | None, fields: Mapping[str, Any]) -> ApiCall[ScheduleRecord]:
+def change(name: str, tenant_id: str | None, fields: TimingChanges) -> ApiCall[ScheduleRecord]:
     """Change the timing of a schedule."""
+    refuse_unknown("schedules.change", fields, TimingChanges)
     return _record("PATCH", _one(name, "", tenant_id))._replace(body=_json(fields))
 
 
@@ -132,7 +137,7 @@ class ClientSchedules:
     ) -> ScheduleRecord:
         """Index a path of the server by the clock.
 
-        ``index``: ``collection``, ``priority`` and ``allow_external``.
+        ``index``: ``collection``, ``priority``, ``project``, ``branch`` and ``allow_external``.
         """
         return self._client._call(add_index(timing, path, index, options))
 
@@ -174,7 +179,9 @@ class ClientSchedules:
         """Show one schedule with its next times."""
         return self._client._call(show(name, tenant_id, count))
 
-    def change(self, name: str, *, tenant_id: str | None = None, **fields: str | None) -> ScheduleRecord:
+    def change(
+        self, name: str, *, tenant_id: str | None = None, **fields: Unpack[TimingChanges]
+    ) -> ScheduleRecord:
         """Change ``timing``, ``zone`` or ``missed`` of a schedule."""
         return self._client._call(change(name, tenant_id, fields))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -24,11 +24,12 @@ from penstock.errors import (
     UnknownDocument,
 )
 from penstock.named_tuple import NamedTuple
+from penstock.service.options import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.job import Job
-    from penstock.service.documents import Where
     from penstock.service.library_values import DocumentView
+    from penstock.service.options import WhyOptions
     from penstock.service.page_texts import ShownPage
 
 T = TypeVar("T")
@@ -175,24 +176,25 @@ def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
         pause = min(pause * 2, LONGEST_LOOK_S)
 
 
-def document(caller: Caller, path_or_id: str, where: Where) -> Steps[DocumentView]:
+def document(caller: Caller, path_or_id: str, where: PathPlace) -> Steps[DocumentView]:
     """Find a document by its id, or by its path in one collection."""
     return (yield from _found(caller, path_or_id, where, calls.document))
 
 
-def page(caller: Caller, path_or_id: str, number: int, where: Where) -> Steps[ShownPage]:
+def page(caller: Caller, path_or_id: str, number: int, where: PathPlace) -> Steps[ShownPage]:
     """Read a page of a document given by its id, or by its path in one collection."""
     return (yield from _found(caller, path_or_id, where, lambda source_id: calls.page(source_id, number)))
 
 
 def _found(
-    caller: Caller, path_or_id: str, where: Where, call: Callable[[str], calls.ApiCall[T]]
+    caller: Caller, path_or_id: str, where: PathPlace, call: Callable[[str], calls.ApiCall[T]]
 ) -> Steps[T]:
     """Call with the id of a document. A path, which has a slash, is looked up first."""
+    refuse_unknown("document", where, PathPlace)
     if "/" not in path_or_id:
         return (yield from caller.call(call(path_or_id)))
     try:
-        reason = yield from caller.call(calls.why(path_or_id, where))
+        reason = yield from caller.call(calls.why(path_or_id, cast("WhyOptions", where)))
     except PathOutside:
         reason = None
     if reason is None or reason.source is None:

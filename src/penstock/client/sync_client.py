@@ -27,23 +27,38 @@ from penstock.client.limit_calls import ClientLimits
 from penstock.client.schedule_calls import ClientSchedules
 from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
+from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
     from penstock.catalog.rules.graph_values import Neighbourhood
     from penstock.catalog.views import PageState, Source
-    from penstock.client.calls import ApiCall, ClientIndexOptions, ClientSearchRequest
+    from penstock.client.calls import ApiCall
     from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
     from penstock.service.call_fields import CallOptions
-    from penstock.service.document_filters import DocumentFilters
     from penstock.service.document_records import ProjectRecord
-    from penstock.service.documents import Overview, Where
+    from penstock.service.documents import Overview
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_filters import JobFilter
     from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.notes import NoteView
+    from penstock.service.options import (
+        ContextOptions,
+        EntityOptions,
+        FailedJobs,
+        ListFilters,
+        MovedWhere,
+        NeighbourOptions,
+        NoteChanges,
+        NoteFilters,
+        PathPlace,
+        SearchRequest,
+        SimilarOptions,
+        Where,
+        WhyOptions,
+    )
     from penstock.service.page_texts import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.reasons import Reason
@@ -113,6 +128,7 @@ class Client:
 
     def add(self, path: str | os.PathLike[str], **options: Unpack[ClientIndexOptions]) -> Receipt:
         """Add and update documents, and remove none."""
+        refuse_unknown("add", options, ClientIndexOptions)
         options["operation"] = "add"
         return self._call(calls.index(path, options))
 
@@ -128,6 +144,7 @@ class Client:
         **options: Unpack[ClientIndexOptions],
     ) -> UploadRecord:
         """Send a file of this machine, and index it. ``name``: by default that of the file."""
+        refuse_unknown("upload", options, ClientIndexOptions)
         with opened(file) as source:
             return self._call(calls.upload(source, name or file_name(source), options))
 
@@ -197,20 +214,18 @@ class Client:
 
     # Documents.
 
-    def documents(
-        self, *, after: str = "", limit: int = 50, **filters: Unpack[DocumentFilters]
-    ) -> list[Source]:
+    def documents(self, *, after: str = "", limit: int = 50, **filters: Unpack[ListFilters]) -> list[Source]:
         """Find documents, also failed ones, ordered by id; ``after`` is the last id of the previous page."""
         return self._call(calls.documents(after, limit, filters))
 
-    def document(self, path_or_id: str, **where: Unpack[Where]) -> DocumentView:
+    def document(self, path_or_id: str, **where: Unpack[PathPlace]) -> DocumentView:
         """Find a document with its generations, failed files inside it, and pages read by OCR.
 
         By its id from any collection, or by its path in one collection; a path has a slash.
         """
         return self._run(streams.document(self._caller, path_or_id, where))
 
-    def page(self, path_or_id: str, number: int, **where: Unpack[Where]) -> ShownPage:
+    def page(self, path_or_id: str, number: int, **where: Unpack[PathPlace]) -> ShownPage:
         """Read one page as it was read, with engine and confidence where its text was recognized."""
         return self._run(streams.page(self._caller, path_or_id, number, where))
 
@@ -218,7 +233,7 @@ class Client:
         """Queue the removal of a document from the index. Its file stays."""
         return self._call(calls.remove(source_id))
 
-    def history(self, path_or_id: str, **where: Any) -> list[HistoryEntry]:
+    def history(self, path_or_id: str, **where: Unpack[PathPlace]) -> list[HistoryEntry]:
         """Read when a document was indexed, updated, renamed and removed."""
         return self._call(upkeep_calls.history(path_or_id, where))
 
@@ -226,11 +241,11 @@ class Client:
         """Read the states of the first pages of a document."""
         return self._call(upkeep_calls.pages(source_id, limit))
 
-    def rename(self, old: str, new: str, **where: Any) -> Receipt:
+    def rename(self, old: str, new: str, **where: Unpack[MovedWhere]) -> Receipt:
         """Queue the record that a file or folder of the server was moved."""
         return self._call(upkeep_calls.rename(old, new, where))
 
-    def remove(self, path_or_id: str, **where: Any) -> Receipt:
+    def remove(self, path_or_id: str, **where: Unpack[PathPlace]) -> Receipt:
         """Queue the removal of a document or folder from the index. Files stay."""
         return self._call(upkeep_calls.remove_path(path_or_id, where))
 
@@ -242,7 +257,7 @@ class Client:
         """Count documents and chunks by tenant and collection."""
         return self._call(upkeep_calls.overview(tenant_id))
 
-    def notes(self, **filters: Any) -> list[NoteView]:
+    def notes(self, **filters: Unpack[NoteFilters]) -> list[NoteView]:
         """List notes, newest first, without their texts; see ``Notebook.page`` for the filters."""
         return self._call(upkeep_calls.notes(filters))
 
@@ -250,41 +265,44 @@ class Client:
         """Read a note with its text."""
         return self._call(upkeep_calls.note(note_id, tenant_id))
 
-    def replace_note(self, note_id: str, text: str, **options: Any) -> Receipt:
+    def replace_note(self, note_id: str, text: str, **options: Unpack[NoteChanges]) -> Receipt:
         """Queue a new text of a note. Options: ``tag``, ``drop_tags`` and ``tenant_id``."""
-        return self._call(upkeep_calls.replace_note(note_id, {"content": text, **options}))
+        return self._call(upkeep_calls.replace_note(note_id, text, options))
 
     def remove_note(self, note_id: str, *, tenant_id: str | None = None) -> Receipt:
         """Queue the removal of a note."""
         return self._call(upkeep_calls.remove_note(note_id, tenant_id))
 
-    def search(self, query: str, **options: Unpack[ClientSearchRequest]) -> list[Hit]:
+    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
         """Find the best chunks for a query, best first."""
         return self.ask(query, **options).hits
 
-    def ask(self, query: str, **options: Unpack[ClientSearchRequest]) -> SearchResult:
+    def ask(self, query: str, **options: Unpack[SearchRequest]) -> SearchResult:
         """Find the same hits as ``search``, with notes about missing ones."""
         return self._call(calls.search(query, options))
 
-    def context(self, query: str, **options: Any) -> PromptContext:
+    def context(self, query: str, **options: Unpack[ContextOptions]) -> PromptContext:
         """Pack the best passages for a query into a budget of tokens; see ``Search.context``."""
         return self._call(calls.context(query, options))
 
     def similar(
-        self, path_or_id: str | os.PathLike[str], line: int | None = None, **options: Any
+        self,
+        path_or_id: str | os.PathLike[str],
+        line: int | None = None,
+        **options: Unpack[SimilarOptions],
     ) -> list[Hit]:
         """Find chunks of other documents like a document, or like its chunk at a line."""
         return self._call(calls.similar(path_or_id, line, options))
 
-    def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
+    def why(self, path: str | os.PathLike[str], **where: Unpack[WhyOptions]) -> Reason:
         """Explain why search does, or does not, find a path."""
         return self._call(calls.why(path, where))
 
-    def graph_entity(self, name: str, **options: Any) -> list[EntityReport]:
+    def graph_entity(self, name: str, **options: Unpack[EntityOptions]) -> list[EntityReport]:
         """Find the entities with a name, each with some of its mentions; see ``Graph.entity``."""
         return self._call(graph_calls.entity(name, options))
 
-    def graph_neighbours(self, name: str, **options: Any) -> Neighbourhood:
+    def graph_neighbours(self, name: str, **options: Unpack[NeighbourOptions]) -> Neighbourhood:
         """Find the entities around those with a name, nearest first; see ``Graph.neighbours``."""
         return self._call(graph_calls.neighbours(name, options))
 
@@ -302,7 +320,7 @@ class Client:
         """Count jobs by status; pauses, living workers and warnings."""
         return self._call(calls.stats())
 
-    def retry_failed(self, **filters: Any) -> RetryAnswer:
+    def retry_failed(self, **filters: Unpack[FailedJobs]) -> RetryAnswer:
         """Retry all failed jobs of a ``tenant_id``, ``collection`` or ``item_type``."""
         return self._call(upkeep_calls.retry_failed(filters))
 

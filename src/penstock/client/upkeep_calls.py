@@ -7,6 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.calls import ApiCall, _get, _id, _json, _post, _same, _submission, _target
+from penstock.service.options import (
+    FailedJobs,
+    MovedWhere,
+    NoteChanges,
+    NoteFilters,
+    PathPlace,
+    refuse_unknown,
+)
 
 if TYPE_CHECKING:
     from penstock.catalog.views import PageState
@@ -15,11 +23,12 @@ if TYPE_CHECKING:
     from penstock.service.responses import HistoryEntry, Receipt, RetryAnswer
 
 
-def notes(filters: dict[str, Any]) -> ApiCall[list[NoteView]]:
+def notes(filters: NoteFilters) -> ApiCall[list[NoteView]]:
     """List notes; one more than ``limit`` of them is never asked for."""
     from penstock.service.notes import NoteView
 
-    query = dict(filters)
+    refuse_unknown("notes", filters, NoteFilters)
+    query: dict[str, Any] = dict(filters)
     query["cursor"] = query.pop("after", None) or None
     target = _target("/notes", query)
     return ApiCall("GET", target, dict[str, Any], lambda value: _views(value["notes"], NoteView))
@@ -38,9 +47,10 @@ def note(note_id: str, tenant_id: str | None) -> ApiCall[NoteView]:
     return _get(f"/notes/{_id(note_id)}", NoteView, {"tenant_id": tenant_id})
 
 
-def replace_note(note_id: str, fields: dict[str, Any]) -> ApiCall[Receipt]:
+def replace_note(note_id: str, text: str, changes: NoteChanges) -> ApiCall[Receipt]:
     """Queue a new text of a note."""
-    return _submission(f"/notes/{_id(note_id)}", fields)._replace(method="PUT")
+    refuse_unknown("replace_note", changes, NoteChanges)
+    return _submission(f"/notes/{_id(note_id)}", {"content": text, **changes})._replace(method="PUT")
 
 
 def remove_note(note_id: str, tenant_id: str | None) -> ApiCall[Receipt]:
@@ -58,12 +68,13 @@ def overview(tenant_id: str | None) -> ApiCall[Overview]:
     return _get("/overview", Overview, {"tenant_id": tenant_id})
 
 
-def history(path_or_id: str, where: dict[str, Any]) -> ApiCall[list[HistoryEntry]]:
+def history(path_or_id: str, where: PathPlace) -> ApiCall[list[HistoryEntry]]:
     """Read the events of a document."""
     import msgspec
 
     from penstock.service.responses import HistoryEntry
 
+    refuse_unknown("history", where, PathPlace)
     target = _target("/history", {"document": path_or_id, **where})
     kind: Any = dict[str, Any]
     return ApiCall("GET", target, kind, lambda value: msgspec.convert(value["history"], list[HistoryEntry]))
@@ -76,13 +87,15 @@ def pages(source_id: str, limit: int) -> ApiCall[list[PageState]]:
     return _get(f"/documents/{_id(source_id)}/tree", list[PageState], {"first": 1, "last": limit})
 
 
-def rename(old: str, new: str, where: dict[str, Any]) -> ApiCall[Receipt]:
+def rename(old: str, new: str, where: MovedWhere) -> ApiCall[Receipt]:
     """Queue the record of a move."""
+    refuse_unknown("rename", where, MovedWhere)
     return _submission("/documents/rename", {"old_path": old, "new_path": new, **where})
 
 
-def remove_path(path_or_id: str, where: dict[str, Any]) -> ApiCall[Receipt]:
+def remove_path(path_or_id: str, where: PathPlace) -> ApiCall[Receipt]:
     """Queue the removal of a document or folder."""
+    refuse_unknown("remove", where, PathPlace)
     return _submission("/documents/remove", {"path_or_id": path_or_id, **where})
 
 
@@ -107,8 +120,9 @@ def purge(status: Sequence[str], older_than: timedelta) -> ApiCall[int]:
     )
 
 
-def retry_failed(filters: dict[str, Any]) -> ApiCall[RetryAnswer]:
+def retry_failed(filters: FailedJobs) -> ApiCall[RetryAnswer]:
     """Retry failed jobs."""
     from penstock.service.responses import RetryAnswer
 
+    refuse_unknown("retry_failed", filters, FailedJobs)
     return _post("/queue/retry-failed", RetryAnswer, filters, changes=True)._replace(patience="index")

@@ -2,6 +2,7 @@
 
 PenstockError
 ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
+│   ├── UnknownOption (also TypeError)
 │   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · InvalidSchedule · InvalidLimit · UnknownStatus
@@ -141,6 +142,7 @@ from penstock.errors.requests import (
     UnknownFunction,
     UnknownItemType,
     UnknownOperation,
+    UnknownOption,
     UnknownProject,
     UnknownRag,
     UnknownStatus,
@@ -196,6 +198,7 @@ __all__ = [
     "CollectionNotFound",
     "PenstockError",
     "InvalidRequest",
+    "UnknownOption",
     "UnknownItemType",
     "UnknownOperation",
     "UnsupportedOperation",

@@ -24,6 +24,13 @@ class InvalidRequest(PenstockError, ValueError):
     default_remedy = "Correct the request and send it again."
 
 
+class UnknownOption(InvalidRequest, TypeError):
+    """The call has no option of this name."""
+
+    code = "ERR_UNKNOWN_OPTION"
+    default_remedy = "Use one of the options of the call."
+
+
 class UnknownItemType(InvalidRequest):
     """The item type is unknown."""
 

@@ -49,6 +49,15 @@ def file_job(
     return _child(context, queue_id, ("file", op), payload, encoded, priority=priority, metadata=metadata)
 
 
+def same_job(context: Context, queue_id: str, branch: str) -> NewJob:
+    """A child that does the work of its parent for another branch."""
+    claim = context.claim
+    payload = items.parse_payload(claim.item_type, claim.op, context.payload)
+    encoded = encode_payload(context.payload, max_bytes=None)
+    kind = (claim.item_type, claim.op)
+    return _child(context, queue_id, kind, payload, encoded, priority=claim.priority, branch=branch)
+
+
 def _child(
     context: Context,
     queue_id: str,
@@ -58,13 +67,18 @@ def _child(
     *,
     priority: int | None = None,
     metadata: str | None = None,
+    branch: str | None = None,
 ) -> NewJob:
     claim, (item_type, op) = context.claim, kind
     # A parent holds its lock until its children have ended. Did they wait for locks, two parents could
     # wait for each other's, as two crossing renames did. The catalog copes with two readings of a file.
     lock = None
     if claim.lock_key is None:
-        place = {"tenant_id": claim.tenant_id, "branch": claim.branch, "collection": claim.collection}
+        place = {
+            "tenant_id": claim.tenant_id,
+            "branch": branch or claim.branch,
+            "collection": claim.collection,
+        }
         lock = items.lock_key(payload, **place)
     return NewJob(
         queue_id=queue_id,
@@ -72,7 +86,7 @@ def _child(
         op=op,
         tenant_id=claim.tenant_id,
         collection=claim.collection,
-        branch=claim.branch,
+        branch=branch or claim.branch,
         idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
         payload_json=payload_json,
         priority=items.child_priority(claim.priority) if priority is None else priority,

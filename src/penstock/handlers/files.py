@@ -38,7 +38,7 @@ from penstock.handlers.other_branches import OtherBranches
 from penstock.handlers.registry import Later, Wait
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.handlers.work_trees import other_branch
+from penstock.handlers.work_trees import other_branch, scheduled_for_another
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.fingerprints import outdated, without_pictures
@@ -185,7 +185,7 @@ class _IngestCall:
 
     def _ingest_here(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         """Index a file if the branch is checked out: from a copy in another branch, or from the disk."""
-        elsewhere = other_branch(context)
+        elsewhere = scheduled_for_another(context) or other_branch(context)
         if elsewhere is not None and known is not None and context.metadata.get(OUTDATED):
             return self._missing(index, context, request, known)
         copied = None if elsewhere or known else self._branches.copy(context, request)

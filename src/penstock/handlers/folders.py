@@ -30,7 +30,7 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.reindex import OUTDATED, Reindex
 from penstock.handlers.removal import remove_all
 from penstock.handlers.walk_counts import TypeCounts, WalkCounts, WalkLedger
-from penstock.handlers.work_trees import other_branch
+from penstock.handlers.work_trees import other_branch, scheduled_for_another
 from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
@@ -61,12 +61,13 @@ class Folders:
         self._model.check()
         if context.metadata.get(OUTDATED):
             return Reindex(self.catalog, self.pipeline, context, _payload(context).identifier).run()
-        return other_branch(context) or _FolderWalk(self, context).run()
+        elsewhere = scheduled_for_another(context) or other_branch(context)
+        return elsewhere or _FolderWalk(self, context).run()
 
     def scan(self, context: Context) -> Any:
         """Like ``ingest``, but the children have the priority of a scan."""
         self._model.check()
-        if (elsewhere := other_branch(context)) is not None:
+        if (elsewhere := scheduled_for_another(context) or other_branch(context)) is not None:
             return elsewhere
         folder_walk = _FolderWalk(self, context)
         folder_walk.priority = items.SCAN

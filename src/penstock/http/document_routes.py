@@ -37,18 +37,23 @@ SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
-    tenant, records = sender.tenant(query.tenant_id), sender.shared.document_records
+    records = sender.shared.document_records
     if query.ready_for is not None:
+        tenant = sender.tenant(query.tenant_id)
         phases = {str(phase): phase for phase in Phase if phase is not Phase.OCR}
         if query.ready_for not in phases:
             raise InvalidRequest(f"ready_for: expected {' or '.join(phases)}, got {query.ready_for[:40]!r}")
         ready = records.ready(phases[query.ready_for], tenant, collection=query.collection, limit=query.limit)
         return respond(ready)
-    given = query.model_dump(exclude={"tenant_id", "ready_for"})
+    given = query.model_dump(exclude={"tenant_id", "branch", "project", "ready_for"})
+    scope = sender.documents.projects.search_scope(
+        tenant_id=query.tenant_id, branch=query.branch, project=query.project
+    )
+    given |= scope.filters[0]
     if sender.wants_values:
         after = given.pop("cursor")
-        return respond_values(sender.shared.documents.sources(tenant_id=tenant, after=after, **given))
-    return respond(records.page(tenant_id=tenant, **given))
+        return respond_values(sender.shared.documents.sources(after=after, **given))
+    return respond(records.page(**given))
 
 
 @router.get(
@@ -120,13 +125,8 @@ def projects(sender: Reader) -> Response:
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
-    shared, tenant = sender.shared, sender.tenant(query.tenant_id)
-    found = shared.documents.why(
-        sender.document(query.path, tenant, query.collection, query.branch),
-        tenant_id=tenant,
-        collection=query.collection,
-        branch=query.branch,
-    )
+    where = query.model_dump(exclude={"path"})
+    found = sender.documents.why(sender.document(query.path, **where), **where)
     if found.verdict == "unknown" and not is_off_disk(query.path):
         # The reason tells whether there is such a file: only where the sender may index it.
         sender.policy.allowed(query.path, allow_external=True)

@@ -57,17 +57,16 @@ def add(
 
 
 def _index(sender: Sender, body: IndexBody, options: dict[str, Any], allow_external: bool) -> Response:
-    shared = sender.shared
-    # The tenant of a project is for senders whose key is not bound to others.
-    by_project = body.project and body.tenant_id is None and not sender.principal.bound
-    tenant = None if by_project else sender.tenant(body.tenant_id)
     sender.check_jobs(body.after)
     path = sender.policy.allowed(body.folder_path, allow_external=allow_external)
     sender.policy.require_hosts(body.hosts)
-    given = body.model_dump(exclude={"folder_path", "patterns", "tenant_id"})
-    if tenant is not None:
-        given["limit"] = sender.limit(body.limit, tenant)
-    receipt = shared.documents.index(path, tenant_id=tenant, include=body.patterns, **given, **options)
+    given = body.model_dump(exclude={"folder_path", "patterns"})
+    if body.limit is not None and sender.principal.bound:
+        placement = sender.documents.placement(
+            path, tenant_id=body.tenant_id, branch=body.branch, project=body.project
+        )
+        given["limit"] = sender.limit(body.limit, placement.tenant_id or sender.tenant(None))
+    receipt = sender.documents.index(path, include=body.patterns, **given, **options)
     return accepted(sender, receipt)
 
 

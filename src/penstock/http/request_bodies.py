@@ -69,13 +69,25 @@ LimitName = Annotated[
 ]
 
 
+def _flag_or_name(value: Any) -> Any:
+    """Take the words true and false of a query for what they say; all others are names."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
+Project = Annotated[
+    bool | Name | None,
+    BeforeValidator(_flag_or_name),
+    Field(description="False: in no project. True, or its name: of a project. By default that of the path."),
+]
+
+
 class IndexFields(PlaceBody):
     """Options of a request to index."""
 
-    project: bool = Field(
-        False,
-        description="Index a source tree: code is included, and without a tenant and branch, they are the "
-        "project's and the checked-out one.",
+    project: bool | None = Field(
+        None,
+        description="Index a project: its tenant and the checked-out branch, unless they are given. By "
+        "default only in a git work tree.",
     )
     include_code: bool | None = Field(
         None, description="Index source code; by default in a git repository or beside a project file."
@@ -143,6 +155,7 @@ class UploadFields(IndexFields):
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
     name: Name | None = Field(None, description="Name of the file; by default that of the part `file`.")
+    project: Literal[False] | None = Field(None, description="An upload is in no project.")
     force: bool = Field(False, description="Run a duplicate, and index an unchanged file again.")
 
 
@@ -164,8 +177,10 @@ class FilteredBody(PlaceBody):
     """A query over documents, with filters. Words between double quotes are a phrase."""
 
     query: Text = Field(min_length=1, max_length=10_000, description="Words, or a question.")
-    project: Name | None = Field(None, description="Project, by its name or tenant, instead of `tenant_id`.")
-    all_tenants: bool = Field(False, description="Search all tenants of the key: every project, too.")
+    project: Literal[False] | Name | None = Field(
+        None, description="Project, by its name or tenant, instead of `tenant_id`."
+    )
+    all: bool = Field(False, description="Search all tenants of the key: every project, too.")
     mode: Literal["hybrid", "keyword", "vector"] = "hybrid"
     exact: bool = Field(False, description="Do not correct misspelt words.")
     graph: bool = Field(False, description="Follow relations, too. Entities must have been extracted.")
@@ -224,6 +239,7 @@ class SimilarBody(PlaceBody):
     )
 
     path_or_id: Text = Field(min_length=1, max_length=4096, description="Path or id of a document.")
+    project: Project = None
     line: Whole | None = Field(
         None, ge=1, le=1_000_000_000, description="Line of a chunk; a page, in a document without lines."
     )
@@ -305,6 +321,7 @@ class DocumentsQuery(QueryFields):
     tenant_id: Name | None = None
     collection: Name | None = None
     branch: Name | None = None
+    project: Annotated[Literal[False] | Name | None, BeforeValidator(_flag_or_name)] = None
     path: Text | None = Field(None, max_length=4096, description="Only paths that match this glob.")
     library: Name | None = Field(None, description="Only this library, as NAME or NAME==VERSION.")
     file_type: Name | None = None
@@ -326,6 +343,8 @@ class WhyQuery(QueryFields):
     tenant_id: Name | None = None
     collection: Name | None = None
     branch: Name | None = None
+    project: Project = None
+    all: bool = Field(False, description="Look in all tenants of the key.")
 
 
 class TreeQuery(QueryFields):

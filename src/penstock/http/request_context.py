@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from fastapi import Depends, Request
 
 from penstock import server_assembly
+from penstock.errors import UnknownDocument
 from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
 from penstock.job import Job
@@ -30,6 +32,9 @@ from penstock.service.throughput import Throughput
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.catalog.views import Source
+    from penstock.service.documents import Documents
+    from penstock.service.options import PathPlace
 
 
 class Shared:
@@ -81,22 +86,28 @@ class Sender:
         self.shared = shared
         self.wants_values = wants_values
 
+    @cached_property
+    def documents(self) -> Documents:
+        """The documents as the sender sees them: a path is placed within the tenants of the key."""
+        return self.shared.documents.seen_by(self.principal)
+
     @property
     def policy(self) -> PathPolicy:
         """The paths that the sender may name."""
         return self.shared.policy.of_key(self.principal)
 
-    def document(
-        self, path: str, tenant_id: str, collection: str | None = None, branch: str | None = None
-    ) -> str:
-        """The absolute path of a document of the tenant; see ``PathPolicy.document``."""
+    def document(self, path: str, **where: Unpack[PathPlace]) -> str:
+        """The absolute path of a document at its place; see ``PathPolicy.document``."""
+        return self.policy.document(path, lambda named: self.documents.knows(named, **where))
 
-        def is_known(named: str) -> bool:
-            return self.shared.documents.knows(
-                named, tenant_id=tenant_id, collection=collection, branch=branch
-            )
-
-        return self.policy.document(path, is_known)
+    def document_at(self, path_or_id: str, **where: Unpack[PathPlace]) -> Source:
+        """The document with an id, of the tenant named or of any of the key's; or at a path."""
+        tenant = where.get("tenant_id")
+        tenants = self.principal.tenants if tenant is None else (self.tenant(tenant),)
+        try:
+            return self.shared.document_records.own(path_or_id, tenants)
+        except UnknownDocument:
+            return self.documents.source(self.document(path_or_id, **where), **where)
 
     def limit(self, key: str | None, tenant_id: str) -> str | None:
         """The limit that a request names for its job: of a bound sender, one of the tenant's own."""

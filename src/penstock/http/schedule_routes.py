@@ -16,7 +16,8 @@ from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, RequestBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upkeep_bodies import TenantQuery
-from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleOptions, ScheduleRecord
+from penstock.service.options import ScheduleOptions
+from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleRecord, Schedules
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
 
@@ -73,7 +74,7 @@ class NextQuery(TenantQuery):
 
 
 _FIELDS = {
-    "index": ("path", "collection"),
+    "index": ("path", "collection", "project", "branch"),
     "call": ("function", "payload", "key", "collection"),
     "backup": ("directory", "keep"),
 }
@@ -110,6 +111,8 @@ class ScheduleBody(RequestBody):
         None, ge=1, le=MOST_KEPT, description="Backups that stay in the directory; by default all."
     )
     key: Name | None = Field(None, description="While a job with this key lives, no call is added.")
+    project: bool | None = Field(None, description="Index a project, or not; by default in a git work tree.")
+    branch: Name | None = Field(None, description="Branch of the documents; by default the checked-out one.")
     name: Name | None = Field(None, description="By default `index-FOLDER`, the function, or `backup`.")
     zone: ZoneName | None = Field(None, description="Time zone; by default the server's setting.")
     missed: MissedRule = Field("run-once", description="Rule for runs while no worker was there.")
@@ -171,13 +174,15 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
 
     Every worker of the store runs it.
     """
-    shared, tenant = sender.shared, sender.tenant(body.tenant_id)
+    shared = sender.shared
+    # The place of a path is decided as for a request to index it now.
+    tenant = body.tenant_id if body.path is not None else sender.tenant(body.tenant_id)
     options = ScheduleOptions(
         name=body.name, zone=body.zone, missed=body.missed, replace=body.replace, tenant_id=tenant
     )
     each: dict[str, Any] = {
         name: value
-        for name in ("collection", "priority", "key")
+        for name in ("collection", "priority", "key", "project", "branch")
         if (value := getattr(body, name)) is not None
     }
     if body.directory is not None:
@@ -188,7 +193,8 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
         )
     elif body.path is not None:
         path = sender.policy.allowed(body.path, allow_external=allow_external)
-        made = shared.schedules.add_index(body.timing, path, index=each, **options)  # type: ignore[arg-type]
+        schedules = Schedules(shared.functions, lambda: sender.documents)
+        made = schedules.add_index(body.timing, path, index=each, **options)  # type: ignore[arg-type]
     else:
         assert body.function is not None
         payload = body.payload or {}
@@ -199,7 +205,7 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
             call=each,  # type: ignore[arg-type]
             **options,
         )
-    shared.audit.record(sender.principal.name, "add schedule", name=made.name, tenant_id=tenant)
+    shared.audit.record(sender.principal.name, "add schedule", name=made.name, tenant_id=made.tenant_id)
     return respond(made, 201)
 
 
@@ -207,7 +213,7 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
 @reads
 def schedule(sender: Reader, name: ScheduleName, query: Annotated[NextQuery, Query()]) -> Response:
     """Show a schedule with its next runs, in UTC and in its own zone."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _tenant(sender, name, query)
     return respond(sender.shared.schedules.show(name, tenant_id=tenant, count=query.count))
 
 
@@ -265,10 +271,17 @@ def run(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query(
 
 def _changeable(sender: Sender, name: str, query: TenantQuery) -> str:
     """The tenant of a schedule that the sender may change."""
-    tenant = sender.tenant(query.tenant_id)
+    tenant = _tenant(sender, name, query)
     if sender.shared.schedules.is_backup(name, tenant_id=tenant):
         _require_backups(sender)
     return tenant
+
+
+def _tenant(sender: Sender, name: str, query: TenantQuery) -> str:
+    """The tenant of a schedule: as named, else the one that has it among those of the key."""
+    if query.tenant_id is not None:
+        return sender.tenant(query.tenant_id)
+    return sender.shared.schedules.find(name, sender.principal.tenants).tenant_id
 
 
 def _require_backups(sender: Sender) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from penstock.errors import InvalidRequest, UnknownDocument
+from penstock.errors import InvalidRequest
 from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import (
     ContextBody,
@@ -22,7 +22,6 @@ from penstock.http.request_bodies import (
 )
 from penstock.http.request_context import Reader, Sender
 from penstock.http.thread_pools import reads
-from penstock.service.document_filters import DocumentFilters
 from penstock.service.graph import (
     EntityRecords,
     GraphCountRecord,
@@ -31,6 +30,7 @@ from penstock.service.graph import (
     graph_record,
 )
 from penstock.service.hits import Hit
+from penstock.service.options import DocumentFilters
 from penstock.service.passages import PromptContext
 from penstock.service.search import SearchResult
 
@@ -71,40 +71,33 @@ def context(sender: Reader, body: ContextBody) -> Response:
 
 
 def _scoped(sender: Sender, body: FilteredBody) -> dict[str, Any]:
-    """The filters of a search: of one tenant or project, or of every tenant that the sender may see."""
-    filters = body.model_dump(include=set(DocumentFilters.__annotations__))
-    if [body.tenant_id is not None, body.project is not None, body.all_tenants].count(True) > 1:
-        raise InvalidRequest("tenant_id, project and all_tenants: give one of them")
-    if body.project is None and not body.all_tenants:
-        return {**filters, "tenant_id": sender.tenant(body.tenant_id)}
-    projects = sender.shared.documents.projects
-    if body.project is not None:
-        scope = projects.scope_of(body.project, sender.principal.tenants)
-        return {**filters, **scope, "branch": body.branch or scope.get("branch")}
-    if body.branch is not None:
+    """Filters and scope of a search: of one tenant or project, or of every tenant that the sender may see."""
+    scope = sender.documents.projects.search_scope(
+        tenant_id=body.tenant_id, branch=body.branch, project=body.project, every=body.all
+    )
+    if len(scope.filters) > MOST_SEARCHED:
         raise InvalidRequest(
-            "branch: not together with all_tenants, whose projects have branches of their own"
-        )
-    first, *more = projects.all_scopes(sender.principal.tenants)
-    if len(more) >= MOST_SEARCHED:
-        raise InvalidRequest(
-            f"all_tenants: there are {len(more) + 1:,}, and one request searches at most {MOST_SEARCHED}",
+            f"all: of {len(scope.filters):,} tenants one request searches at most {MOST_SEARCHED}",
             remedy="Name a tenant or a project.",
         )
-    return {**filters, **first, "also": [{**filters, **one} for one in more]}
+    return {**body.model_dump(include=set(DocumentFilters.__annotations__)), "within": scope}
 
 
 @router.post("/similar", responses=described(SimilarHits, refused=(404,)), summary="Find similar chunks")
 @reads
 def similar(sender: Reader, body: SimilarBody) -> Response:
     """Find chunks of other documents like a document, or like its chunk at a line."""
-    shared, tenant = sender.shared, sender.tenant(body.tenant_id)
-    try:
-        named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
-    except UnknownDocument:
-        named = sender.document(body.path_or_id, tenant, body.collection, body.branch)
-    given = body.model_dump(exclude={"path_or_id", "tenant_id"})
-    return respond(SimilarHits(hits=shared.assembly.similar.similar(named, tenant_id=tenant, **given)))
+    shared = sender.shared
+    given = body.model_dump(exclude={"path_or_id"})
+    found = sender.document_at(
+        body.path_or_id,
+        tenant_id=given.pop("tenant_id"),
+        collection=given.pop("collection"),
+        branch=given.pop("branch"),
+        project=given.pop("project"),
+    )
+    hits = shared.assembly.similar.similar(found.source_id, tenant_id=found.place.tenant_id, **given)
+    return respond(SimilarHits(hits=hits))
 
 
 @router.get(

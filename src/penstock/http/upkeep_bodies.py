@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from penstock.http.request_bodies import MAX_PAGE, Name, QueryFields, RequestBody, Text
+from penstock.http.request_bodies import MAX_PAGE, Name, Project, QueryFields, RequestBody, Text
 
 
 class NoteBody(RequestBody):
@@ -29,6 +29,7 @@ class RenameBody(RequestBody):
     new_path: Text = Field(min_length=1, max_length=4096, description="Path after the move.")
     tenant_id: Name | None = None
     collection: Name | None = None
+    project: Project = None
 
 
 class RemovalBody(RequestBody):
@@ -40,6 +41,7 @@ class RemovalBody(RequestBody):
     tenant_id: Name | None = None
     collection: Name | None = None
     branch: Name | None = None
+    project: Project = None
 
 
 class PurgeBody(RequestBody):
@@ -82,3 +84,4 @@ class HistoryOfQuery(TenantQuery):
     document: Text = Field(min_length=1, max_length=4096, description="Id, or a path with a slash.")
     collection: Name | None = None
     branch: Name | None = None
+    project: Project = None

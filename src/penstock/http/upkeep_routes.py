@@ -9,9 +9,10 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
+from penstock.errors import UnknownDocument
 from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED, accepted
-from penstock.http.request_context import Reader, Writer
+from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upkeep_bodies import (
     HistoryOfQuery,
@@ -22,6 +23,7 @@ from penstock.http.upkeep_bodies import (
     TenantQuery,
 )
 from penstock.service.documents import Overview
+from penstock.service.options import MovedWhere
 from penstock.service.renames import renaming
 from penstock.service.responses import HistoryEntry, RetryAnswer
 
@@ -61,16 +63,13 @@ def overview(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response
 @reads
 def history(sender: Reader, query: Annotated[HistoryOfQuery, Query()]) -> Response:
     """Show when a document was indexed, updated, renamed and removed. A removed one is found by its path."""
-    shared, tenant = sender.shared, sender.tenant(query.tenant_id)
+    where = query.model_dump(exclude={"document"})
     named = query.document
     if "/" in named:
-        named = sender.document(named, tenant, query.collection, query.branch)
-    entries = shared.documents.history(
-        named,
-        tenant_id=tenant,
-        collection=query.collection,
-        branch=query.branch,
-    )
+        named = sender.document(named, **where)
+    elif query.tenant_id is None and query.project is None:
+        where["tenant_id"] = _tenant_of(sender, named)
+    entries = sender.documents.history(named, **where)
     return respond(DocumentHistory(entries))
 
 
@@ -81,26 +80,38 @@ def rename(sender: Writer, body: RenameBody) -> Response:
     shared = sender.shared
     for path in (body.old_path, body.new_path):
         sender.policy.allowed(path)
-    place = shared.documents.notes.place_of(sender.tenant(body.tenant_id), body.collection)
     old, new = sender.policy.named(body.old_path), sender.policy.named(body.new_path)
-    return accepted(sender, shared.jobs.submit(exact=True, **renaming(shared.documents, old, new, place)))
+    where: MovedWhere = {
+        "tenant_id": body.tenant_id,
+        "collection": body.collection,
+        "project": body.project,
+    }
+    return accepted(sender, shared.jobs.submit(exact=True, **renaming(sender.documents, old, new, where)))
 
 
 @router.post("/documents/remove", status_code=202, responses=ACCEPTED, summary="Remove a path")
 @writes
 def remove(sender: Writer, body: RemovalBody) -> Response:
     """Queue the removal of a document or folder from the index. Files stay."""
-    shared, tenant = sender.shared, sender.tenant(body.tenant_id)
+    shared = sender.shared
+    where = body.model_dump(exclude={"path_or_id"})
     if "/" in body.path_or_id:
-        named = sender.document(body.path_or_id, tenant, body.collection, body.branch)
+        removal = sender.documents.removal(sender.document(body.path_or_id, **where), **where)
     else:
-        named = shared.document_records.own(body.path_or_id, (tenant,)).source_id
-    receipt = shared.jobs.submit(
-        exact=True,
-        **shared.documents.removal(named, tenant_id=tenant, collection=body.collection, branch=body.branch),
-    )
+        place = sender.document_at(body.path_or_id, **where).place
+        removal = sender.documents.removal(body.path_or_id, tenant_id=place.tenant_id)
+    receipt = shared.jobs.submit(exact=True, **removal)
+    tenant = removal["tenant_id"]
     shared.audit.record(sender.principal.name, "remove", path_or_id=body.path_or_id, tenant_id=tenant)
     return accepted(sender, receipt)
+
+
+def _tenant_of(sender: Sender, source_id: str) -> str | None:
+    """The tenant of a document with this id that the sender may read; None for a removed one."""
+    try:
+        return sender.shared.document_records.own(source_id, sender.principal.tenants).place.tenant_id
+    except UnknownDocument:
+        return None
 
 
 @router.delete("/tenants/{name}", status_code=202, responses=ACCEPTED, summary="Remove a tenant")

@@ -51,6 +51,10 @@ ToolboxOf = Callable[[Any], Toolbox]
 JobId = Annotated[str, Field(description="Id of a job, as index_path and add_note return it.")]
 Query = Annotated[str, Field(description='What to find, in plain words; "quoted words" are required.')]
 Collection = Annotated[str | None, Field(description="Collection of documents. Default: all of them.")]
+Project = Annotated[
+    str | None, Field(description="Name of a project. Default: the one of the folder of the server.")
+]
+All = Annotated[bool, Field(description="Every project, and all documents outside of them.")]
 READ = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADD = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 CANCEL = ToolAnnotations(destructive_hint=True, open_world_hint=False)
@@ -123,18 +127,24 @@ def _add_search_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         library: Annotated[
             str | None, Field(description="Only this library, as NAME or NAME==VERSION.")
         ] = None,
+        project: Project = None,
+        all: All = False,
     ) -> str:
         """Find passages in indexed files and notes. Returns paths with line numbers and snippets."""
-        return await _call(toolbox_of(ctx).search, query, limit, collection, path, mode, library)
+        return await _call(
+            toolbox_of(ctx).search, query, limit, collection, path, mode, library, project, all
+        )
 
     @server.tool(annotations=READ, structured_output=False)
     async def context(
         ctx: Context,
         query: Query,
         max_tokens: Annotated[int, Field(description="Most tokens of all passages, 1 to 50,000.")] = 2_000,
+        project: Project = None,
+        all: All = False,
     ) -> str:
         """Collect the best passages for a question within a budget of tokens, numbered for citation."""
-        return await _call(toolbox_of(ctx).context, query, max_tokens)
+        return await _call(toolbox_of(ctx).context, query, max_tokens, project, all)
 
     @server.tool(annotations=READ, structured_output=False)
     async def graph_neighbours(
@@ -152,9 +162,10 @@ def _add_document_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         ctx: Context,
         path: Annotated[str | None, Field(description="Only paths that match this glob or folder.")] = None,
         limit: Annotated[int, Field(description="Number of documents, 1 to 200.")] = 50,
+        project: Project = None,
     ) -> str:
         """List indexed documents with their status."""
-        return await _call(toolbox_of(ctx).list_documents, path, limit)
+        return await _call(toolbox_of(ctx).list_documents, path, limit, project)
 
     @server.tool(annotations=READ, structured_output=False)
     async def read_document(
@@ -166,9 +177,14 @@ def _add_document_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
         return await _call(toolbox_of(ctx).read_document, path_or_id, page)
 
     @server.tool(annotations=READ, structured_output=False)
-    async def why(ctx: Context, path: Annotated[str, Field(description="Path of a file or folder.")]) -> str:
+    async def why(
+        ctx: Context,
+        path: Annotated[str, Field(description="Path of a file or folder.")],
+        project: Project = None,
+        all: All = False,
+    ) -> str:
         """Explain why search does, or does not, find a file, and what to do."""
-        return await _call(toolbox_of(ctx).why, path)
+        return await _call(toolbox_of(ctx).why, path, project, all)
 
     @server.tool(annotations=READ, structured_output=False)
     async def job_status(ctx: Context, job_id: JobId) -> str:
@@ -196,10 +212,13 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         wait: Annotated[bool, Field(description="Wait for the end, with progress.")] = False,
         include_code: Annotated[bool | None, Field(description="Index source code too.")] = None,
         collection: Annotated[str | None, Field(description="Collection of the documents.")] = None,
+        project: Annotated[
+            bool | None, Field(description="Index as a project, or not. Default: in a git work tree.")
+        ] = None,
     ) -> str:
         """Index a file or folder; unchanged files are not read again. Returns a job."""
         toolbox = toolbox_of(ctx)
-        receipt = await _call(toolbox.index_path, path, include_code, collection)
+        receipt = await _call(toolbox.index_path, path, include_code, collection, project)
         await _call(submitted)
         if not wait:
             return texts.receipt_text(receipt)

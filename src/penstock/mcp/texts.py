@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from penstock.catalog.rules.graph_values import Neighbourhood
 from penstock.errors import PenstockError
 from penstock.service.document_records import DocumentPage, DocumentRecord
+from penstock.service.hits import Coverage, coverage_text
 from penstock.service.job_records import JobDetail, SubmitRecord
 from penstock.service.page_texts import ShownPage
 from penstock.service.passages import PromptContext, place_text
@@ -33,7 +34,7 @@ def search_text(found: SearchResult) -> str:
     lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
     lines += found.notes
     if not found.hits:
-        return "\n".join([*lines, "No hits."])
+        return "\n".join([*lines, "No hits.", _covered(found.covered)])
     for number, hit in enumerate(found.hits, 1):
         weak = " (weak)" if hit.weak else ""
         lines += [
@@ -41,18 +42,24 @@ def search_text(found: SearchResult) -> str:
             f"   {_one_line(hit.snippet or hit.text, SNIPPET)}",
             f"   {chunk_uri(hit.source_id, hit.chunk_id)}",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, _covered(found.covered)])
+
+
+def _covered(covered: Coverage) -> str:
+    """The line that says what was searched, and how to search all."""
+    how = "" if covered.everything else " Search everything with: all=true"
+    return coverage_text(covered) + how
 
 
 def context_text(found: PromptContext) -> str:
     """Passages with their numbers, after notes and corrections."""
     lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
-    return "\n".join([*lines, *found.notes, found.text or "No passages."])
+    return "\n".join([*lines, *found.notes, found.text or "No passages.", _covered(found.covered)])
 
 
 def receipt_text(receipt: SubmitRecord) -> str:
     """The job of a request."""
-    return f"{receipt.message}: job {receipt.job_id}, {receipt.status}"
+    return "\n".join([f"{receipt.message}: job {receipt.job_id}, {receipt.status}", *(receipt.notes or ())])
 
 
 def job_text(job: JobDetail) -> str:

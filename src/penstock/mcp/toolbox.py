@@ -16,7 +16,7 @@ from penstock.service.documents import Documents
 from penstock.service.job_records import JobDetail, JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.path_policy import PathPolicy
-from penstock.service.projects import Placement, WantedPlace
+from penstock.service.projects import Placement, SearchScope, WantedPlace
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -39,7 +39,7 @@ class Toolbox:
         self._principal = principal
         # Jobs get the priorities of agents, also inside an HTTP server.
         self._work = Jobs(assembly.queue, assembly.settings, door="mcp")
-        self._index = Documents(assembly.catalog, self._work, assembly.settings)
+        self._index = Documents(assembly.catalog, self._work, assembly.settings, principal)
         self._jobs = JobRecords(self._work)
         self._documents = DocumentRecords(self._index)
 
@@ -53,6 +53,8 @@ class Toolbox:
         path: str | None = None,
         mode: Literal["hybrid", "keyword", "vector"] = "hybrid",
         library: str | None = None,
+        project: str | None = None,
+        every: bool = False,
     ) -> str:
         """Hits of a query, with places and snippets."""
         self._require("read")
@@ -63,15 +65,19 @@ class Toolbox:
             collection=collection,
             path=path,
             library=library,
-            **self._scope(path, library),
+            within=self._scope(project, library, every=every),
         )
         return texts.search_text(found)
 
-    def context(self, query: str, max_tokens: int = 2_000) -> str:
+    def context(
+        self, query: str, max_tokens: int = 2_000, project: str | None = None, every: bool = False
+    ) -> str:
         """Passages of a query within a budget of tokens, with numbers to cite."""
         self._require("read")
         budget = _within("max_tokens", max_tokens, MOST_TOKENS)
-        found = self._assembly.search.context(query, max_tokens=budget, **self._scope())
+        found = self._assembly.search.context(
+            query, max_tokens=budget, within=self._scope(project, every=every)
+        )
         return texts.context_text(found)
 
     def graph_neighbours(self, name: str, hops: int = 1) -> str:
@@ -93,7 +99,11 @@ class Toolbox:
         return self._jobs.receipt(receipt)
 
     def index_path(
-        self, path: str, include_code: bool | None = None, collection: str | None = None
+        self,
+        path: str,
+        include_code: bool | None = None,
+        collection: str | None = None,
+        project: bool | None = None,
     ) -> SubmitRecord:
         """Queue a file or folder."""
         self._require("write")
@@ -101,8 +111,7 @@ class Toolbox:
             self._resolve(path),
             include_code=include_code,
             collection=collection,
-            tenant_id=None if self._is_person else self._tenant(),
-            project=None if self._is_person else False,
+            project=project,
         )
         return self._jobs.receipt(receipt)
 
@@ -127,12 +136,14 @@ class Toolbox:
 
     # Documents.
 
-    def list_documents(self, path: str | None = None, limit: int = 50) -> str:
+    def list_documents(self, path: str | None = None, limit: int = 50, project: str | None = None) -> str:
         """Documents, one a line; ``path`` is a glob or a folder."""
         self._require("read")
         most = _within("limit", limit, MOST_DOCUMENTS)
-        place = self._place()
-        found = self._documents.page(path=path, limit=most, tenant_id=place.tenant_id, branch=place.branch)
+        filters = self._scope(project).without_notes().filters[0]
+        found = self._documents.page(
+            path=path, limit=most, tenant_id=filters["tenant_id"], branch=filters.get("branch")
+        )
         return texts.documents_text(found)
 
     def read_document(self, path_or_id: str, page: int = 1) -> str:
@@ -141,13 +152,10 @@ class Toolbox:
         found = self._source(path_or_id)
         return texts.page_text(self._index.page(found.source_id, page, tenant_id=found.place.tenant_id))
 
-    def why(self, path: str) -> str:
+    def why(self, path: str, project: str | None = None, every: bool = False) -> str:
         """The reason why search does, or does not, find a path."""
         self._require("read")
-        found = self._named(path)
-        place = self._place(found)
-        reason = self._index.why(found, tenant_id=place.tenant_id, branch=place.branch)
-        return texts.reason_text(reason)
+        return texts.reason_text(self._index.why(self._named(path), project=project, all=every))
 
     # Resources.
 
@@ -183,8 +191,7 @@ class Toolbox:
         """The path of a document. Documents of web pages and libraries need no permission to fetch."""
         paths.refuse_unusable(path)
         if self._policy is not None and self._principal.confined:
-            tenant = self._tenant()
-            return self._policy.document(path, lambda named: self._index.knows(named, tenant_id=tenant))
+            return self._policy.document(path, self._index.knows)
         return paths.off_disk(path) or self._resolve(path)
 
     def _source(self, path_or_id: str) -> Source:
@@ -192,30 +199,30 @@ class Toolbox:
         try:
             return self._documents.own(path_or_id.removeprefix("document://"), self._principal.tenants)
         except UnknownDocument:
-            found = self._named(path_or_id)
-            place = self._place(found)
-            return self._index.source(found, tenant_id=place.tenant_id, branch=place.branch)
+            return self._index.source(self._named(path_or_id))
 
     @property
     def _is_person(self) -> bool:
         """The agent works for the person who started the server, in the folder of the server."""
         return self._principal is LOCAL
 
-    def _place(self, path: str | None = None) -> Placement:
-        """Tenant and branch of documents at a path, or in the folder of the server; see decision 0056."""
+    def _place(self) -> Placement:
+        """Tenant and branch of documents in the folder of the server, for a person; see decision 0075."""
         if not self._is_person:
             return Placement(self._tenant())
-        return self._index.projects.for_reading(path or os.curdir, WantedPlace())
+        return self._index.projects.for_reading(os.curdir, WantedPlace())
 
-    def _scope(self, path: str | None = None, library: str | None = None) -> dict[str, Any]:
-        place = self._place()
-        if not self._is_person:
-            return {"tenant_id": place.tenant_id}
-        if library is not None:
-            # Libraries belong to the person, not to a project.
-            return {"tenant_id": self._tenant()}
-        first, *more = self._index.projects.scopes(place)
-        return {**first, "also": [] if path is not None else more}
+    def _scope(
+        self, project: str | None = None, library: str | None = None, *, every: bool = False
+    ) -> SearchScope:
+        """The scope of a search: as asked for, else the project of the folder of the server.
+
+        Libraries belong to the person, not to a project.
+        """
+        projects = self._index.projects
+        if project is not None or every or library is not None or not self._is_person:
+            return projects.search_scope(project=project, every=every)
+        return projects.scope_at(self._place())
 
     def _tenant(self) -> str:
         return self._principal.tenant(None, self._assembly.settings.tenant_id)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict
 
 from penstock.errors import InvalidRequest
+from penstock.service.options import unknown_option
 
 
 class CallOptions(TypedDict, total=False):
@@ -48,8 +49,7 @@ def refuse_misshapen(call: Call) -> None:
     if not isinstance(call, dict | Mapping):
         raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
     if not _KNOWN.issuperset(call):
-        unknown = sorted(map(str, set(call) - _KNOWN))
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+        raise unknown_option("call", sorted(map(str, set(call) - _KNOWN))[0], _KNOWN)
     if "name" not in call:
         raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock import extensions
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Phase
+from penstock.catalog.values import Phase, Place
 from penstock.config import Settings
 from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
@@ -23,6 +23,7 @@ from penstock.handlers.store_comparison import unfilled_stores
 from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.service import machine_checks
+from penstock.service.documents import left_behind
 from penstock.service.explanations import living_workers
 from penstock.service.machine_checks import Check
 from penstock.vector_stores.protocol import VectorStore
@@ -129,6 +130,7 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog], *, fix: bo
             model = snapshot.fingerprints().get(Phase.VECTOR)
         unfilled = unfilled_stores(catalog.outside, settings)
         rows = [found.settled(fix=fix) for found in machine_checks.catalog_state(catalog)]
+        rows += _left_behind(catalog, settings)
     except PenstockError as error:
         yield _failed("catalog", error)
         return
@@ -139,6 +141,18 @@ def _catalog(settings: Settings, open_catalog: Callable[[], Catalog], *, fix: bo
     for what in unfilled:
         remedy = "A worker fills it; `penstock verify --fix` does it at once."
         yield Check(subject="catalog", status="note", detail=what, remedy=remedy)
+
+
+def _left_behind(catalog: Catalog, settings: Settings) -> Iterator[Check]:
+    """Folders of projects with documents in the default tenant as well, from requests without a project."""
+    roots = catalog.projects.all()
+    with catalog.snapshot() as snapshot:
+        for one in snapshot.tenants(settings.tenant_id) if roots else ():
+            place = Place(one.tenant_id, one.collection, one.branch)
+            for root in roots:
+                if root.tenant_id != place.tenant_id and snapshot.known(place, root.root, limit=1):
+                    what, remedy = left_behind(place, root.root)
+                    yield Check(subject="projects", status="note", detail=what, remedy=remedy)
 
 
 def _model(settings: Settings, model: str | None) -> Check:

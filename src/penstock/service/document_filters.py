@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from penstock.catalog.rules.properties import time_key
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
 from penstock.payloads import LIBRARIES, library_path, parse_requirement
-
-
-class DocumentFilters(TypedDict, total=False):
-    """Filters of documents. ``path`` is a glob; ``tag`` includes tags below it.
-
-    ``library`` is the name of one, or ``NAME==VERSION``; it cannot be combined with ``path``.
-    ``author`` and ``title`` are parts of the text, in any case; ``language`` ``en`` includes ``en-US``.
-    ``created_after`` and ``created_before`` are dates: on this day or later, and before this day. Compared is
-    what the documents state about themselves. A document that does not state it is left out.
-    """
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    path: str | None
-    library: str | None
-    file_type: str | None
-    tag: str | None
-    author: str | None
-    title: str | None
-    language: str | None
-    created_after: str | None
-    created_before: str | None
+from penstock.service.options import DocumentFilters
 
 
 def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:

@@ -13,9 +13,9 @@ from penstock.catalog.rules.phases import CHUNK_PHASES
 from penstock.catalog.values import GenerationState, Phase, StoredProperties, TaskStatus
 from penstock.catalog.views import ChunkState, ChunkView, Document, PageState, Progress, Source
 from penstock.errors import InvalidRequest, UnknownDocument
-from penstock.service.document_filters import DocumentFilters
 from penstock.service.documents import Documents
 from penstock.service.failures import FailedPath
+from penstock.service.options import DocumentFilters
 from penstock.service.reasons import Below, Reason
 
 MAX_DOCUMENTS = 1_000

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import msgspec
 
@@ -15,16 +16,26 @@ from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
 from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
-from penstock.errors import UnknownDocument
+from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
 from penstock.job import Job, Status
 from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
-from penstock.service.document_filters import DocumentFilters, catalog_filters
+from penstock.service.access import LOCAL, Principal
+from penstock.service.document_filters import catalog_filters
 from penstock.service.failures import FailedPath, failed_paths
-from penstock.service.folder_requests import IndexOptions, Preview, index_submission, preview_of
+from penstock.service.folder_requests import Preview, index_submission, placed_payload, preview_of
 from penstock.service.jobs import Jobs
+from penstock.service.options import (
+    IndexOptions,
+    ListFilters,
+    PathPlace,
+    Where,
+    WhyOptions,
+    path_place,
+    refuse_unknown,
+)
 from penstock.service.projects import Placement, Projects, WantedPlace
 from penstock.service.real_path import real_path
 from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
@@ -35,14 +46,6 @@ if TYPE_CHECKING:
     from penstock.service.libraries import Libraries
     from penstock.service.notes import Notebook
     from penstock.service.page_texts import ExportedPages, ShownPage
-
-
-class Where(TypedDict, total=False):
-    """Tenant, collection and branch of a document; by default those of the settings."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +62,23 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Documents:
-    """The documents of one catalog, as one door sees them."""
+    """The documents of one catalog, as one door and one sender see them.
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, settings: Settings) -> None:
+    The place of a document that is named by its path is decided by ``Places``, for every door.
+    """
+
+    def __init__(
+        self, catalog: Catalog, jobs: Jobs, settings: Settings, principal: Principal = LOCAL
+    ) -> None:
         self.catalog = catalog
         self._jobs = jobs
         self._settings = settings
-        self.projects = Projects(catalog, jobs, settings)
+        self._principal = principal
+        self.projects = Projects(catalog, jobs, settings, principal)
+
+    def seen_by(self, principal: Principal) -> Documents:
+        """The same documents for the sender of a request, within the tenants of the key."""
+        return Documents(self.catalog, self._jobs, self._settings, principal)
 
     @cached_property
     def notes(self) -> Notebook:
@@ -98,21 +111,69 @@ class Documents:
         ``operation`` "add" removes nothing: documents whose files are gone stay. Of a web page, links are
         followed up to ``depth`` (3), on its host and ``hosts``, up to ``max_pages`` (1,000).
 
-        With ``project`` the documents are of the project around the path: its tenant and the checked-out
-        branch, unless they are given. None: only where the path is in a git work tree.
+        In a git work tree the documents are of its project: a tenant by its remote, and the checked-out
+        branch. ``tenant_id`` and ``branch`` win, and ``project=False`` indexes the path like any other;
+        ``project=True`` makes a folder without git a project as well.
         """
-        paths.refuse_unusable(os.fspath(path))
-        self.projects.record(self.placement(path, **options))
-        return self._jobs.submit(exact=True, **self.submission(path, **options))
+        refuse_unknown("index", options, IndexOptions)
+        named = os.fspath(path)
+        placement = self.placement(path, **options)
+        submission = index_submission(named, options, self._settings, placement)
+        recorded = self.projects.record(placement)
+        if recorded.tenant_id != placement.tenant_id:
+            # Another request recorded the folder meanwhile, with another remote.
+            submission = index_submission(named, options, self._settings, recorded)
+        receipt = self._jobs.submit(exact=True, **submission)
+        return self._with_left_behind(receipt, submission, recorded)
 
     def placement(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Placement:
         """Tenant and branch of the documents of ``index``."""
-        wanted = WantedPlace(options.get("tenant_id"), options.get("branch"), options.get("project", False))
+        refuse_unknown("index", options, IndexOptions)
+        paths.refuse_unusable(os.fspath(path))
+        wanted = WantedPlace(options.get("tenant_id"), options.get("branch"), options.get("project"))
         return self.projects.for_index(os.fspath(path), wanted)
 
     def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
         """Build the submission of ``index`` without submitting it."""
+        refuse_unknown("index", options, IndexOptions)
         return index_submission(os.fspath(path), options, self._settings, self.placement(path, **options))
+
+    def placed(self, submission: Submission, *, project: bool | None = None) -> Submission:
+        """The submission with the place of its path, as ``index`` would decide it; notes and calls stay.
+
+            app.submit(**app.documents.placed({"item_type": "project", "op": "ingest", "payload": payload}))
+
+        ``submit`` itself adds a row as it is given. The item type ``project`` makes a folder without git a
+        project as well. The project is recorded here, unless the operation is ``delete``.
+        """
+        path = placed_payload(submission)
+        if path is None:
+            return submission
+        wanted = WantedPlace(submission.get("tenant_id"), submission.get("branch"), project)
+        if submission["op"] == "delete":
+            placement = self.projects.for_reading(path, wanted)
+        else:
+            container = submission["item_type"] == "project" and project is not False
+            remote = submission["payload"].get("git_remote")
+            found = self.projects.for_index(path, wanted, container=container, remote=remote)
+            placement = self.projects.record(found)
+        given = submission.get("metadata") or {}
+        metadata = {**placement.metadata, **given}
+        if metadata:
+            submission = {**submission, "metadata": metadata}
+        return cast("Submission", {**submission, **placement.names})
+
+    def _with_left_behind(self, receipt: Receipt, submission: Submission, placement: Placement) -> Receipt:
+        """The receipt, with a note about documents of this folder that are outside of the project."""
+        if placement.project is None or submission["item_type"] == "file":
+            return receipt
+        root = placement.project.root
+        outside = self.notes.place_of(collection=submission.get("collection"))
+        with self.catalog.snapshot() as snapshot:
+            if not snapshot.known(outside, root, limit=1):
+                return receipt
+        note = ". ".join(left_behind(outside, root))
+        return msgspec.structs.replace(receipt, notes=(*receipt.notes, note))
 
     def note(
         self,
@@ -128,6 +189,7 @@ class Documents:
 
         ``tag``: one or several. A replaced note keeps its tags, unless given a ``tag`` or ``drop_tags``.
         """
+        refuse_unknown("note", where, Where)
         place, tags = self.place(**where), [tag] if isinstance(tag, str) else list(tag or ())
         if delete:
             return self.notes.remove(text, place)
@@ -135,16 +197,15 @@ class Documents:
             return self.notes.replace(update, text, place, tags=tags, drop_tags=drop_tags)
         return self.notes.add(text, place, tags=tags)
 
-    def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
+    def removal(self, path_or_id: str, **where: Unpack[PathPlace]) -> Submission:
         """Build the submission to remove a document or folder, whether or not the files still exist."""
+        refuse_unknown("removal", where, PathPlace)
         submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
-        for name in ("tenant_id", "collection", "branch"):
-            if where.get(name) is not None:
-                submission[name] = where[name]
         if self._is_id(path_or_id):
+            place = self.place(**_where(where))
             submission["payload"] = {"document_id": path_or_id}
-            return submission
-        place, names = self.place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
+            return _at(submission, place)
+        place, names = self.place_at(path_or_id, where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
             found = (snapshot.find(place, name) for name in names)
             document = next((source.path for source in found if source is not None and source.live), None)
@@ -161,7 +222,7 @@ class Documents:
         else:
             by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
             submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
-        return submission
+        return _at(submission, place)
 
     def _is_id(self, text: str) -> bool:
         with self.catalog.snapshot() as snapshot:
@@ -169,6 +230,7 @@ class Documents:
 
     def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
         """The reason why ``index`` includes code by default; None if it does not, or if options decide."""
+        refuse_unknown("why_code", options, IndexOptions)
         decided = options.get("include_code") is not None or options.get("project")
         if decided or is_off_disk(os.fspath(path)) or not os.path.isdir(path):  # noqa: PTH112 - as in `removal`
             return None
@@ -222,10 +284,30 @@ class Documents:
 
                 raise model_mismatch(model, self._settings.embedder)
 
-    def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
-        """Explain why search does or does not find a path; for a folder, count the states below it."""
-        absolute = paths.shown(os.fspath(path))
-        place = self.place(**where)
+    def why(self, path: str | os.PathLike[str], **where: Unpack[WhyOptions]) -> Reason:
+        """Explain why search does or does not find a path; for a folder, count the states below it.
+
+            print(app.documents.why("docs/mill.md").cause)
+
+        ``project``: as for ``index``, or the name of a project. ``all``: look in every tenant.
+        """
+        refuse_unknown("why", where, WhyOptions)
+        if where.get("all") and (where.get("tenant_id") is not None or where.get("project") is not None):
+            raise InvalidRequest("tenant_id, project and all: give one of them")
+        place = self.place_at(path, path_place(where))
+        reason = self._why(paths.shown(os.fspath(path)), place)
+        if reason.verdict != "unknown" or where.get("tenant_id") is not None:
+            return reason
+        with self.catalog.snapshot() as snapshot:
+            others = reasons.in_other_tenants(snapshot, place, reason.path, self._principal.owns)
+        if not others:
+            return reason
+        if where.get("all"):
+            return self._why(reason.path, others[0])
+        names = self.projects.names()
+        return reasons.elsewhere_text(reason, place, others[0], names.get(others[0].tenant_id))
+
+    def _why(self, absolute: str, place: Place) -> Reason:
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
@@ -244,61 +326,69 @@ class Documents:
             found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
         return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
-    def knows(self, path: str, **where: Unpack[Where]) -> bool:
+    def knows(self, path: str, **where: Unpack[PathPlace]) -> bool:
         """Tell whether a document of the place is or was at a path, or a live job is about it.
 
-        Nothing is read from the disk.
+        No document is read from the disk.
         """
-        place = self.place(**where)
+        place = self.place_at(path, where)
         with self.catalog.snapshot() as snapshot:
             if snapshot.find(place, path) is not None or snapshot.formerly(place, path) is not None:
                 return True
         return reasons.queued(self._jobs.queue, path, place) is not None
 
-    def sources(
-        self, *, after: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]
-    ) -> list[Source]:
+    def sources(self, *, after: str = "", limit: int = 50, **narrowed: Unpack[ListFilters]) -> list[Source]:
         """Documents, also failed ones (``Source.failed``), ordered by id.
 
         for source in app.documents.sources(author="curie", created_after="1900"):
             print(source.path, source.properties.author)
         """
-        filters = catalog_filters(self._settings.tenant_id, **narrowed)
+        refuse_unknown("sources", narrowed, ListFilters)
+        given: dict[str, Any] = {**narrowed}
+        if (project := given.pop("project", None)) is not None:
+            scope = self.projects.search_scope(
+                tenant_id=given.get("tenant_id"), branch=given.get("branch"), project=project
+            )
+            given |= scope.filters[0]
+        filters = catalog_filters(self._settings.tenant_id, **given)
         with self.catalog.snapshot() as snapshot:
             return snapshot.sources(filters, after=after, limit=limit, failed=True)
 
-    def failures(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> list[FailedPath]:
+    def failures(self, path: str | os.PathLike[str], **where: Unpack[PathPlace]) -> list[FailedPath]:
         """Files at or below a path that failed, by path.
 
         for failure in app.documents.failures("docs"):
             print(failure.path, failure.code, failure.remedy)
         """
-        return failed_paths(self.catalog, self.place(**where), paths.real(os.fspath(path)))
+        refuse_unknown("failures", where, PathPlace)
+        return failed_paths(self.catalog, self.place_at(path, where), paths.real(os.fspath(path)))
 
-    def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
+    def source(self, path_or_id: str, **where: Unpack[PathPlace]) -> Source:
         """A document of the tenant: by its id from any collection, or by its path in one collection."""
-        place = self.place(**where)
+        refuse_unknown("source", where, PathPlace)
+        place = self.place_at(path_or_id, where)
         with self.catalog.snapshot() as snapshot:
-            found = _of_tenant(snapshot.get(path_or_id), place.tenant_id)
+            found = self._by_id(snapshot, path_or_id, place, where)
             if found is None:
                 found = snapshot.find(place, paths.real(path_or_id))
             if found is None or not found.live:
                 raise UnknownDocument(f"no document {path_or_id[:200]!r}")
             return with_page_warnings(snapshot, found)
 
-    def history(self, path_or_id: str, **where: Unpack[Where]) -> list[HistoryEntry]:
+    def history(self, path_or_id: str, **where: Unpack[PathPlace]) -> list[HistoryEntry]:
         """Events of a document, oldest first; of a removed document for as long as they are kept.
 
         for entry in app.documents.history("docs/mill.md"):
             print(entry.at, entry.what, entry.note)
         """
+        refuse_unknown("history", where, PathPlace)
         path = paths.shown(path_or_id)
+        place = self.place_at(path_or_id, where)
         with self.catalog.snapshot() as snapshot:
-            place = self.place(**where)
-            source = _of_tenant(snapshot.get(path_or_id), place.tenant_id) or snapshot.find(place, path)
+            source = self._by_id(snapshot, path_or_id, place, where) or snapshot.find(place, path)
             source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
             source = source or _of_tenant(snapshot.get(source_id), place.tenant_id)
-            events = snapshot.events(place.tenant_id, source_id)
+            events = snapshot.events(source.place.tenant_id if source else place.tenant_id, source_id)
             generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
@@ -314,13 +404,14 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             return snapshot.pages(document_id, limit=limit)
 
-    def page(self, path_or_id: str, number: int, **where: Unpack[Where]) -> ShownPage:
+    def page(self, path_or_id: str, number: int, **where: Unpack[PathPlace]) -> ShownPage:
         """One page as it was read, with engine and confidence where its text was recognized.
 
         print(app.documents.page("scans/contract.pdf", 3).text)
         """
         from penstock.service.page_texts import shown_page
 
+        refuse_unknown("page", where, PathPlace)
         source = self.source(path_or_id, **where)
         with self.catalog.snapshot() as snapshot:
             return shown_page(snapshot, source, number)
@@ -329,6 +420,7 @@ class Documents:
         self, directory: str | os.PathLike[str], *, path: str | None = None, **where: Unpack[Where]
     ) -> ExportedPages:
         """Write the text of each page of the documents in search to a file; ``path`` is a glob."""
+        refuse_unknown("export", where, Where)
 
         def chosen() -> Iterator[Source]:
             found = self.sources(path=path, limit=BATCH, **where)
@@ -384,7 +476,27 @@ class Documents:
             return _task_counts(snapshot)
 
     def place(self, **where: Unpack[Where]) -> Place:
-        return self.notes.place_of(**where)
+        """The place with these names; by default the tenant of the key or of the settings."""
+        refuse_unknown("place", where, Where)
+        tenant = self._principal.tenant(where.get("tenant_id"), self._settings.tenant_id)
+        return self.notes.place_of(tenant, where.get("collection"), where.get("branch"))
+
+    def place_at(self, path: str | os.PathLike[str], where: PathPlace) -> Place:
+        """The place of a document that is named by its path, to read or remove it."""
+        paths.refuse_unusable(os.fspath(path))
+        wanted = WantedPlace(where.get("tenant_id"), where.get("branch"), where.get("project"))
+        found = self.projects.for_reading(os.fspath(path), wanted)
+        return self.place(tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch)
+
+    def _by_id(
+        self, snapshot: CatalogSnapshot, source_id: str, place: Place, where: PathPlace
+    ) -> Source | None:
+        """The document with an id, of the tenant asked for; by default also of that of the settings."""
+        found = snapshot.get(source_id)
+        if found is None or found.place.tenant_id == place.tenant_id:
+            return found
+        named = where.get("tenant_id") is not None or where.get("project") is not None
+        return None if named else _of_tenant(found, self.place().tenant_id)
 
 
 def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
@@ -392,6 +504,32 @@ def _task_counts(snapshot: CatalogSnapshot) -> dict[str, dict[str, int]]:
     for (task_type, status), number in snapshot.statistics().items():
         tasks.setdefault(task_type, {})[str(status)] = number
     return tasks
+
+
+def left_behind(outside: Place, root: str) -> tuple[str, str]:
+    """The fact that documents of a project's folder are in another tenant as well, and what to do."""
+    command = ["penstock", "delete", root, "--tenant", outside.tenant_id, "--collection", outside.collection]
+    return (
+        f"documents below {root} are also in tenant {outside.tenant_id}, branch {outside.branch}, from "
+        "requests without a project: searches of that tenant find them, and requests of the project do not "
+        "update them",
+        f"Remove them: {shlex.join(command)}",
+    )
+
+
+def _where(where: Mapping[str, Any]) -> Where:
+    return {
+        "tenant_id": where.get("tenant_id"),
+        "collection": where.get("collection"),
+        "branch": where.get("branch"),
+    }
+
+
+def _at(submission: Submission, place: Place) -> Submission:
+    submission["tenant_id"] = place.tenant_id
+    submission["collection"] = place.collection
+    submission["branch"] = place.branch
+    return submission
 
 
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:

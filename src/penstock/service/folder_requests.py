@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -16,52 +15,16 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import Source
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
-from penstock.payloads import Operation
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason
 from penstock.pipeline.web import urls
 from penstock.service import paths
+from penstock.service.options import IndexOptions
 from penstock.service.projects import Placement
 from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 
 NO_PREVIEW = "Use --depth 0 for the page alone, or --max-pages N, instead of --dry-run."
-
-
-class IndexOptions(TypedDict, total=False):
-    """Options of ``Documents.index``; all have defaults."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    priority: int | None
-    include: Sequence[str]
-    exclude: Sequence[str]
-    include_code: bool | None
-    archives: bool | None
-    recursive: bool
-    depth: int | None
-    chunk_size: int | None
-    chunk_overlap: int | None
-    graph: bool | None
-    ocr: bool | None
-    gate: Literal["page", "document"] | None
-    force: bool
-    checksum: bool
-    retry_failed: bool
-    allow_empty: bool
-    project: bool | None
-    operation: Operation
-    run_at: datetime | str | None
-    delay: float | None
-    timeout_s: int | None
-    serial: bool | None
-    after: Sequence[str] | None
-    on_dependency_failure: str | None
-    limit: str | None
-    webhook: str | None
-    hosts: Sequence[str]
-    max_pages: int | None
 
 
 def job_options(options: Mapping[str, Any]) -> Submission:
@@ -108,13 +71,33 @@ def index_submission(
         absolute = real_path(path)
         mode = _mode(path, absolute)
         if stat.S_ISDIR(mode):
-            submission["item_type"] = "project" if options.get("project") else "folder"
+            # The top folder of a project is the same request at every door, also as an item.
+            is_project = options.get("project") or _is_root(placement, absolute)
+            submission["item_type"] = "project" if is_project else "folder"
             payload |= walked(absolute, submission["item_type"], {**options, "archives": opens_archives})
         elif stat.S_ISREG(mode):
             payload |= {"file_path": absolute} | ({"archives": True} if opens_archives else {})
         else:
             raise PathNotFound(f"{path} is neither a file nor a folder")
     return with_job_options(submission, options, placement)
+
+
+def _is_root(placement: Placement, path: str) -> bool:
+    return placement.project is not None and placement.project.root == path
+
+
+_PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
+
+
+def placed_payload(submission: Submission) -> str | None:
+    """The path that decides the place of a submission; None for one without a path of the disk."""
+    payload = submission["payload"] if isinstance(submission.get("payload"), Mapping) else {}
+    path = payload.get(_PATH_FIELDS.get(submission["item_type"], ""))
+    if submission["item_type"] == "rename":
+        path = payload.get("old_path")
+    if submission["item_type"] == "delete_document":
+        path = payload.get("document_id")
+    return path if isinstance(path, str) and path.startswith("/") else None
 
 
 def with_job_options(submission: Submission, options: Mapping[str, Any], placement: Placement) -> Submission:

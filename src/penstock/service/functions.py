@@ -23,6 +23,7 @@ from penstock.service.function_handle import FunctionHandle
 from penstock.service.function_records import FunctionRecords, function_records
 from penstock.service.jobs import Jobs
 from penstock.service.mapped_calls import MappedCall, MapProgress, map_payload, map_progress, map_results
+from penstock.service.options import refuse_unknown
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 from penstock.service.tasks import Tasks
@@ -84,6 +85,7 @@ class FunctionJobs(Jobs):
         two above the last. By default 1, 2, 4 … 300 seconds. ``webhook``, ``on_success`` and ``on_failure``
         are as for ``call``, for each call.
         """
+        refuse_unknown("function", options, FunctionOptions)
         if callable(name):
             return self._register(None, name, {})
         if name is not None and not isinstance(name, str):

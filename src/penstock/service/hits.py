@@ -16,6 +16,7 @@ from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType
 from penstock.service.corrections import Correction
+from penstock.vocabulary import how_many
 
 SNIPPET = 240
 _WORD_START = r"(?:\b|(?<=_)|(?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])))"
@@ -89,20 +90,56 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     rerank_score: float | None = None
 
 
+class SearchedPart(msgspec.Struct, frozen=True):
+    """A tenant that a search covered, in one branch or (None) in all of them.
+
+    ``project``: its name, where the search was about a project. ``notes_only``: of this tenant only notes.
+    """
+
+    tenant_id: str
+    project: str | None = None
+    branch: str | None = None
+    notes_only: bool = False
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of the index that a search covered. ``everything``: all that the sender may read."""
+
+    parts: tuple[SearchedPart, ...] = ()
+    everything: bool = False
+
+
+def coverage_text(covered: Coverage) -> str:
+    """One sentence that names what a search covered."""
+    if covered.everything:
+        return f"Searched everything: {how_many(len(covered.parts), 'tenant')}."
+    named = [_part_text(part) for part in covered.parts]
+    return f"Searched {' and '.join(named)}."
+
+
+def _part_text(part: SearchedPart) -> str:
+    if part.notes_only:
+        return "your notes"
+    name = f"tenant {part.tenant_id}" if part.project is None else f"project {part.project}"
+    return name if part.branch is None else f"{name} (branch {part.branch})"
+
+
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hits, best first, with notes about vectors that could not be searched.
 
     ``words``: the words and quoted phrases of the query that were looked for in each hit. ``corrections``:
-    words that occur nowhere, and what was searched for instead.
+    words that occur nowhere, and what was searched for instead. ``covered``: the part of the index that was
+    searched.
     """
 
     hits: list[Hit]
     notes: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     corrections: tuple[Correction, ...] = ()
+    covered: Coverage = Coverage()
 
 
-def merged(answers: Sequence[SearchResult], limit: int) -> SearchResult:
+def merged(answers: Sequence[SearchResult], limit: int, covered: Coverage) -> SearchResult:
     """Merge the hits of the same query in different scopes: good ones first, then by score; texts once."""
     hits: dict[str, Hit] = {}
     for hit in sorted((hit for each in answers for hit in each.hits), key=lambda hit: (hit.weak, -hit.score)):
@@ -115,6 +152,7 @@ def merged(answers: Sequence[SearchResult], limit: int) -> SearchResult:
         notes=tuple(dict.fromkeys(note for each in answers for note in each.notes)),
         words=max((each.words for each in answers), key=len, default=()),
         corrections=tuple(fixed),
+        covered=covered,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from penstock import items, vocabulary
 from penstock.errors import InvalidRequest, UnknownItemType, UnknownOperation, UnknownStatus
 from penstock.job import Held, Job, JobQuery, Status
+from penstock.service.options import refuse_unknown
 
 MAX_PAGE = 1000
 _UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
@@ -36,9 +37,7 @@ class JobFilter(TypedDict, total=False):
 
 def job_query(filters: JobFilter) -> JobQuery:
     """Check filters, and bring them into the form of the queue."""
-    unknown = sorted(set(filters) - JobFilter.__optional_keys__)
-    if unknown:
-        raise InvalidRequest(f"unknown filter {unknown[0]!r}")
+    refuse_unknown("jobs", filters, JobFilter)
     limit = filters.get("limit", 50)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
         raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")

@@ -142,6 +142,8 @@ class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_hit: bool
     run: int
     run_at: datetime | None = None
+    notes: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What the sender should know; left out where there is nothing."""
 
 
 _ROW = (
@@ -185,6 +187,7 @@ class JobRecords:
         """The record of a receipt, with the status in the words of the door."""
         columns = msgspec.structs.asdict(receipt)
         columns["status"] = self._jobs.word(receipt.status)
+        columns["notes"] = receipt.notes or msgspec.UNSET
         return SubmitRecord(**columns)
 
     def own(self, job_id: str, tenants: Sequence[str]) -> Job:

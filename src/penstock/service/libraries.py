@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -20,6 +20,7 @@ from penstock.payloads import LIBRARIES, library_path, normal_library_name, pars
 from penstock.pipeline.web import urls
 from penstock.service.folder_requests import crawl_fields, with_job_options
 from penstock.service.jobs import Jobs
+from penstock.service.options import LibraryOptions, refuse_unknown
 from penstock.service.projects import Placement
 from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
@@ -31,30 +32,6 @@ _FILE_NAME = lazy_pattern(
 )
 """Name of an archive: ``mill-1.2.tar.gz``, or ``mill-1.2-py3-none-any.whl``."""
 _METADATA = ("PKG-INFO", "METADATA")
-
-
-class LibraryOptions(TypedDict, total=False):
-    """Options of ``Libraries.add``; all have defaults."""
-
-    tenant_id: str | None
-    collection: str | None
-    branch: str | None
-    priority: int | None
-    include: Sequence[str]
-    exclude: Sequence[str]
-    include_code: bool | None
-    depth: int | None
-    hosts: Sequence[str]
-    max_pages: int | None
-    chunk_size: int | None
-    chunk_overlap: int | None
-    graph: bool | None
-    ocr: bool | None
-    force: bool
-    retry_failed: bool
-    run_at: datetime | str | None
-    delay: float | None
-    timeout_s: int | None
 
 
 class IndexedLibrary(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +84,7 @@ class Libraries:
         **options: Unpack[LibraryOptions],
     ) -> Submission:
         """Build the submission of ``add`` without submitting it."""
+        refuse_unknown("libraries.add", options, LibraryOptions)
         name, version = parse_requirement(requirement)
         payload: dict[str, Any] = {"library_name": normal_library_name(name)}
         if source is None:

@@ -108,7 +108,9 @@ def job_path(job: Job) -> str:
 def job_outcome(documents: Documents, job: Job) -> JobOutcome:
     """Read what the catalog knows about a job."""
     path = job_path(job)
-    undecided = job.payload.get("include_code") and job.item_type == "folder"
+    # A project includes code without a word about it.
+    included = job.payload.get("include_code", job.item_type == "project")
+    undecided = included and job.item_type in ("folder", "project")
     return JobOutcome(
         failures=documents.failures(
             path, tenant_id=job.tenant_id, collection=job.collection, branch=job.branch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from penstock.service.corrections import Correction
-from penstock.service.hits import Hit
+from penstock.service.hits import Coverage, Hit
 from penstock.service.page_texts import joined
 
 CUT = "…"
@@ -52,6 +52,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     passages: tuple[Passage, ...]
     notes: tuple[str, ...] = ()
     corrections: tuple[Correction, ...] = ()
+    covered: Coverage = Coverage()
 
 
 class _Group:
@@ -174,6 +175,7 @@ def context_of(
     *,
     notes: tuple[str, ...] = (),
     corrections: tuple[Correction, ...] = (),
+    covered: Coverage,
 ) -> PromptContext:
     """Put passages together to the text of a prompt."""
     text = _rendered(passages)
@@ -184,4 +186,5 @@ def context_of(
         passages=tuple(passages),
         notes=notes,
         corrections=corrections,
+        covered=covered,
     )

@@ -31,7 +31,7 @@ def real(path: str) -> str:
     refuse_unusable(path)
     if (known := off_disk(path)) is not None:
         return known
-    return _readable(real_path(path))
+    return readable(real_path(path))
 
 
 def shown(path: str) -> str:
@@ -40,10 +40,11 @@ def shown(path: str) -> str:
     if (known := off_disk(path)) is not None:
         return known
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
-    return _readable(os.path.join(real_path(folder), name))  # noqa: PTH118 - as above
+    return readable(os.path.join(real_path(folder), name))  # noqa: PTH118 - as above
 
 
-def _readable(path: str) -> str:
+def readable(path: str) -> str:
+    """The path with invalid UTF-8 escaped, as stores keep it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

@@ -1,12 +1,12 @@
 """Projects: work trees of git repositories, with a tenant each and documents for each branch.
 
-One rule, ``placed``, decides tenant and branch for every door; decision 0056 gives its reasons.
+One rule, ``Places``, decides tenant and branch for every door; decisions 0056 and 0075 give its reasons.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypedDict
 
@@ -15,13 +15,15 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
-from penstock.errors import InvalidRequest, UnknownProject
+from penstock.errors import InvalidRequest, NotAllowed, UnknownProject
 from penstock.items import NOTES
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk import repository
 from penstock.service import paths
-from penstock.service.document_filters import DocumentFilters
+from penstock.service.access import LOCAL, Principal
+from penstock.service.hits import Coverage, SearchedPart
 from penstock.service.jobs import Jobs
+from penstock.service.options import DocumentFilters, ProjectChoice
 from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
@@ -80,11 +82,12 @@ class Placement(NamedTuple):
 
 
 class WantedPlace(NamedTuple):
-    """The place stated by a request. ``project``: wanted or not; None: by the rule."""
+    """The place stated by a request. ``project``: wanted or not, or (to read) a project by its name or
+    folder; None: by the rule."""
 
     tenant_id: str | None = None
     branch: str | None = None
-    project: bool | None = None
+    project: ProjectChoice = None
 
 
 def placed(
@@ -108,6 +111,17 @@ def placed(
     project = recorded or project_of(tree)
     branch = wanted.branch or tree.branch
     return Placement(project.tenant_id, branch, project, follows=branch == tree.branch)
+
+
+def bounded(placement: Placement, wanted: WantedPlace, principal: Principal, default: str) -> Placement:
+    """Keep a decision within the tenants of a key: other than those, the key's own one."""
+    if wanted.tenant_id is not None:
+        return placement._replace(tenant_id=principal.tenant(wanted.tenant_id, default))
+    if not principal.bound or (placement.project is not None and principal.owns(placement.project.tenant_id)):
+        return placement
+    # The branch of a project stays only where the request asked for the project.
+    branch = placement.branch if wanted.project or placement.project is None else wanted.branch
+    return Placement(principal.tenant(None, default), branch)
 
 
 def project_of(tree: WorkTree) -> ProjectRoot:
@@ -149,16 +163,194 @@ def placed_to_read(
     if off_disk or wanted.tenant_id is not None or wanted.project is False:
         return placed(wanted, None, None)
     real = real_path(path)
-    above = [real, *map(str, Path(real).parents)]
-    recorded = max(recorded_at(above), key=lambda one: len(one.root), default=None)
+    recorded = max(recorded_at(_above(real)), key=lambda one: len(one.root), default=None)
     tree = None if recorded is None else work_tree(recorded.root)
     return placed(wanted, tree, recorded, reads=True, own_tenant=own_tenant)
 
 
 def _deepest(catalog: Catalog, path: str) -> ProjectRoot | None:
     """The nearest recorded project above a path."""
-    above = [path, *map(str, Path(path).parents)]
-    return max(catalog.projects.at(above), key=lambda one: len(one.root), default=None)
+    return max(catalog.projects.at(_above(path)), key=lambda one: len(one.root), default=None)
+
+
+def _above(path: str) -> list[str]:
+    """The path and all folders above it, in the form of the catalog."""
+    return [paths.readable(str(each)) for each in (path, *Path(path).parents)]
+
+
+class SearchScope(NamedTuple):
+    """The parts of the index that a search covers: filters of each, and what to call them."""
+
+    filters: tuple[DocumentFilters, ...]
+    covered: Coverage
+
+    def without_notes(self) -> SearchScope:
+        """The scope without the notes of a person, for a search that is narrowed to paths."""
+        pairs = zip(self.filters, self.covered.parts, strict=True)
+        kept = [(filters, part) for filters, part in pairs if not part.notes_only]
+        if len(kept) == len(self.filters):
+            return self
+        parts = tuple(part for _, part in kept)
+        return SearchScope(
+            tuple(filters for filters, _ in kept), Coverage(parts=parts, everything=self.covered.everything)
+        )
+
+
+class Places:
+    """The one rule for the place of documents, as the sender of a request sees it.
+
+    A tenant that the request names wins; else the project of the path, unless ``project`` is false; else the
+    tenant of the key or of the settings. A key bound to tenants never leads to another one.
+    """
+
+    def __init__(self, catalog: Catalog, settings: Settings, principal: Principal = LOCAL) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._principal = principal
+        self._own_tenant = settings.tenant_id != DEFAULT_TENANT
+
+    def roots(self) -> list[ProjectRoot]:
+        """All folders that were indexed as projects, by name and folder."""
+        return self._catalog.projects.all()
+
+    # Places of paths.
+
+    def for_index(
+        self, path: str, wanted: WantedPlace, *, container: bool = False, remote: str | None = None
+    ) -> Placement:
+        """Place a request to index a path. Web pages and libraries belong to no project.
+
+        ``container``: the path is itself a project, also without git; ``remote``: the one that it states.
+        """
+        if isinstance(wanted.project, str):
+            raise InvalidRequest("project: true or false, to index a path", remedy="Name a tenant instead.")
+        if paths.off_disk(path) is not None:
+            return self._bounded(placed(wanted, None, None), wanted)
+        real = real_path(path)
+        known = _deepest(self._catalog, real)
+        found = repository.find_repository(real)
+        root = found.root if found is not None else None
+        if known is not None and (root is None or len(known.root) > len(root)):
+            root = known.root
+        if root is None and (wanted.project or container):
+            root = real if os.path.isdir(real) else str(Path(real).parent)  # noqa: PTH112 - it never raises
+        recorded = known if known is not None and known.root == root else None
+        tree = None if root is None else work_tree(root)
+        if tree is not None and tree.remote is None and remote is not None:
+            tree = tree._replace(remote=remote)
+        return self._bounded(placed(wanted, tree, recorded, own_tenant=self._own_tenant), wanted)
+
+    def record(self, placement: Placement) -> Placement:
+        """Record the project of a request to index. The first recorded tenant of a folder stays."""
+        if placement.project is None or self._catalog.projects.at([placement.project.root]):
+            return placement
+        project = self._catalog.projects.record(placement.project)
+        if not self._principal.owns(project.tenant_id):
+            raise NotAllowed(f"another project was recorded at {project.root} meanwhile")
+        return placement._replace(tenant_id=project.tenant_id, project=project)
+
+    def for_reading(self, path: str, wanted: WantedPlace) -> Placement:
+        """Place a request about documents at a path, or about those of the folder one is in."""
+        if isinstance(wanted.project, str) and wanted.tenant_id is None:
+            scope = self.scope_of(wanted.project)
+            return Placement(scope["tenant_id"], wanted.branch or scope.get("branch"))
+        found = placed_to_read(path, wanted, self._catalog.projects.at, own_tenant=self._own_tenant)
+        return self._bounded(found, wanted)
+
+    def _bounded(self, placement: Placement, wanted: WantedPlace) -> Placement:
+        return bounded(placement, wanted, self._principal, self._settings.tenant_id)
+
+    # Parts of the index that a search covers.
+
+    def search_scope(
+        self,
+        *,
+        tenant_id: str | None = None,
+        branch: str | None = None,
+        project: ProjectChoice = None,
+        every: bool = False,
+    ) -> SearchScope:
+        """The scope of a search: one tenant or project, or (``every``) all that the sender may read.
+
+        By default it is the tenant of the key or of the settings. A ``project`` true is the one around the
+        current folder.
+        """
+        if (tenant_id is not None) + (project is not None) + every > 1:
+            raise InvalidRequest("tenant_id, project and all: give one of them")
+        if every:
+            if branch is not None:
+                raise InvalidRequest("branch: not together with all: projects have branches of their own")
+            return self._every()
+        if isinstance(project, str):
+            scope = self.scope_of(project)
+            return _single(str(scope["tenant_id"]), branch or scope.get("branch"), self.names())
+        if project:
+            placement = self.for_reading(os.curdir, WantedPlace(None, branch, True))
+            if placement.project is None:
+                raise UnknownProject("the current folder is in no project that was indexed")
+            return self.scope_at(placement)
+        return _single(self._principal.tenant(tenant_id, self._settings.tenant_id), branch)
+
+    def scope_at(self, placement: Placement, *, notes: bool = True) -> SearchScope:
+        """The scope of a search at a place: its project, and with ``notes`` those of a person.
+
+        Of a project that is on this machine, the checked-out branch is searched.
+        """
+        tenant = placement.tenant_id or self._principal.tenant(None, self._settings.tenant_id)
+        project = placement.project
+        own = _single(tenant, placement.branch, None if project is None else {tenant: project.name})
+        if project is None or not notes or self._principal.bound:
+            return own
+        default = self._settings.tenant_id
+        person = SearchedPart(tenant_id=default, notes_only=True)
+        filters: DocumentFilters = {"tenant_id": default, "branch": None, "path": f"{NOTES}*"}
+        return SearchScope((*own.filters, filters), Coverage(parts=(*own.covered.parts, person)))
+
+    def _every(self) -> SearchScope:
+        """Every tenant that the sender may read; of a project its checked-out branch, if it is indexed."""
+        with self._catalog.snapshot() as snapshot:
+            counts = [
+                one for one in snapshot.tenants() if one.sources and self._principal.owns(one.tenant_id)
+            ]
+        recorded = self._catalog.projects.all()
+        names = project_names(recorded)
+        roots = {one.tenant_id: one.root for one in recorded}
+        indexed = {(one.tenant_id, one.branch) for one in counts}
+        found: list[SearchScope] = []
+        for tenant_id in dict.fromkeys(one.tenant_id for one in counts):
+            branch = work_tree(roots[tenant_id]).branch if tenant_id in roots else None
+            found.append(_single(tenant_id, branch if (tenant_id, branch) in indexed else None, names))
+        if not found:
+            first = next(iter(self._principal.tenants), self._settings.tenant_id)
+            found = [_single(first, None)]
+        filters = tuple(one for scope in found for one in scope.filters)
+        parts = tuple(part for scope in found for part in scope.covered.parts)
+        return SearchScope(filters, Coverage(parts=parts, everything=True))
+
+    def scope_of(self, project: str) -> DocumentFilters:
+        """Filters for a search of one project, by its name or tenant, and on this machine by its folder."""
+        names = {tenant: name for tenant, name in self.names().items() if self._principal.owns(tenant)}
+        named = [tenant for tenant, name in names.items() if project in (name, tenant)]
+        if not named and self._principal is LOCAL and os.path.lexists(project):
+            recorded = _deepest(self._catalog, real_path(project))
+            named = [] if recorded is None else [recorded.tenant_id]
+        if len(named) != 1:
+            raise UnknownProject(f"no project {project[:200]!r}")
+        indexed = [one for one in self._every().filters if one.get("tenant_id") == named[0]]
+        return indexed[0] if indexed else {"tenant_id": named[0]}
+
+    # Names.
+
+    def names(self) -> dict[str, str]:
+        """Names of projects by tenant. Two projects of one name have a part of their tenants' ids as well."""
+        return project_names(self._catalog.projects.all())
+
+
+def _single(tenant_id: str, branch: str | None, names: Mapping[str, str] | None = None) -> SearchScope:
+    """The scope of one tenant. ``names``: of projects, by tenant."""
+    filters: DocumentFilters = {"tenant_id": tenant_id, "branch": branch}
+    name = None if names is None else names.get(tenant_id)
+    return SearchScope((filters,), Coverage(parts=(SearchedPart(tenant_id, name, branch),)))
 
 
 class ProjectView(NamedTuple):
@@ -184,89 +376,14 @@ class Prune(NamedTuple):
     kept_because: str | None = None
 
 
-class Projects:
-    """The projects of one catalog."""
+class Projects(Places):
+    """The projects of one catalog, with the jobs that remove their branches."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, settings: Settings) -> None:
-        self._catalog = catalog
+    def __init__(
+        self, catalog: Catalog, jobs: Jobs, settings: Settings, principal: Principal = LOCAL
+    ) -> None:
+        super().__init__(catalog, settings, principal)
         self._jobs = jobs
-        self._own_tenant = settings.tenant_id != DEFAULT_TENANT
-
-    def roots(self) -> list[ProjectRoot]:
-        """All folders that were indexed as projects, by name and folder."""
-        return self._catalog.projects.all()
-
-    # Places.
-
-    def for_index(self, path: str, wanted: WantedPlace) -> Placement:
-        """Place a request to index a path. Web pages and libraries belong to no project."""
-        if paths.off_disk(path) is not None:
-            return placed(wanted, None, None)
-        real = real_path(path)
-        known = _deepest(self._catalog, real)
-        found = repository.find_repository(real)
-        root = found.root if found is not None else None
-        if known is not None and (root is None or len(known.root) > len(root)):
-            root = known.root
-        if root is None and wanted.project:
-            root = real if os.path.isdir(real) else str(Path(real).parent)  # noqa: PTH112 - it never raises
-        recorded = known if known is not None and known.root == root else None
-        tree = None if root is None else work_tree(root)
-        return placed(wanted, tree, recorded, own_tenant=self._own_tenant)
-
-    def record(self, placement: Placement) -> Placement:
-        """Record the project of a request to index. The first recorded tenant of a folder stays."""
-        if placement.project is None or self._catalog.projects.at([placement.project.root]):
-            return placement
-        project = self._catalog.projects.record(placement.project)
-        return placement._replace(tenant_id=project.tenant_id, project=project)
-
-    def for_reading(self, path: str, wanted: WantedPlace) -> Placement:
-        """Place a request about documents at a path, or about those of the folder one is in."""
-        return placed_to_read(path, wanted, self._catalog.projects.at, own_tenant=self._own_tenant)
-
-    def scopes(self, place: Placement, *, every: bool = False) -> list[DocumentFilters]:
-        """Filters for a search at a place: its project and a person's notes; ``every``: all documents.
-
-        Of a project that is on this machine, the checked-out branch is searched.
-        """
-        if not every:
-            own: DocumentFilters = {"tenant_id": place.tenant_id, "branch": place.branch}
-            return [own] if place.project is None else [own, {"path": f"{NOTES}*"}]
-        with self._catalog.snapshot() as snapshot:
-            counts = [one for one in snapshot.tenants() if one.sources]
-        roots = {one.tenant_id: one.root for one in self._catalog.projects.all()}
-        indexed = {(one.tenant_id, one.branch) for one in counts}
-        found: list[DocumentFilters] = []
-        for tenant_id in dict.fromkeys(one.tenant_id for one in counts):
-            branch = work_tree(roots[tenant_id]).branch if tenant_id in roots else None
-            found.append(
-                {"tenant_id": tenant_id, "branch": branch if (tenant_id, branch) in indexed else None}
-            )
-        return found or [{}]
-
-    def all_scopes(self, tenants: Sequence[str] = ()) -> list[DocumentFilters]:
-        """Filters for a search of all documents of some tenants, or of all tenants."""
-        found = [one for one in self.scopes(Placement(), every=True) if one.get("tenant_id") in tenants]
-        return (found or [{"tenant_id": tenants[0]}]) if tenants else self.scopes(Placement(), every=True)
-
-    def scope_of(self, project: str, tenants: Sequence[str] = ()) -> DocumentFilters:
-        """Filters for a search of one project, by its name or tenant; it is one of ``tenants``, if given."""
-        named = [
-            tenant
-            for tenant, name in self.names().items()
-            if project in (name, tenant) and (not tenants or tenant in tenants)
-        ]
-        if len(named) != 1:
-            raise UnknownProject(f"no project {project[:200]!r}")
-        indexed = [one for one in self.scopes(Placement(), every=True) if one.get("tenant_id") == named[0]]
-        return indexed[0] if indexed else {"tenant_id": named[0]}
-
-    # Names.
-
-    def names(self) -> dict[str, str]:
-        """Names of projects by tenant. Two projects of one name have a part of their tenants' ids as well."""
-        return project_names(self._catalog.projects.all())
 
     def all(self) -> list[ProjectView]:
         """All projects, by name."""

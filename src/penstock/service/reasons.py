@@ -106,6 +106,28 @@ def elsewhere(snapshot: CatalogSnapshot, place: Place, path: str) -> list[Place]
     ]
 
 
+def in_other_tenants(
+    snapshot: CatalogSnapshot, place: Place, path: str, owns: Callable[[str], bool]
+) -> list[Place]:
+    """Places of other tenants with documents at or below the path, as far as the sender may read them."""
+    others = [
+        Place(each.tenant_id, each.collection, each.branch)
+        for each in snapshot.tenants()
+        if each.tenant_id != place.tenant_id and owns(each.tenant_id)
+    ]
+    return [other for other in others if snapshot.known(other, path, limit=1)]
+
+
+def elsewhere_text(reason: Reason, place: Place, other: Place, project: str | None) -> Reason:
+    """The reason for a path that is unknown at its place, and known in another tenant."""
+    there = f"tenant {other.tenant_id}" if project is None else f"project {project}"
+    return msgspec.structs.replace(
+        reason,
+        cause=f"not in tenant {place.tenant_id}, but in {there}, branch {other.branch}",
+        remedy="Look in all tenants: --all, or all=True.",
+    )
+
+
 def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """The reason from the history of the path; None without history."""
     source_id = snapshot.formerly(place, path)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import UnknownDocument
 from penstock.service import paths
+from penstock.service.projects import WantedPlace
 
 if TYPE_CHECKING:
     from penstock.catalog.values import Place
     from penstock.service.documents import Documents
+    from penstock.service.options import MovedWhere
     from penstock.service.requests import Submission
 
 ABSENT = ("unknown", "removed", "moved")
 
 
-def renaming(
-    documents: Documents, old: str, new: str, place: Place, metadata: Mapping[str, str] | None = None
-) -> Submission:
+def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
     """Build the submission to record that a file or folder was moved; nothing is submitted."""
+    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
+    found = documents.projects.for_reading(old, wanted)
+    place = documents.place(
+        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
+    )
     # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
     old_path, new_path = paths.shown(old), paths.real(new)
     with documents.catalog.snapshot() as snapshot:
@@ -39,7 +43,7 @@ def renaming(
         "tenant_id": place.tenant_id,
         "collection": place.collection,
         "branch": place.branch,
-        "metadata": metadata or None,
+        "metadata": found.metadata or None,
     }
 
 

@@ -26,6 +26,7 @@ from penstock.job import NewJob
 from penstock.payloads import FunctionPayload, Payload
 from penstock.results import LONGEST_TTL_S
 from penstock.service.limits import checked_key
+from penstock.service.options import unknown_option
 from penstock.service.real_path import real_path
 from penstock.strict_json import encode_payload
 
@@ -315,8 +316,7 @@ def _refuse_misshapen(given: Submission) -> None:
     if not isinstance(given, dict | Mapping):
         raise InvalidRequest(f"a submission is a mapping of fields, got {type(given).__name__}")
     if not _KNOWN.issuperset(given):
-        unknown = sorted(map(str, set(given) - _KNOWN))
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+        raise unknown_option("submit", sorted(map(str, set(given) - _KNOWN))[0], _KNOWN)
     if not given.keys() >= _REQUIRED:
         missing = sorted(_REQUIRED - given.keys())
         raise InvalidRequest(f"missing field {missing[0]!r}", remedy="Give item_type, op and payload.")

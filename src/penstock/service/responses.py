@@ -15,7 +15,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     ``run`` is the run of the job for this submission: pass it to ``wait``. ``queue_position`` counts the jobs
     ahead (0: this one is next). It is None when the job is running, waits for its ``run_at`` or joins a
-    transaction, and for calls and batches, where counting would cost more than adding.
+    transaction, and for calls and batches, where counting would cost more than adding. ``notes``: what the
+    sender should know, such as documents of the same files elsewhere.
     """
 
     job_id: str
@@ -26,6 +27,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     queue_position: int | None = None
     queue_length: int | None = None
     run_at: datetime | None = None
+    notes: tuple[str, ...] = ()
 
 
 class CancelAnswer(msgspec.Struct, frozen=True):

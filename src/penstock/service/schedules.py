@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -20,9 +20,9 @@ from penstock.job import NewJob
 from penstock.payloads import is_off_disk
 from penstock.schedule import Missed, Schedule, job_at
 from penstock.service.call_fields import CallOptions
-from penstock.service.folder_requests import IndexOptions
 from penstock.service.job_records import masked_payload
 from penstock.service.jobs import Jobs
+from penstock.service.options import IndexOptions, ScheduleOptions, refuse_unknown
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -32,18 +32,8 @@ if TYPE_CHECKING:
 SHOWN = 5
 MOST_SHOWN = 100
 MOST_SCHEDULES = 10_000
-__all__ = ["MOST_KEPT", "MOST_SHOWN", "SHOWN", "ScheduleOptions", "ScheduleRecord", "Schedules"]
+__all__ = ["MOST_KEPT", "MOST_SHOWN", "SHOWN", "ScheduleRecord", "Schedules"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-class ScheduleOptions(TypedDict, total=False):
-    """Options of a schedule. By default its name is that of the function or folder."""
-
-    name: str | None
-    zone: str | None
-    missed: str | None
-    replace: bool
-    tenant_id: str | None
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +89,7 @@ class Schedules:
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleRecord:
         """Call a function by the clock. ``call``: options of each call, such as ``{"priority": 8}``."""
+        refuse_unknown("schedules.add_call", options, ScheduleOptions)
         given: dict[str, Any] = {"name": function, "payload": payload, "entity": entity, **(call or {})}
         given["tenant_id"] = options.get("tenant_id") or given.get("tenant_id")
         if given.keys() & {"run_at", "delay", "job_id"}:
@@ -116,11 +107,18 @@ class Schedules:
         index: IndexOptions | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleRecord:
-        """Index a file or folder by the clock. ``index``: options as for ``app.index``."""
+        """Index a file or folder by the clock. ``index``: options as for ``app.index``.
+
+        In a project, each run is for the branch that is checked out then. The schedule has the tenant of its
+        jobs, so two projects may have schedules of one name.
+        """
+        refuse_unknown("schedules.add_index", options, ScheduleOptions)
         given: IndexOptions = {**(index or {})}
         given["tenant_id"] = options.get("tenant_id") or given.get("tenant_id")
         target = str(path) if is_off_disk(str(path)) else str(Path(path).expanduser().absolute())
-        submission = self._documents().submission(target, **given)
+        documents = self._documents()
+        submission = documents.submission(target, **given)
+        documents.projects.record(documents.placement(target, **given))
         default = f"index-{Path(target).name or 'root'}"
         return self._add(timing, submission, f"index {target}", default, options)
 
@@ -137,6 +135,7 @@ class Schedules:
 
         The directory is one of the worker that runs the job. While a backup into it is live, none is added.
         """
+        refuse_unknown("schedules.add_backup", options, ScheduleOptions)
         if self._jobs.settings.store.engine == "memory":
             raise InvalidRequest("memory:// ends with this process", remedy="Choose another URL.")
         target = backup_request(str(Path(directory).expanduser().absolute()), keep)
@@ -328,11 +327,24 @@ class Schedules:
                 return self.record(changed)
 
     def _find(self, tenant_id: str | None, name: str) -> Schedule:
-        tenant = tenant_id or self._jobs.settings.tenant_id
-        for schedule in self._queue.schedules(tenant_id=tenant):
-            if schedule.name == name:
-                return schedule
-        raise ScheduleNotFound(f"no schedule has the name {str(name)[:80]!a}")
+        return self.find(name, () if tenant_id is None else (tenant_id,))
+
+    def find(self, name: str, tenants: Sequence[str] = ()) -> Schedule:
+        """Find a schedule of one of the tenants (none: of any). That of the settings goes before others."""
+        named = [
+            one
+            for one in self._queue.schedules(tenant_id=tenants[0] if len(tenants) == 1 else None)
+            if one.name == name and (not tenants or one.tenant_id in tenants)
+        ]
+        default = [one for one in named if one.tenant_id == self._jobs.settings.tenant_id]
+        found = default or named
+        if not found:
+            raise ScheduleNotFound(f"no schedule has the name {str(name)[:80]!a}")
+        if len(found) > 1:
+            raise InvalidRequest(
+                f"{len(found)} tenants have a schedule of the name {name!r}", remedy="Name the tenant."
+            )
+        return found[0]
 
 
 def _is_backup(schedule: Schedule) -> bool:

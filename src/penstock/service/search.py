@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, Unpack, cast, get_args
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
+
+import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.rules.query_terms import is_indexed_as_it_is, query_words, quoted_phrases, with_words
@@ -15,10 +17,18 @@ from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.corrections import Correction, corrections
-from penstock.service.document_filters import DocumentFilters, catalog_filters
+from penstock.service.document_filters import catalog_filters
 from penstock.service.graph_hits import rank_by_graph, relation_texts, require_graph
 from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, merged, spread
 from penstock.service.hits import SearchResult as SearchResult
+from penstock.service.options import (
+    ContextOptions,
+    DocumentFilters,
+    FilteredScope,
+    Mode,
+    SearchRequest,
+    refuse_unknown,
+)
 from penstock.service.passages import PromptContext, context_of, pack
 from penstock.service.rankings import Rankings, SpaceRanking
 from penstock.vocabulary import how_many
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
+    from penstock.service.projects import SearchScope
 
 MAX_LIMIT = 1_000
 MAX_QUERY = 100_000
@@ -50,28 +60,19 @@ MOST_TENANTS = 1_000
 """Maximum number of tenants in the cache of spaces."""
 
 
-class SearchRequest(DocumentFilters, total=False):
-    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document.
-
-    ``exact``: misspelt words are not corrected. ``graph``: chunks that relations lead to are found as well.
-    ``also``: further filters, such as of another tenant, whose hits are merged by their scores.
-    """
-
-    mode: Mode
-    limit: int
-    per_source: int | None
-    marks: tuple[str, str]
-    exact: bool
-    graph: bool
-    also: Sequence[DocumentFilters]
-
-
 class _Question(NamedTuple):
     query: str
     filters: Filters
     mode: Mode
     limit: int
     graph: bool
+
+
+class _Asked(NamedTuple):
+    mode: Mode
+    limit: int
+    per_source: int | None
+    filters: DocumentFilters
 
 
 class Reranker(Protocol):
@@ -113,43 +114,60 @@ class Search:
         Words between double quotes are a phrase that each hit has; nothing else in a query is an operator.
         A misspelt word that no document has is corrected, unless ``exact``. With ``graph``, "who calls
         open_gate" also finds what the graph knows of; raises ``NotInGraph`` if no entities were extracted.
+
+        Searched is one tenant: ``tenant_id``, or by default that of the settings. ``project`` names a project
+        by its name or folder (True: the one around the current folder), ``all=True`` searches every tenant.
         """
         return self.ask(query, **options).hits
 
     def ask(
-        self,
-        query: str,
-        *,
-        mode: Mode = "hybrid",
-        limit: int = 10,
-        per_source: int | None = 3,
-        marks: tuple[str, str] = ("", ""),
-        exact: bool = False,
-        graph: bool = False,
-        also: Sequence[DocumentFilters] = (),
-        **narrowed: Unpack[DocumentFilters],
+        self, query: str, *, within: SearchScope | None = None, **options: Unpack[SearchRequest]
     ) -> SearchResult:
-        """Find the same hits as ``search``, with notes about missing ones."""
+        """Find the same hits as ``search``, with notes about missing ones, and what was searched.
+
+        ``within``: the scope that a door has decided, instead of the options for it.
+        """
+        refuse_unknown("search", options, SearchRequest)
+        limit, mode, per_source = (
+            options.get("limit", 10),
+            options.get("mode", "hybrid"),
+            options.get("per_source", 3),
+        )
         _check(query, mode, limit, per_source)
-        if also:
-            how: SearchRequest = {
-                "mode": mode,
-                "limit": limit,
-                "per_source": per_source,
-                "marks": marks,
-                "exact": exact,
-            }
-            how["graph"] = graph
-            scopes = [cast("SearchRequest", each) for each in (narrowed, *also)]
-            return merged([self.ask(query, **(how | each)) for each in scopes], limit)
-        filters = catalog_filters(self._settings.tenant_id, **narrowed)
-        asked = _Question(query, filters, mode, limit, graph)
+        scope = within or self._scope(options)
+        if options.get("path") is not None or options.get("library") is not None:
+            scope = scope.without_notes()
+        asked = [
+            self._ask(query, options, _Asked(mode, limit, per_source, _filters(options) | filters))
+            for filters in scope.filters
+        ]
+        if len(asked) == 1:
+            return msgspec.structs.replace(asked[0], covered=scope.covered)
+        return merged(asked, limit, scope.covered)
+
+    def _scope(self, options: FilteredScope) -> SearchScope:
+        """The part of the index that a search is about."""
+        from penstock.service.projects import Places
+
+        return Places(self._catalog, self._settings).search_scope(
+            tenant_id=options.get("tenant_id"),
+            branch=options.get("branch"),
+            project=options.get("project"),
+            every=_flag("all", options.get("all", False)),
+        )
+
+    def _ask(self, query: str, options: SearchRequest, asked_for: _Asked) -> SearchResult:
+        """Search one part of the index."""
+        limit, per_source = asked_for.limit, asked_for.per_source
+        marks, graph = options.get("marks", ("", "")), options.get("graph", False)
+        filters = catalog_filters(self._settings.tenant_id, **asked_for.filters)
+        asked = _Question(query, filters, asked_for.mode, limit, graph)
         fixed: list[Correction] = []
         with self._catalog.snapshot() as snapshot:
             if graph:
                 require_graph(snapshot, filters)
             rankings, chosen, found = self._find(snapshot, asked, per_source)
-            if not exact:
+            if not options.get("exact", False):
                 known = {word for words in found.values() for word in words}
                 fixed = corrections(snapshot, query, filters, known)
             if fixed:
@@ -177,30 +195,25 @@ class Search:
         )
 
     def context(
-        self,
-        query: str,
-        *,
-        max_tokens: int = 2_000,
-        mode: Mode = "hybrid",
-        exact: bool = False,
-        graph: bool = False,
-        also: Sequence[DocumentFilters] = (),
-        **narrowed: Unpack[DocumentFilters],
+        self, query: str, *, within: SearchScope | None = None, **options: Unpack[ContextOptions]
     ) -> PromptContext:
         """Pack the best passages into a budget of tokens, numbered, for the prompt of a language model.
 
             prompt = f"Answer by these passages, and cite their numbers.\\n\\n{app.context(question).text}"
 
-        Weak hits are left out. The tokens are those of the Llama family; most models count fewer.
+        ``max_tokens`` (2,000) are those of the Llama family; most models count fewer. Weak hits are left out.
+        The other options are those of ``search``.
         """
         from penstock.pipeline.embed.token_count import count_tokens
 
+        refuse_unknown("context", options, ContextOptions)
+        rest = cast("SearchRequest", {name: value for name, value in options.items() if name != "max_tokens"})
+        max_tokens = options.get("max_tokens", 2_000)
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise InvalidRequest(f"max_tokens: expected 1 or more, got {str(max_tokens)[:40]!r}")
-        limit = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
-        answer = self.ask(
-            query, mode=mode, limit=limit, per_source=None, exact=exact, graph=graph, also=also, **narrowed
-        )
+        rest["limit"] = min(MAX_LIMIT, CONTEXT_HITS + max_tokens // CONTEXT_TOKENS)
+        rest["per_source"] = None
+        answer = self.ask(query, within=within, **rest)
         good = [hit for hit in answer.hits if not hit.weak]
         passages = pack(good, max_tokens, count_tokens)
         notes = answer.notes
@@ -208,7 +221,14 @@ class Search:
             notes += ("only weak matches, which are left out",)
         if good and not passages:
             notes += (f"not even the place of the best passage fits into {how_many(max_tokens, 'token')}",)
-        return context_of(passages, max_tokens, count_tokens, notes=notes, corrections=answer.corrections)
+        return context_of(
+            passages,
+            max_tokens,
+            count_tokens,
+            notes=notes,
+            corrections=answer.corrections,
+            covered=answer.covered,
+        )
 
     def _snippets(
         self, snapshot: CatalogSnapshot, query: str, chosen: Sequence[RankedText], marks: tuple[str, str]
@@ -382,6 +402,18 @@ def _having_phrases(snapshot: CatalogSnapshot, query: str, content_ids: list[int
         return set(content_ids)
     words = snapshot.words_in(query, content_ids)
     return {number for number in content_ids if required <= set(words.get(number, ()))}
+
+
+def _filters(options: Mapping[str, Any]) -> DocumentFilters:
+    """The filters among the options of a search."""
+    names = DocumentFilters.__optional_keys__
+    return cast("DocumentFilters", {name: value for name, value in options.items() if name in names})
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name}: expected true or false, got {str(value)[:40]!r}")
+    return value
 
 
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:

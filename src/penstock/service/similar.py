@@ -10,8 +10,9 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.views import ChunkView, Filters, Source, Space
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
-from penstock.service.documents import Documents, Where
+from penstock.service.documents import Documents
 from penstock.service.hits import Hit, Match, build_hit, collapse, make_snippet, spread
+from penstock.service.options import SimilarOptions, path_place, refuse_unknown
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -35,24 +36,25 @@ class Similar:
         self,
         path_or_id: str | os.PathLike[str],
         line: int | None = None,
-        *,
-        limit: int = 10,
-        per_source: int | None = 3,
-        **where: Unpack[Where],
+        **options: Unpack[SimilarOptions],
     ) -> list[Hit]:
-        """Find chunks of the tenant's other documents, nearest first; at most ``per_source`` per document.
+        """Find chunks of the tenant's other documents, nearest first.
 
         for hit in app.similar("docs/mill.md", 12):
             print(hit.path, hit.similarity)
 
         ``line`` chooses the chunk; in a document without lines, such as a PDF, it is the page. Without it
-        the document as a whole is compared.
+        the document as a whole is compared. ``limit`` (10): hits in all, ``per_source`` (3, or None for any
+        number): in each document. The other options name the place of a document given by its path.
         """
+        refuse_unknown("similar", options, SimilarOptions)
+        limit = options.get("limit", 10)
+        per_source = options.get("per_source", 3)
         if not 1 <= limit <= MAX_LIMIT:
             raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {limit}")
         if per_source is not None and per_source < 1:
             raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
-        source = self._documents.source(os.fspath(path_or_id), **where)
+        source = self._documents.source(os.fspath(path_or_id), **path_place(options))
         with self._catalog.snapshot() as snapshot:
             own = _chunks(snapshot, source)
             asked = own if line is None else _at(own, line, source.path)

@@ -120,7 +120,8 @@ class Uploads:
     def _plan(self, received: Path, name: str, options: Mapping[str, Any]) -> tuple[Path, Submission]:
         """The final path of a received file, and the submission of the job. Changes nothing."""
         target = self._folder(self._place(options)) / name
-        submission = self._documents.submission(received, **options)
+        # The directory of uploads belongs to the server, also inside a work tree.
+        submission = self._documents.submission(received, **{**options, "project": False})
         payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
         submission["payload"] = payload
         return target, submission

@@ -154,6 +154,12 @@ def other_state(root: str, branch: str) -> str | None:
     return SWITCHING if is_switching(found) else None
 
 
+def checked_out(root: str) -> str | None:
+    """The branch that is checked out in the work tree with this top folder; None without one."""
+    found = find_repository(root)
+    return None if found is None or found.root != root else branch_of(found)
+
+
 def is_switching(repository: GitRepository) -> bool:
     """Check whether a git command is changing files: the index lock exists, and is not left from a crash."""
     try:
