@@ -92,6 +92,8 @@ def test_a_line_under_every_search_says_what_was_searched(
     ]
     assert ask("context", "weir")["covered"] == found
     assert f"(branch main). {every}" in run("search", "weir", "--path", "*weir*").stderr
+    check_out(mill, "wip")
+    assert f"(branch wip) and your notes. {every}" in run("search", "zebra").stderr
     monkeypatch.chdir(tmp_path)
     assert f"Searched tenant default. 1 project is indexed. {every}" in run("search", "zebra").stderr
 
@@ -225,3 +227,21 @@ def test_a_job_for_another_branch_than_the_checked_out_one_changes_nothing(ask: 
     result = json.loads(run("--json", "jobs", job).stdout)["result"]
     assert f"branch main is not checked out in {mill}" == result["note"]
     assert ["weir.md"] == paths(ask, "holds", "back", "--branch", "main")
+
+
+def test_a_request_for_a_folder_tells_of_its_documents_outside_of_the_project(run: Run, ask: Ask, mill: Path):
+    ask("index", ".", "--no-project")
+
+    shown = " ".join(run("index", ".").stderr.split())
+    assert f"Note: documents below {mill} are also in tenant default, branch main" in shown
+    assert shown.endswith(f"Remove them: penstock delete {mill} --tenant default --collection default")
+    run("delete", str(mill), "--tenant", "default", "--collection", "default")
+    assert "Note:" not in run("index", ".").stderr
+    assert ["weir.md"] == paths(ask, "weir")
+
+
+def test_a_schedule_of_a_project_is_shown_with_its_name(run: Run, mill: Path):
+    run("schedule", "add", "@daily", "index", ".")
+
+    assert "Tenant       ours/mill\n" in run("schedule", "show", "index-mill").stdout
+    run("schedule", "add", "@daily", "call", "f", "--project", code=2)

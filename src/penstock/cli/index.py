@@ -328,7 +328,7 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
     if receipt.queue_position is not None and receipt.queue_length:
         click.echo(f"Queue Position: {receipt.queue_position + 1} of {receipt.queue_length}", err=True)
     for note in receipt.notes:
-        click.echo(wrapped(f"Note: {note}."), err=True)
+        click.echo(wrapped(f"Note: {note}"), err=True)
     if alive and watches is None:
         click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 

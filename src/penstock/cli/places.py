@@ -84,7 +84,8 @@ def hint_covered(session: Session, covered: Coverage, *, found: bool) -> None:
 
     text = printable(coverage_text(covered))
     if not covered.everything:
-        number = 0 if found or session.server is not None else len(session.project_names)
+        in_project = any(part.project is not None for part in covered.parts)
+        number = 0 if found or in_project or session.server is not None else len(session.project_names)
         there = f" {how_many(number, 'project is', 'projects are')} indexed." if number else ""
         text += f"{there} Search everything with: --all"
     session.hint(text)

@@ -11,6 +11,7 @@ from penstock.cli.arguments import read_payload
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import age, emit, emit_json, fields, table
+from penstock.cli.places import tenant_name
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def show(session: Session, /, name: str, tenant_id: str | None) -> None:
                 ("Skipped", f"{record.skipped:,}" if record.skipped else None),
                 ("Last run", f"{_local(record.last_at)} ({age(record.last_at)})" if record.last_at else None),
                 ("Last job", _last(record)),
-                ("Tenant", record.tenant_id),
+                ("Tenant", tenant_name(session, record.tenant_id)),
             ]
         )
     )
