@@ -125,8 +125,8 @@ def projects(sender: Reader) -> Response:
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""
-    where = query.model_dump(exclude={"path"})
-    found = sender.documents.why(sender.document(query.path, **where), **where)
+    where = query.model_dump(exclude={"path", "all"})
+    found = sender.documents.why(sender.document(query.path, **where), all=query.all, **where)
     if found.verdict == "unknown" and not is_off_disk(query.path):
         # The reason tells whether there is such a file: only where the sender may index it.
         sender.policy.allowed(query.path, allow_external=True)

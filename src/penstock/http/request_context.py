@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 from fastapi import Depends, Request
 
 from penstock import server_assembly
-from penstock.errors import UnknownDocument
+from penstock.errors import NotAllowed, UnknownDocument
 from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
 from penstock.job import Job
@@ -107,7 +107,16 @@ class Sender:
         try:
             return self.shared.document_records.own(path_or_id, tenants)
         except UnknownDocument:
-            return self.documents.source(self.document(path_or_id, **where), **where)
+            try:
+                named = self.document(path_or_id, **where)
+            except NotAllowed:
+                if "/" in path_or_id:
+                    raise
+                named = None
+            if named is None:
+                # Not a path: to the sender, the id does not exist.
+                raise
+            return self.documents.source(named, **where)
 
     def limit(self, key: str | None, tenant_id: str) -> str | None:
         """The limit that a request names for its job: of a bound sender, one of the tenant's own."""

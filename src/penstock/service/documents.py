@@ -331,6 +331,7 @@ class Documents:
 
         No document is read from the disk.
         """
+        refuse_unknown("knows", where, PathPlace)
         place = self.place_at(path, where)
         with self.catalog.snapshot() as snapshot:
             if snapshot.find(place, path) is not None or snapshot.formerly(place, path) is not None:
