@@ -18,6 +18,7 @@ from penstock.job import CHILDREN, Claim, Job, NewJob, Settlement, Status
 Holder: TypeAlias = Claim | Job
 
 CANCELLED_MESSAGE = "Cancelled by user"
+LEASE_ENDED = "no worker renewed its lease; it runs alone now"
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     Status.PENDING: frozenset({Status.IN_PROGRESS, Status.CANCELLED}),
@@ -161,8 +162,19 @@ def suspected(claim: Holder, reason: str) -> Settlement:
     return msgspec.structs.replace(released(claim, reason), lost_count=claim.lost_count + 1)
 
 
+def lease_ended(claim: Holder, *, jitter: float = 0.0) -> Settlement:
+    """Return a job whose lease ended: nobody knows whether the worker was executing it, or had only claimed it.
+
+    The first time spends no retry, and the job is claimed alone from then on: a second loss is its own. A
+    function always spends one, since it may have begun, and may not be repeatable.
+    """
+    if claim.item_type == "function" or claim.lost_count:
+        return lease_lost(claim, jitter=jitter)
+    return suspected(claim, LEASE_ENDED)
+
+
 def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
-    """Retry after the worker died or went silent; spends a retry, the first time without a delay."""
+    """Retry after the worker died while executing the job; spends a retry, the first time without a delay."""
     attempt = f"lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"
     message = f"Worker {attempt}"
     if claim.retry_count >= claim.max_retries:

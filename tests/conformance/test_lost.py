@@ -108,3 +108,32 @@ def test_a_reaper_does_not_take_what_was_claimed_again_meanwhile(queue):
     (claim,) = queue.claim(ClaimRequest("w2"), now=at(301))
     assert [None] == queue.settle([lifecycle.lease_lost(expired)], now=at(302))
     assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(303))
+
+
+def end_leases(queue, now):
+    queue.settle([lifecycle.lease_ended(job) for job in queue.expired(now=now)], now=now)
+
+
+def test_claims_of_a_lost_host_pay_only_when_they_are_lost_alone(queue):
+    put(queue, *many(3, max_retries=0))
+    claim_all(queue)
+
+    end_leases(queue, at(301))
+
+    suspects = [claim_all(queue, at(302 + number)) for number in range(3)]
+    assert [1, 1, 1] == [len(claims) for claims in suspects]
+    queue.settle([lifecycle.done(claim) for claims in suspects[1:] for claim in claims], now=at(310))
+    end_leases(queue, at(700))
+    job = row(queue, suspects[0][0].queue_id)
+    assert (Status.FAILED, "ERR_WORKER_LOST") == (job.status, job.error_code)
+
+
+def test_a_function_of_a_lost_host_may_have_run_and_pays(queue):
+    claim = running(queue, new(item_type="function", op="run", max_retries=0))
+
+    end_leases(queue, at(301))
+
+    assert (Status.FAILED, "ERR_WORKER_LOST") == (
+        row(queue, claim.queue_id).status,
+        row(queue, claim.queue_id).error_code,
+    )

@@ -300,6 +300,9 @@ def together(contexts: Sequence[Context]) -> Any:
             kill_self(context)
         if context.payload.get("do") == "garbage":
             return "not a list of results"
+        if context.payload.get("do") == "sleep_unless_retried" and not context.claim.lost_count:
+            record(context, "began")
+            time.sleep(context.payload["seconds"])
     return [
         PermanentFailure("asked to fail") if context.payload.get("do") == "fail" else len(contexts)
         for context in contexts

@@ -83,3 +83,18 @@ def test_only_the_job_of_the_file_being_parsed_is_lost_with_its_process():
     ended = [resolve(held(f"job{number}")).what for number in range(3)]
 
     assert ["released", "lost", "released"] == ended
+
+
+@pytest.mark.parametrize("run", [None, BETWEEN])
+def test_no_job_of_a_batch_pays_when_no_file_was_being_parsed(run: FileRun | None):
+    resolve = orphans.resolve_dead(BATCH, run)
+
+    ended = [resolve(msgspec.structs.replace(held(f"job{number}"), max_retries=0)) for number in range(4)]
+
+    assert [(Status.PENDING, 0, 1)] * 3 == [(one.status, one.retry_count, one.lost_count) for one in ended[:3]]
+    assert ("released", 0) == (ended[3].what, ended[3].lost_count)
+
+
+@pytest.mark.parametrize("run", [None, BETWEEN])
+def test_a_job_that_ran_alone_pays_for_its_process(run: FileRun | None):
+    assert "lost" == orphans.resolve_dead(ALONE, run)(held()).what

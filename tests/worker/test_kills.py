@@ -136,6 +136,32 @@ def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry
     assert [] == list((host.place / "here").iterdir())
 
 
+def test_of_a_batch_only_the_job_that_kills_its_process_alone_fails(host: WorkerHost):
+    """Without retries, all jobs of the batch failed for good."""
+    innocent = host.put_many(5, op="update", max_retries=0)
+    killer = host.put("kill_self", op="update", max_retries=0)
+    innocent += host.put_many(4, op="update", max_retries=0)
+
+    assert 0 == host.worker(until_idle=True).ended()
+
+    assert (Status.FAILED, "ERR_WORKER_LOST") == (host.job(killer).status, host.job(killer).error_code)
+    assert {(Status.DONE, 0)} == {(host.job(one).status, host.job(one).retry_count) for one in innocent}
+
+
+def test_a_batch_whose_whole_tree_was_killed_spends_no_retry(host: WorkerHost):
+    ids = [host.put("sleep_unless_retried", payload={"seconds": 60}, op="update", max_retries=0)]
+    ids += host.put_many(150, op="update", max_retries=0)
+    first = host.worker()
+    host.began(ids[0])
+    first.tree(signal.SIGKILL)
+    first.ended()
+
+    assert 0 == host.worker(until_idle=True).ended()
+
+    assert {Status.DONE} == {host.job(job_id).status for job_id in ids}
+    assert 1 < sum(host.job(job_id).lost_count for job_id in ids) <= 10
+
+
 def test_a_child_that_is_killed_while_idle_is_replaced(host: WorkerHost):
     worker = host.worker()
     first = until(worker.children)

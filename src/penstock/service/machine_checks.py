@@ -212,7 +212,7 @@ def _expired(queue: Queue) -> Iterator[Finding]:
     def fix() -> str:
         released = 0
         while lost := queue.expired(limit=100):
-            settled = queue.settle([lifecycle.lease_lost(job) for job in lost])
+            settled = queue.settle([lifecycle.lease_ended(job) for job in lost])
             released += sum(status is not None for status in settled)
             if not any(settled):
                 break

@@ -1,7 +1,9 @@
 """Orphaned claims: jobs held by a dead worker, or by a worker without its knowledge.
 
-A job that was executing when its process died counts as lost; a job that was only claimed is released. A
-claim is also orphaned when the store committed it but the response never reached the worker.
+A job that was executing when its process died counts as lost; a job that was only claimed is released. Of a
+batch, only the job of the file being parsed is lost; where no such file is known, all jobs of the batch are
+suspects, which spend no retry and run alone from then on. A claim is also orphaned when the store committed
+it but the response never reached the worker.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tr
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
+BATCH_DIED = "the process of its batch died; it runs alone now"
 _CRASHES = {
     int(number): number.name
     for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
@@ -125,11 +128,22 @@ def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
 
 
 def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:
-    """Rule for a child not killed by the supervisor. During parsing, only the job of the file is lost."""
+    """Rule for a child not killed by the supervisor. Of a batch, only the job of a file being parsed is lost.
+
+    Without such a file any job of the batch may have ended the process, or none. Each runs alone then, and
+    pays for the next death itself.
+    """
     mark = run.mark if run is not None else None
     if executing is not None and mark is not None and mark.member < len(executing.members):
         executing = executing._replace(members=(executing.members[mark.member],))
-    return lambda job: lost(job) if was_executing(job, executing) else released(job)
+    several = executing is not None and len(executing.members) > 1
+
+    def resolve(job: Job) -> Settlement:
+        if not was_executing(job, executing):
+            return released(job)
+        return lifecycle.suspected(job, BATCH_DIED) if several else lost(job)
+
+    return resolve
 
 
 def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | None) -> Resolve:

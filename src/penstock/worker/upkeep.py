@@ -141,7 +141,7 @@ class Reaper:
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
             log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
-            lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
+            lost = [lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)) for job in late]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
             orphans.log_lost(late, lost)
