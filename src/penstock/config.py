@@ -90,7 +90,8 @@ class Settings(SettingValues):
     job_timeout_s: int = _setting(
         types.whole(1, _YEAR_S),
         7200,
-        "Maximum run time of one attempt; then the job fails.",
+        "Timeout. A value other than 7200 bounds a whole job with its files, and one attempt of a function; "
+        "7200 bounds one attempt, and a wait in which no part ends.",
         aliases=("AGENT_BRAIN_JOB_TIMEOUT",),
     )
     queue_enabled: bool = _setting(

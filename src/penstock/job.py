@@ -24,6 +24,9 @@ SUSPECT = -2
 RETURNED = -1
 """``turn`` of a returning job (due retry, released, woken from a lock): before numbered turns."""
 
+DEFAULT_TIMEOUT_S = 7200
+"""Timeout that nobody asked for; see ``lifecycle.bounds_whole_job``."""
+
 Changes: TypeAlias = dict[str, Any]
 """New values for some columns of one row: decided by pure rules, written by the engines."""
 
@@ -70,7 +73,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run_at: datetime | None = None
     lock_key: str | None = None
     max_retries: int = 3
-    timeout_s: int = 7200
+    timeout_s: int = DEFAULT_TIMEOUT_S
     submitted_by: str = "library"
     after: tuple[str, ...] = ()
     """Jobs that have to end first."""

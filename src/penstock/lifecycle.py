@@ -7,17 +7,19 @@ row. docs/concepts/state-machine.md has the drawing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
 
 from penstock import retry
-from penstock.job import CHILDREN, Claim, Job, NewJob, Settlement, Status
+from penstock.job import CHILDREN, DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status
 
 Holder: TypeAlias = Claim | Job
 
 CANCELLED_MESSAGE = "Cancelled by user"
+FIRST_START = "first_started_at"
+"""In the progress of a job whose timeout bounds all of its attempts: the start of the first one."""
 LEASE_ENDED = "no worker renewed its lease; it runs alone now"
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {
@@ -129,6 +131,45 @@ def timed_out(claim: Holder) -> Settlement:
     return failed(claim, TIMED_OUT, f"Timeout after {claim.timeout_s}s")
 
 
+def bounds_whole_job(holder: Holder) -> bool:
+    """Tell whether the timeout bounds the job from its first start to its end, children included.
+
+    It does if it was asked for, that is unless it is the default. The default, and the timeout of a function,
+    bound one attempt, and a wait in which no part of the job ends. Children have that of their parent, which
+    ends with them.
+    """
+    return (
+        holder.timeout_s != DEFAULT_TIMEOUT_S and holder.parent_id is None and holder.item_type != "function"
+    )
+
+
+def first_start(holder: Holder) -> datetime | None:
+    """Start of the first attempt; of a job that was reopened for its children, that time."""
+    known = (holder.progress or {}).get(FIRST_START) if holder.progress_json else None
+    started_at = datetime.fromisoformat(known) if isinstance(known, str) else None
+    if isinstance(holder, Claim):
+        return started_at
+    reopened = [event.at for event in holder.history if event.what == "reopened"]
+    return max(filter(None, (started_at or holder.started_at, *reopened)), default=None)
+
+
+def is_overdue(job: Job, now: datetime) -> bool:
+    """True if the timeout of a job that bounds all of it is over."""
+    started_at = first_start(job) if bounds_whole_job(job) else None
+    return started_at is not None and now - started_at > timedelta(seconds=job.timeout_s)
+
+
+def with_first_start(settlement: Settlement, holder: Holder, started_at: datetime | None) -> Settlement:
+    """Keep the first start of a job that is tried again, if its timeout bounds all attempts."""
+    if started_at is None or settlement.status is not Status.PENDING or not bounds_whole_job(holder):
+        return settlement
+    progress = holder.progress or {}
+    if settlement.progress_json is not None:
+        progress = msgspec.json.decode(settlement.progress_json)
+    progress = {FIRST_START: (first_start(holder) or started_at).isoformat()} | progress
+    return msgspec.structs.replace(settlement, progress_json=msgspec.json.encode(progress).decode())
+
+
 def cancelled_by_flag(claim: Holder) -> Settlement:
     """Cancel: the handler saw the flag at a checkpoint, or was stopped because of the flag."""
     return Settlement(
@@ -163,7 +204,7 @@ def suspected(claim: Holder, reason: str) -> Settlement:
 
 
 def lease_ended(claim: Holder, *, jitter: float = 0.0) -> Settlement:
-    """Return a job whose lease ended: nobody knows whether the worker was executing it, or had only claimed it.
+    """Return a job whose lease ended: nobody knows whether its worker was executing it.
 
     The first time spends no retry, and the job is claimed alone from then on: a second loss is its own. A
     function always spends one, since it may have begun, and may not be repeatable.

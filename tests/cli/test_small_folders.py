@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from penstock import Penstock, clock, config, lifecycle
 from penstock.assembly import Assembly
 from penstock.handlers.registry import Registry
-from penstock.job import Claim, ClaimRequest, NewJob
+from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Status
 from penstock.worker.launch import small_job_options
 from penstock.worker.small_folder import file_batches, is_small_folder
 from penstock.worker.small_job import run_small_job
@@ -121,3 +122,63 @@ def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(
 def _signalled(call: Callable[[Any], Any], jobs: Any) -> Any:
     os.kill(os.getpid(), signal.SIGTERM)
     return call(jobs)
+
+
+def _waiting_folder(assembly: Assembly, place: Place, *, began_s: float) -> str:
+    """A folder whose walk began so many seconds ago, with the jobs for its files."""
+    job_id = assembly.documents.index(place.folder, timeout_s=60).job_id
+    began = clock.now() - timedelta(seconds=began_s)
+    claim = assembly.queue.start(job_id, ClaimRequest("w1"), now=began)
+    assert claim is not None
+    children = tuple(_child_of(claim, str(path)) for path in place.folder.iterdir())
+    assembly.queue.settle([lifecycle.waits(claim, children=children)])
+    return job_id
+
+
+@pytest.mark.parametrize("began_s", [59, 61])
+def test_the_files_of_a_folder_whose_timeout_is_over_are_not_indexed_here(place: Place, began_s: int):
+    with closing(Assembly(config.load({}, state_dir=place.state))) as assembly:
+        job_id = _waiting_folder(assembly, place, began_s=began_s)
+        options = small_job_options(assembly)
+        assert options is not None
+
+        assert run_small_job(job_id, options)
+
+        job = assembly.jobs.job(job_id)
+        if began_s < 60:
+            assert ("done", None) == (job.status, job.error_message)
+        else:
+            assert ("failed", "Timeout after 60s") == (job.status, job.error_message)
+            states = {child.status for child in assembly.queue.find(JobQuery(parent_id=job_id))}
+            assert {Status.CANCELLED} == states
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slow", ["folder", "file"])
+def test_a_folder_of_a_command_ends_with_its_timeout(place: Place, slow: str):
+    with closing(Assembly(config.load({}, state_dir=place.state))) as assembly:
+        job_id = assembly.documents.index(place.folder, timeout_s=1).job_id
+        options = small_job_options(assembly)
+        assert options is not None
+
+        def register(registry: Registry) -> Callable[[], None]:
+            given = Registry()
+            close = options.register(given)
+            for name in ("folder", "file"):
+                handler = given.find(name, "ingest")
+                assert handler is not None
+                call = _until_stopped if name == slow else handler.call
+                registry.register(name, "ingest", call, batch=handler.batch)
+            return close
+
+        assert run_small_job(job_id, msgspec.structs.replace(options, register=register))
+
+        job = assembly.jobs.job(job_id)
+        assert ("failed", "Timeout after 1s") == (job.status, job.error_message)
+        open_jobs = JobQuery(statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}))
+        assert [] == assembly.queue.find(open_jobs)
+
+
+def _until_stopped(jobs: Any) -> Any:
+    while True:
+        (jobs[0] if isinstance(jobs, Sequence) else jobs).checkpoint()

@@ -80,6 +80,25 @@ def test_a_cancel_is_no_failure_in_the_log(registering: Penstock, caplog: pytest
     assert [] == caplog.messages
 
 
+@pytest.mark.long
+def test_a_timeout_ends_a_call_at_its_next_checkpoint(app: Penstock):
+    """In a thread, which cannot be killed."""
+
+    @app.function("endless", timeout=1)
+    def endless(payload: Payload, context: Context) -> None:
+        while True:
+            context.checkpoint()
+            time.sleep(0.01)
+
+    job = worked_off(app, app.call("endless"))
+
+    assert (Status.FAILED, "ERR_JOB_TIMEOUT", "Timeout after 1s") == (
+        job.status,
+        job.error_code,
+        job.error_message,
+    )
+
+
 def test_the_last_failure_is_final(app: Penstock):
     attempts: list[int] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from penstock.job import Status
+from penstock.job import JobQuery, Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 FIRST = ("sqlite",)
@@ -45,6 +45,21 @@ def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(ho
         assert Status.CANCELLED is host.ended(job_id).status, do
     assert within(0.5 + 2, time.monotonic() - asked)
     assert Status.DONE is host.ended(host.put()).status
+
+
+def test_a_timeout_that_was_asked_for_bounds_the_children_too(host: WorkerHost):
+    child = {"do": "checkpoints", "record": str(host.record)}
+    job_id = host.put("parent", payload={"child": child}, timeout_s=2)
+    worker = host.worker()
+    begun = host.began(job_id).at
+
+    job = host.ended(job_id, timeout=60)
+
+    assert (Status.FAILED, "Timeout after 2s") == (job.status, job.error_message)
+    assert within(2 + 2, time.monotonic() - begun)
+    (below,) = host.queue.find(JobQuery(parent_id=job_id))
+    assert Status.CANCELLED is host.ended(below.queue_id, timeout=60).status
+    assert "Timeout after 2s" in worker.log
 
 
 def test_a_timeout_is_kept_while_somebody_else_holds_the_store(host: WorkerHost):

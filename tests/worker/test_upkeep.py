@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from penstock import clock, lifecycle
-from penstock.job import Claim, ClaimRequest, Scope, Status, WorkerReport
+from penstock.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
+from penstock.worker import orphans
+from penstock.worker.executor import executing_job
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.servers.stores import DURABLE
 from tests.worker.worker_processes import WorkerHost
@@ -163,3 +165,76 @@ def test_a_waiting_job_with_a_reason_to_wait_goes_on(host: WorkerHost, why: str)
     OverdueEnder(host.queue).run()
 
     assert Status.IN_PROGRESS is host.job(parent.queue_id).status
+
+
+def waiting(host: WorkerHost, *, ago: float, **fields: object) -> tuple[str, list[str]]:
+    """A job that began so many seconds ago and waits for two children; one of them runs."""
+    parent = claimed(host, ago=timedelta(seconds=ago), **{"timeout_s": 60} | fields)[0]
+    host.queue.settle([lifecycle.waits(parent, children=(host.new(), host.new()))])
+    host.queue.claim(ClaimRequest("w"))
+    children = host.queue.find(JobQuery(parent_id=parent.queue_id))
+    return parent.queue_id, [child.queue_id for child in children]
+
+
+def test_a_timeout_that_was_asked_for_ends_a_job_whose_parts_still_end(host: WorkerHost):
+    parent, children = waiting(host, ago=61)
+    assert not OverdueEnder(host.queue).run()
+    assert Status.IN_PROGRESS is host.job(parent).status
+
+    OverdueEnder(host.queue).end_bounded()
+
+    job = host.job(parent)
+    assert (Status.FAILED, "ERR_JOB_TIMEOUT", "Timeout after 60s") == (
+        job.status,
+        job.error_code,
+        job.error_message,
+    )
+    states = {(child.status, child.cancel_requested) for child in map(host.job, children)}
+    # A worker has the other one, and stops it when it sees the flag.
+    assert {(Status.CANCELLED, False), (Status.IN_PROGRESS, True)} == states
+
+
+def test_what_a_crash_left_open_below_a_job_that_had_timed_out_is_cancelled(host: WorkerHost):
+    parent, children = waiting(host, ago=61)
+    host.queue.settle([lifecycle.timed_out(host.job(parent))])
+    ender = OverdueEnder(host.queue)
+
+    assert not ender.stop_leftovers()
+
+    assert {Status.CANCELLED, Status.IN_PROGRESS} == {host.job(child).status for child in children}
+
+
+@pytest.mark.parametrize("why", ["in time", "default", "function", "paused", "reopened"])
+def test_a_job_whose_timeout_is_not_over_goes_on(host: WorkerHost, why: str):
+    fields: dict[str, object] = {
+        "default": {"timeout_s": 7200},
+        "function": {"item_type": "function", "op": "run"},
+    }.get(why, {})
+    parent, children = waiting(host, ago=59 if why == "in time" else 8000, **fields)
+    if why == "paused":
+        host.queue.pause(Scope(tenant_id="acme"))
+    if why == "reopened":
+        # Its children run again: a retry has all of the time.
+        host.queue.settle([lifecycle.timed_out(host.job(parent))])
+        host.queue.requeue([parent])
+
+    OverdueEnder(host.queue).end_bounded()
+
+    assert Status.IN_PROGRESS is host.job(parent).status
+    assert [False, False] == [host.job(child).cancel_requested for child in children]
+
+
+def test_a_timeout_counts_from_the_first_of_several_attempts(host: WorkerHost):
+    (first,) = claimed(host, ago=timedelta(seconds=50), timeout_s=60)
+    host.queue.settle([orphans.lost(host.job(first.queue_id))])
+    (second,) = host.queue.claim(ClaimRequest("w"))
+    assert 8 <= executing_job(second).timeout_s <= 10
+    host.queue.settle([lifecycle.waits(second, children=(host.new(),))])
+    job = host.job(first.queue_id)
+
+    assert not lifecycle.is_overdue(job, clock.now())
+    assert lifecycle.is_overdue(job, clock.now() + timedelta(seconds=11))
+    # A retry by hand has all of the time.
+    host.queue.settle([lifecycle.timed_out(job)])
+    host.queue.requeue([first.queue_id])
+    assert not lifecycle.is_overdue(host.job(first.queue_id), clock.now() + timedelta(seconds=50))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import items, lifecycle
+from penstock import clock, items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
 from penstock.job import Claim, Job, NewJob, Settlement, Status
@@ -98,6 +98,9 @@ class Context:
         self._index = index
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """The last ``cursor`` of ``expand``, from an earlier attempt or this one."""
+        self._first_start: str | None = None
+        if lifecycle.bounds_whole_job(claim):
+            self._first_start = (lifecycle.first_start(claim) or clock.now()).isoformat()
         self.last_progress: str | None = None
         """The last reported progress, in its stored form."""
 
@@ -149,9 +152,11 @@ class Context:
         self.checkpoint()
 
     def _with_cursor(self, progress: dict[str, Any]) -> str:
-        """Encode progress together with the cursor: writing one must keep the other."""
+        """Encode progress together with the cursor and the first start: writing one must keep the others."""
         if self.cursor is not None:
             progress = progress | {_CURSOR: self.cursor}
+        if self._first_start is not None:
+            progress = progress | {lifecycle.FIRST_START: self._first_start}
         encoded = msgspec.json.encode(progress)
         if len(encoded) > PROGRESS_LIMIT:
             encoded = msgspec.json.encode(progress | {"message": None, "counts": {}})

@@ -111,7 +111,9 @@ class IndexFields(PlaceBody):
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
     run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
-    timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")
+    timeout_s: Whole | None = Field(
+        None, ge=1, description="Seconds from the first start to the end of the whole job, files included."
+    )
     serial: bool | None = Field(
         None,
         description="Run alone among the serial jobs of its collection, in order.",

@@ -26,14 +26,14 @@ from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
 from penstock.worker.child_options import ChildOptions
 from penstock.worker.claimed_jobs import ClaimedJobs
-from penstock.worker.executor import Executor, context_factory
+from penstock.worker.executor import Executor, context_factory, executing_job
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outage import OutageRetry
 from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import ProcessGuard
-from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
+from penstock.worker.shared_state import MOST_MEMBERS, SharedState
 from penstock.worker.stopped import Stopped
 
 SETTLE_AT = 100
@@ -302,8 +302,7 @@ class Child:
         return claimed_at < self._state.renewed_late_at or now - held_since > lease.total_seconds()
 
     def _execute(self, claims: list[Claim], started: float) -> tuple[int, list[Settlement]]:
-        members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
-        number = self._state.begin(members, started)
+        number = self._state.begin(tuple(map(executing_job, claims)), started)
         contexts = context_factory(self._state, number, self._breakers, self._outbox)
         with self._guard.execution(number):
             return number, self._executor.run(claims, contexts)

@@ -206,7 +206,8 @@ class ChildHandle:
                 return kill.resolve(job)
             return lifecycle.released(job, "its batch was stopped")
         if self._terminated:
-            return lifecycle.released(job, "worker stopped")
+            stopped = lifecycle.released(job, "worker stopped")
+            return lifecycle.with_first_start(stopped, job, job.started_at)
         run = self.state.file_run(executing.number)
         return orphans.resolve_crashed(executing, run, self.process.exitcode)(job)
 

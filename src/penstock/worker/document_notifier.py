@@ -19,11 +19,11 @@ from penstock.catalog.values import GenerationState, LedgerEntry, LedgerKind, Ou
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
 from penstock.errors import NoText, TokenLimitReached
 from penstock.handlers.document_notes import EMBEDDED, RESTART_NOTES
-from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
+from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
-from penstock.worker.orphans import JobPages
+from penstock.worker.orphans import JobPages, document_of
 
 FAILURE_CODES = {
     "ERR_OUTAGE": "Parts of the document failed during an outage; its former version stays.",
@@ -190,13 +190,6 @@ def _part_text(missing: MissingPart) -> str:
 
 def _running(job: Job) -> bool:
     return job.status is Status.IN_PROGRESS and not job.waiting
-
-
-def document_of(job: Job) -> int | None:
-    """The document awaited by a job."""
-    if not job.waiting or job.waiting_for in (None, CHILDREN):
-        return None
-    return int(job.waiting_for) if job.waiting_for.isdecimal() else None
 
 
 def _json(value: object) -> str:

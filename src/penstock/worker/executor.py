@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import lifecycle, retry, traces
+from penstock import clock, lifecycle, retry, traces
 from penstock.errors import (
     DiskFull,
     InvalidRequest,
@@ -32,7 +32,7 @@ from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
 from penstock.worker.log_text import error_text, loggable_error, traceback_text
 from penstock.worker.outbox import Outbox
-from penstock.worker.shared_state import SharedState
+from penstock.worker.shared_state import ExecutingJob, SharedState
 from penstock.worker.stopped import Stopped
 
 RESULT_LIMIT = 1 << 20
@@ -49,6 +49,9 @@ FAILURE_CODES = {
     "ERR_BAD_RESULT": "The handler's result cannot be stored: not JSON, too large, or not one for each job.",
 }
 
+NOT_BEGUN = frozenset({"ERR_NO_HANDLER", "ERR_TOO_EARLY"})
+"""Codes of releases before any work."""
+
 log = logging.getLogger("penstock.worker")
 
 # Keys in the progress of a job that is retried, so that the next worker finds them.
@@ -60,6 +63,15 @@ TRACEBACK = "traceback"
 
 # Bound here, out of reach of handlers that replace it in its module and do not restore it.
 _monotonic = time.monotonic
+
+
+def executing_job(claim: Claim) -> ExecutingJob:
+    """The job as the watchdog sees it, with the time left if its timeout bounds earlier attempts as well."""
+    timeout_s = claim.timeout_s
+    if claim.progress_json is not None and lifecycle.bounds_whole_job(claim):
+        passed = clock.now() - (lifecycle.first_start(claim) or clock.now())
+        timeout_s = max(timeout_s - int(passed.total_seconds()), 0)
+    return ExecutingJob(claim.queue_id, claim.claim_number, timeout_s)
 
 
 def context_factory(
@@ -98,7 +110,7 @@ class Executor:
         if handler is None:
             return [self._without_handler(claim) for claim in claims]
         answers: Sequence[object]
-        span, failed = traces.running(claims), None
+        span, failed, began = traces.running(claims), None, _monotonic()
         try:
             contexts = [make_context(index, claim) for index, claim in enumerate(claims)]
             with self._needed(claims[0]), span.current() if span is not None else nullcontext():
@@ -110,6 +122,8 @@ class Executor:
         settlements = [
             self._settlement(claim, answer, handler) for claim, answer in zip(claims, answers, strict=True)
         ]
+        if lifecycle.bounds_whole_job(claims[0]):
+            settlements = _with_first_starts(claims, settlements, _monotonic() - began)
         if span is not None:
             span.end(settlements, failed)
         return settlements
@@ -145,6 +159,19 @@ class Executor:
         return _not_handled(
             claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
         )
+
+
+def _with_first_starts(
+    claims: Sequence[Claim], settlements: Sequence[Settlement], seconds: float
+) -> list[Settlement]:
+    """Note when jobs that return began. One that comes too early, or has no handler here, did not begin."""
+    started_at = clock.now() - timedelta(seconds=seconds)
+    return [
+        settlement
+        if settlement.error_code in NOT_BEGUN
+        else lifecycle.with_first_start(settlement, claim, started_at)
+        for claim, settlement in zip(claims, settlements, strict=True)
+    ]
 
 
 def _not_handled(claim: Claim, reason: str) -> Settlement:

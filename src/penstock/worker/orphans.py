@@ -28,7 +28,7 @@ from penstock.catalog.rules.failures import (
 )
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
-from penstock.job import Job, JobQuery, Settlement, Status
+from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
@@ -42,6 +42,8 @@ REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tr
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
+STOPPED_AT_ONCE = 100
+"""Children cancelled by one call, to bound the transaction."""
 BATCH_DIED = "the process of its batch died; it runs alone now"
 _CRASHES = {
     int(number): number.name
@@ -83,7 +85,12 @@ Resolve: TypeAlias = Callable[[Job], Settlement]
 
 
 def lost(job: Job) -> Settlement:
-    return lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
+    settlement = lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
+    return lifecycle.with_first_start(settlement, job, job.started_at)
+
+
+def suspected(job: Job, reason: str) -> Settlement:
+    return lifecycle.with_first_start(lifecycle.suspected(job, reason), job, job.started_at)
 
 
 def released(job: Job) -> Settlement:
@@ -122,9 +129,54 @@ def settle_dead_jobs(
 def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
     """Log what becomes of each job of a lost worker; released ones go on as if nothing had been."""
     for job, settlement in zip(held, settlements, strict=True):
+        if settlement.error_code == lifecycle.TIMED_OUT:
+            stop_children(queue, job)
         if settlement.what != "released":
             values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
             log.warning("%s: %s; it %s", *values)
+
+
+def end_overdue(queue: Queue, catalog: Catalog | None, job: Job) -> bool:
+    """Fail a job after its timeout, with its open children and its unfinished document.
+
+    The job ends first: its holder, if any, notices that it was taken away. False: it ended by itself.
+    """
+    settlement = lifecycle.timed_out(job)
+    record_failed_files(catalog, [job], [settlement])
+    if queue.settle([settlement]) == [None]:
+        return False
+    document_id = document_of(job)
+    if document_id is not None and catalog is not None:
+        catalog.drop(document_id, settlement.error_message or "")
+    stop_children(queue, job)
+    return True
+
+
+def stop_children(queue: Queue, parent: Job) -> None:
+    """Cancel the open children of a job that has ended, those at work first."""
+    for status in (Status.IN_PROGRESS, Status.PENDING):
+        query = JobQuery(statuses=frozenset({status}), parent_id=parent.queue_id, limit=PAGE)
+        after: str | None = None
+        while True:
+            page = queue.find(msgspec.structs.replace(query, after=after))
+            # A follow-up of the parent may have begun, with children of its own.
+            open_ids = [
+                child.queue_id
+                for child in page
+                if child.parent_run == parent.run and not child.cancel_requested
+            ]
+            for start in range(0, len(open_ids), STOPPED_AT_ONCE):
+                queue.cancel(open_ids[start : start + STOPPED_AT_ONCE])
+            if len(page) < PAGE:
+                break
+            after = page[-1].queue_id
+
+
+def document_of(job: Job) -> int | None:
+    """The document awaited by a job."""
+    if not job.waiting or job.waiting_for in (None, CHILDREN):
+        return None
+    return int(job.waiting_for) if job.waiting_for.isdecimal() else None
 
 
 def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:
@@ -141,7 +193,7 @@ def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Res
     def resolve(job: Job) -> Settlement:
         if not was_executing(job, executing):
             return released(job)
-        return lifecycle.suspected(job, BATCH_DIED) if several else lost(job)
+        return suspected(job, BATCH_DIED) if several else lost(job)
 
     return resolve
 

@@ -17,7 +17,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,11 +29,12 @@ from penstock.handlers.registry import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.queue.protocol import Queue
+from penstock.worker import orphans
 from penstock.worker.breaker import Breakers
-from penstock.worker.executor import Executor, context_factory
+from penstock.worker.executor import Executor, context_factory, executing_job
 from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, release_dead, state_path
-from penstock.worker.outbox import Outbox
-from penstock.worker.shared_state import ExecutingJob, SharedState
+from penstock.worker.outbox import OUTAGE, Outbox
+from penstock.worker.shared_state import MOST_MEMBERS, SharedState
 from penstock.worker.small_folder import (
     FOLDERS,
     MOST_LOSSES,
@@ -129,7 +130,7 @@ def _run(job: Job, options: SmallJobOptions, registry: Registry) -> bool:
         state = SharedState.create(state_path(options.directory, worker_id))
         try:
             execution = _Execution(options, worker_id, registry, state)
-            with _delayed_signals() as received:
+            with _delayed_signals() as received, _ended_in_time(job, options, execution):
                 walked = is_walked_folder(job)
                 if walked:
                     _run_files(job, options, execution, received)
@@ -151,7 +152,7 @@ def _run_files(folder: Job, options: SmallJobOptions, execution: _Execution, rec
     if folder.item_type not in FOLDERS or received:
         return
     for ids in file_batches(options.queue, folder.queue_id, quick_model=options.quick_model):
-        if not received:
+        if not received and not execution.overdue:
             execution.run(ids)
 
 
@@ -166,12 +167,24 @@ class _Execution:
         self._executor = Executor(registry, Breakers())
         self._state = state
         self._outbox = Outbox(options.queue, state)
+        self._number = 0
+        self.overdue: str | None = None
+        """The job whose timeout is over: it has ended, and what runs for it stops at its next checkpoint."""
+
+    def stop(self, job_id: str) -> None:
+        """Stop what runs, from another thread."""
+        self.overdue = job_id
+        self._request_stop()
+
+    def _request_stop(self) -> None:
+        for index in range(MOST_MEMBERS):
+            self._state.request_stop(self._number, index)
 
     def run(self, ids: Sequence[str]) -> None:
         """Run those of these jobs that can be started; at most ``MOST_MEMBERS``."""
         claims = self._queue.start_all(ids, self._request)
         try:
-            while claims:
+            while claims and not self.overdue:
                 members = self._next_members(claims)
                 self._execute(members)
                 del claims[: len(members)]
@@ -180,6 +193,8 @@ class _Execution:
             for claim in claims:
                 self._outbox.settle_now(lifecycle.released(claim, "worker is stopping"))
             raise KeyboardInterrupt from None
+        if claims:
+            self._outbox.add([lifecycle.released(claim, "its folder timed out") for claim in claims])
         self._outbox.send()
 
     def _next_members(self, claims: Sequence[Claim]) -> Sequence[Claim]:
@@ -189,13 +204,43 @@ class _Execution:
         return list(itertools.islice(members, self._executor.batch_size(claims[0])))
 
     def _execute(self, claims: Sequence[Claim]) -> None:
-        members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
-        number = self._state.begin(members, time.monotonic())
+        number = self._number = self._state.begin(tuple(map(executing_job, claims)), time.monotonic())
+        if self.overdue:
+            self._request_stop()
         results = self._executor.run(claims, context_factory(self._state, number, Breakers(), self._outbox))
+        if self.overdue:
+            # Its end is stored, and this one would be refused.
+            results = [result for result in results if result.queue_id != self.overdue]
         kept = self._outbox.add(results)
         self._state.end(len(results))
         if not kept:
             self._outbox.send()
+
+
+@contextmanager
+def _ended_in_time(job: Job, options: SmallJobOptions, execution: _Execution) -> Iterator[None]:
+    """End the job when its timeout is over, in a thread: no supervisor watches this process."""
+
+    def end() -> None:
+        execution.stop(job.queue_id)
+        with suppress(*OUTAGE):  # then the next worker ends it
+            row = options.queue.get(job.queue_id)
+            if row is not None and row.status is Status.IN_PROGRESS:
+                orphans.end_overdue(options.queue, options.catalog, row)
+
+    seconds = float(job.timeout_s)
+    started_at = lifecycle.first_start(job)
+    if started_at is not None and lifecycle.bounds_whole_job(job):
+        seconds -= (options.queue.now() - started_at).total_seconds()
+    timer = threading.Timer(max(seconds, 0.0), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        # The end may be on its way to the store just now.
+        timer.join()
 
 
 @contextmanager

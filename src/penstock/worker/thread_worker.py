@@ -1,8 +1,8 @@
 """A worker in a thread of this process, for tests and small scripts: no child processes, no signals.
 
 It runs jobs and tasks through the same executor, lanes and outbox as a child process, on shared state that no
-other process sees. Cancel and progress work. Without a process to kill, a handler that reaches no checkpoint
-cannot be stopped, and neither timeouts nor the budget of a file are enforced. PDF and Word files are parsed
+other process sees. Cancel, timeouts and progress work. Without a process to kill, a handler that reaches no
+checkpoint cannot be stopped, and the budget of a file is not enforced. PDF and Word files are parsed
 in a sandbox here, too, with its limits.
 """
 
@@ -24,13 +24,13 @@ from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.executor import Executor, context_factory
+from penstock.worker.executor import Executor, context_factory, executing_job
 from penstock.worker.lanes import DocumentTools, Lanes
-from penstock.worker.orphans import all_jobs
+from penstock.worker.orphans import all_jobs, stop_children
 from penstock.worker.outbox import Outbox
 from penstock.worker.schedule_runner import EVERY_S, ScheduleRunner
-from penstock.worker.shared_state import ExecutingJob, SharedState
-from penstock.worker.upkeep import Sweeper
+from penstock.worker.shared_state import SharedState
+from penstock.worker.upkeep import OverdueEnder, Sweeper
 
 PAUSE_S = 0.01
 HEARTBEAT_S = 0.2
@@ -65,6 +65,9 @@ class ThreadWorker:
         self._lease = lease
         self._open_documents = open_documents
         self._documents: _DocumentWork | None = None
+        self._overdue = OverdueEnder(queue)
+        self._late = 0
+        """The last execution that was asked to stop because of its timeout."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="penstock-worker", daemon=True)
         self._error: Exception | None = None
@@ -112,13 +115,18 @@ class ThreadWorker:
                 self._queue.settle([lifecycle.released(claim, "its worker could not open the catalog")])
                 raise
         self._lease = self._request.lease_of(claim.item_type)
-        job = ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s)
-        number = self._state.begin((job,), time.monotonic())
+        number = self._state.begin((executing_job(claim),), time.monotonic())
         contexts = context_factory(self._state, number, self._breakers, self._outbox)
         settlements = self._executor.run([claim], contexts)
+        timed_out = self._late == number and settlements[0].status is Status.CANCELLED
+        if timed_out:
+            settlements = [lifecycle.timed_out(claim)]
         self._outbox.add(settlements)
         self._state.end(1)
         self._outbox.send()
+        job = self._queue.get(claim.queue_id) if timed_out else None
+        if job is not None:
+            stop_children(self._queue, job)
         if self._documents is not None and settlements[0].waiting_for not in (None, CHILDREN):
             self._documents.lanes.wake()
 
@@ -134,6 +142,7 @@ class ThreadWorker:
             tools = self._open_documents(self._registry)
             lanes = Lanes(tools, self._queue, self._state, self._request.worker_id, tuple(Phase))
             self._documents = _DocumentWork(tools, lanes, self._queue)
+            self._overdue = OverdueEnder(self._queue, tools.catalog)
 
     def _run_tasks(self) -> bool:
         return self._documents is not None and self._documents.run()
@@ -161,6 +170,7 @@ class ThreadWorker:
                 written = self._renew(written)
                 if time.monotonic() > run_schedules_at:
                     schedules.run()
+                    self._overdue.end_bounded()
                     self._queue.admit()
                     self._queue.expire_results()
                     run_schedules_at = time.monotonic() + EVERY_S
@@ -181,6 +191,9 @@ class ThreadWorker:
         if execution is None or execution.runs_tasks:
             return written
         (job,) = execution.members
+        if time.monotonic() - execution.started > job.timeout_s:
+            self._late = execution.number
+            self._state.request_stop(execution.number, 0)
         progress = self._state.progress(execution.number, 0)
         fresh = progress if (execution.number, progress) != written else None
         (answer,) = self._queue.renew([Beat(job.queue_id, job.claim_number, self._lease, fresh)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,17 +20,18 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
+from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Scope, Status
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker import orphans
-from penstock.worker.document_notifier import DocumentNotifier, document_of
-from penstock.worker.orphans import JobPages
+from penstock.worker import log_text, orphans
+from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.outbox import OUTAGE
 
 REAP_AT_ONCE = 100
 DRIFT_S = 5.0
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
+FAILED = frozenset({Status.FAILED})
 STUCK_AFTER = timedelta(minutes=30)
 REPORTS_KEPT_FOR = timedelta(hours=1)
 """Least time for which the last report of a worker is kept."""
@@ -141,7 +142,12 @@ class Reaper:
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
             log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
-            lost = [lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)) for job in late]
+            lost = [
+                lifecycle.with_first_start(
+                    lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)), job, job.started_at
+                )
+                for job in late
+            ]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
             orphans.log_lost(late, lost)
@@ -173,12 +179,42 @@ class Reconciler:
 
 
 class OverdueEnder:
-    """Fails waiting jobs if no job of the tree and no page ended for as long as their timeout."""
+    """Fails waiting jobs after their timeout, and cancels what is open below them.
+
+    A timeout that was asked for counts from the first start of the whole job. The default one counts while no
+    job of the tree and no page ends.
+    """
 
     def __init__(self, queue: Queue, catalog: Catalog | None = None) -> None:
         self._queue = queue
         self._catalog = catalog
         self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS, waiting=True))
+        self._bounded = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS, waiting=True, top_level=True))
+        timed_out = JobQuery(statuses=FAILED, error_code=lifecycle.TIMED_OUT, top_level=True)
+        self._ended = orphans.JobPages(queue, timed_out)
+
+    def end_bounded(self) -> bool:
+        """Fail the waiting jobs whose timeout bounds all of the job. Called every second: one page a call."""
+        page, _ = self._bounded.next_page()
+        if not any(map(lifecycle.bounds_whole_job, page)):
+            return False
+        now, paused = self._queue.now(), self._queue.paused()
+        for job in page:
+            if lifecycle.is_overdue(job, now) and not _is_paused(job, paused):
+                self._end(job)
+        return False
+
+    def stop_leftovers(self) -> bool:
+        """Cancel what a crash left open below a job that had timed out."""
+        page, more = self._ended.next_page()
+        for job in page:
+            if job.children_open:
+                orphans.stop_children(self._queue, job)
+        return more
+
+    def _end(self, job: Job) -> None:
+        if orphans.end_overdue(self._queue, self._catalog, job):
+            log.warning("%s: Timeout after %ds", log_text.job_text(job), job.timeout_s)
 
     def run(self) -> bool:
         page, more = self._pages.next_page()
@@ -188,13 +224,12 @@ class OverdueEnder:
             for job in page
             if job.waiting
             and self._silent(job, job.timeout_s, now)
-            and not any(scope.covers(job.tenant_id, job.collection) for scope in paused)
+            and not _is_paused(job, paused)
             and not self._has_active_descendant(job, job.timeout_s, now)
         ]
         for job in overdue:
             log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
-        if overdue:
-            self._queue.settle([lifecycle.timed_out(job) for job in overdue])
+            self._end(job)
         return more
 
     def _has_active_descendant(self, job: Job, timeout_s: int, now: datetime) -> bool:
@@ -216,6 +251,10 @@ class OverdueEnder:
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
         return document is None or now - document.updated_at > limit
+
+
+def _is_paused(job: Job, paused: Collection[Scope]) -> bool:
+    return any(scope.covers(job.tenant_id, job.collection) for scope in paused)
 
 
 class Pruner:
