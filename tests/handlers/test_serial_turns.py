@@ -6,14 +6,15 @@ from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from penstock import config, lifecycle
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, Registry
-from penstock.handlers.serial_turns import AGAIN_S, give_turns
-from penstock.job import Claim, ClaimRequest
+from penstock.handlers.serial_turns import AGAIN_S, LONGEST_S, give_turns
+from penstock.job import Claim, ClaimRequest, JobQuery
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
 
@@ -73,6 +74,35 @@ def test_jobs_that_were_not_submitted_as_serial_ones_take_turns(tmp_path: Path, 
     assert ["/c"] == worker.step()
     worker.end("/c")
     assert ["/d"] == worker.step()
+
+
+def test_the_next_look_comes_soon_after_a_short_job_and_late_after_a_long_one(tmp_path: Path):
+    worker = Worker(batch=0)
+    jobs = Jobs(worker.queue, config.load({}, state_dir=tmp_path))
+    for path in "/a", "/b", "/c":
+        jobs.submit(item_type="folder", op="scan", payload={"folder_path": path}, collection="docs")
+    assert ["/a"] == worker.step()
+
+    def wait_s(path: str, ran_s: float) -> float:
+        _, *released = worker.queue.find(JobQuery())
+        (own,) = [job for job in released if job.payload["folder_path"] == path]
+        now = worker.queue.now()
+        with mock.patch.object(worker.queue, "now", return_value=now + timedelta(seconds=ran_s)):
+            context = Context(
+                worker.queue.start(own.queue_id, ClaimRequest("w2"), now=worker.now),
+                report=lambda _: None,
+                stop_requested=lambda: False,
+            )
+            answer = worker._call(context)
+        worker.queue.settle(
+            [lifecycle.released(context.claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")],
+            now=worker.now,
+        )
+        return answer.delay.total_seconds()
+
+    assert AGAIN_S <= wait_s("/b", 0) < 2 * AGAIN_S
+    assert 2 * AGAIN_S <= wait_s("/c", 0) < 3 * AGAIN_S
+    assert LONGEST_S == wait_s("/b", 3600)
 
 
 def test_a_released_job_keeps_its_place(tmp_path: Path):

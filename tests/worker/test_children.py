@@ -17,9 +17,20 @@ from penstock.queue.memory.queue import MemoryQueue
 from penstock.worker import child_start
 from penstock.worker.child_options import ChildOptions
 from tests.servers.stores import ON_FILES
-from tests.worker.worker_processes import Worker, WorkerHost, alive, until
+from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
 
 ENGINES = ON_FILES
+
+
+def test_a_job_in_back_off_runs_as_soon_as_it_is_due(host: WorkerHost):
+    """No notification tells an idle process; it looked again only after its poll interval."""
+    host.worker(poll_s=120.0)
+    host.ended(host.put())
+    job_id = host.put("parent_at_second_try", payload={"child": {"do": "noop"}})
+
+    first = host.began(job_id).at
+
+    assert within(0.3 + 2, host.began(job_id, times=2).at - first)
 
 
 def test_a_child_that_starts_after_the_death_of_its_worker_ends_without_a_traceback(
@@ -260,9 +271,11 @@ def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(host:
 
     assert 0 == host.worker(until_idle=True).ended()
 
-    assert (Status.FAILED, 2) == (host.job(killer).status, host.job(killer).lost_count)
+    # Once with its batch, and for each of its two attempts alone.
+    assert (Status.FAILED, 3) == (host.job(killer).status, host.job(killer).lost_count)
+    assert "Worker lost in attempt 2 of 2" == host.job(killer).error_message
     others = [host.job(job_id) for job_id in ids]
-    assert {(Status.DONE, 1)} == {(job.status, job.retry_count) for job in others}
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
     assert {1} == {job.result for job in others}
 
 

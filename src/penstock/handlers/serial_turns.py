@@ -18,8 +18,11 @@ from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 
 REASON = "another job for paths of this collection runs before it, and the worker is serial"
-AGAIN_S, LONGEST_S = 1, 5
-"""Time until the next look at a job: longer after many looks, so that a long line of jobs costs little."""
+AGAIN_S, LONGEST_S = 0.05, 5.0
+"""Time until the next look at a job, for each job before it, and the longest one."""
+SHARE = 0.1
+"""A share of the time for which a job before it has run is added: a long job is looked at seldom, and its end
+is noticed soon as compared with its length."""
 LOOKED_AT = 500
 """Jobs of a collection that are looked at; those behind them wait in any case."""
 
@@ -56,22 +59,28 @@ class SerialTurns:
         if all(context.claim.parent_id is not None for context in contexts):
             return [None] * len(contexts)
         with self._open_queue() as queue:
-            return [None if _is_next(queue, context) else _again(context) for context in contexts]
+            return [_turn(queue, context) for context in contexts]
 
 
-def _again(context: Context) -> Later:
-    return Later(REASON, timedelta(seconds=min(AGAIN_S + context.claim.claim_number // 10, LONGEST_S)))
-
-
-def _is_next(queue: Queue, context: Context) -> bool:
+def _turn(queue: Queue, context: Context) -> Later | None:
+    """When to look at the job again; None: it is its turn."""
     own = queue.get(context.job_id) if context.claim.parent_id is None else None
     if own is None:
-        return True
-    running = _jobs_for_paths(queue, own, Status.IN_PROGRESS)
-    if any(_start(job) < _start(own) for job in running if job.queue_id != own.queue_id):
-        return False
+        return None
+    running = [
+        job
+        for job in _jobs_for_paths(queue, own, Status.IN_PROGRESS)
+        if job.queue_id != own.queue_id and _start(job) < _start(own)
+    ]
+    place = -own.priority, own.queue_id
     waiting = filter(_waits_for_its_turn, _jobs_for_paths(queue, own, Status.PENDING))
-    return not any((-job.priority, job.queue_id) < (-own.priority, own.queue_id) for job in waiting)
+    before = len(running) + sum((-job.priority, job.queue_id) < place for job in waiting)
+    if not before:
+        return None
+    now = queue.now()
+    longest_s = max(((now - (job.started_at or now)).total_seconds() for job in running), default=0.0)
+    seconds = AGAIN_S * before + SHARE * max(longest_s, 0.0)
+    return Later(REASON, timedelta(seconds=min(seconds, LONGEST_S)))
 
 
 def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:

@@ -7,6 +7,7 @@ sends finished results while a long handler runs.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
 import threading
@@ -46,6 +47,9 @@ CLAIM_EVERY_S = 0.25
 """Time between two claims while tasks run and no hint of a job came: a job may have become due."""
 EXIT_CHECK_S = 0.5
 """Time between two checks for a stop request while the child waits for work."""
+DUE_MARGIN_S = 0.02
+"""Time from the end of a job until its release is stored, from which a store counts the delay."""
+MOST_DUE = 1_000
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
@@ -95,6 +99,8 @@ class Child:
         self._jobs = 0
         self._isolation = Isolation(guard, RecyclePolicy(options.recycle_after, options.recycle_growth_mb))
         self._services: dict[str, str] = {}
+        self._due: list[float] = []
+        """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
         self._retry_on_outage = OutageRetry(self._leaving)
 
     def run(self) -> None:
@@ -147,6 +153,10 @@ class Child:
         self._batch_size.end_task_turn()
         self._state.set_idle(True)
         until = self._now() + self._options.poll_s
+        while self._due and self._due[0] <= self._claimed_at:
+            heapq.heappop(self._due)
+        if self._due:
+            until = min(until, self._due[0])
         while not self._leaving() and (left := until - self._now()) > 0:
             self._guard.exit_with_parent()
             # Also without a job: the breaker of a service may become half-open.
@@ -332,6 +342,9 @@ class Child:
         self._report_services()
         if self._lanes is not None and any(result.waiting_for not in (None, CHILDREN) for result in results):
             self._lanes.wake()
+        for result in results:
+            if result.delay and len(self._due) < MOST_DUE:
+                heapq.heappush(self._due, now + result.delay.total_seconds() + DUE_MARGIN_S)
         due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
         if due and self._claimed:
             self._retry_on_outage(self._outbox.send)
