@@ -196,6 +196,22 @@ def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datet
     return None
 
 
+def times_until(
+    timing: Timing, first: datetime, last: datetime, zone: ZoneInfo, *, start: datetime, most: int
+) -> int:
+    """Number of runs from ``first``, which is one, to ``last``; of a cron expression at most ``most``."""
+    if isinstance(timing, Interval):
+        return (last - first) // timedelta(seconds=timing.seconds) + 1
+    number, current = 0, first
+    while number < most and current <= last:
+        number += 1
+        following = next_after(timing, current, zone, start=start)
+        if following is None:
+            break
+        current = following
+    return number
+
+
 def _first_of_day(
     cron: Cron, day: date, after: datetime, earliest: datetime, zone: ZoneInfo
 ) -> datetime | None:

@@ -17,6 +17,8 @@ from penstock.job import NewJob
 
 LATE = timedelta(minutes=1)
 """A run later than this is a missed one."""
+MOST_COUNTED = 10_000
+"""Runs of a cron expression that are counted at once: a week of minutes."""
 MOST_CAUGHT_UP = 100
 """Missed runs that ``run-all`` catches up, the oldest first."""
 SCHEDULE = "schedule"
@@ -57,12 +59,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_job_id: str | None = None
     runs: int = 0
     skipped: int = 0
-    """Times at which missed runs were skipped."""
+    """Missed runs that were not caught up: those of ``skip``, and all but one of ``run-once``."""
     version: int = 1
 
     def next_after(self, moment: datetime) -> datetime | None:
         timing, zone = cron.parse(self.timing), cron.zone_of(self.zone)
         return cron.next_after(timing, moment, zone, start=self.start_at)
+
+    def times_until(self, now: datetime) -> int:
+        """Number of runs that are due."""
+        if self.next_at is None or self.next_at > now:
+            return 0
+        timing, zone = cron.parse(self.timing), cron.zone_of(self.zone)
+        return cron.times_until(timing, self.next_at, now, zone, start=self.start_at, most=MOST_COUNTED)
 
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
         """The next times, of a paused schedule none."""
@@ -98,7 +107,7 @@ def due(schedule: Schedule, now: datetime) -> Due | None:
         last_at=times[-1] if times else schedule.last_at,
         last_job_id=jobs[-1].queue_id if jobs else schedule.last_job_id,
         runs=schedule.runs + len(times),
-        skipped=schedule.skipped + (not times),
+        skipped=schedule.skipped + max(schedule.times_until(now) - len(times), 0),
         version=schedule.version + 1,
     )
     return Due(jobs, after)
@@ -109,7 +118,7 @@ def skipped(schedule: Schedule, now: datetime) -> Schedule:
     return msgspec.structs.replace(
         schedule,
         next_at=schedule.next_after(now),
-        skipped=schedule.skipped + 1,
+        skipped=schedule.skipped + max(schedule.times_until(now), 1),
         version=schedule.version + 1,
     )
 

@@ -177,8 +177,8 @@ def test_a_clock_that_goes_back_runs_nothing_twice(queue: Queue):
 @pytest.mark.parametrize(
     ("missed", "times", "skipped"),
     [
-        (Missed.SKIP, [], 1),
-        (Missed.RUN_ONCE, ["00:01:00"], 0),
+        (Missed.SKIP, [], 5),
+        (Missed.RUN_ONCE, ["00:01:00"], 4),
         (Missed.RUN_ALL, ["00:01:00", "00:02:00", "00:03:00", "00:04:00", "00:05:00"], 0),
     ],
 )
@@ -190,6 +190,30 @@ def test_missed_runs_follow_the_rule(queue: Queue, missed: Missed, times: list[s
     assert [f"2026-01-01T{time}Z" for time in times] == times_of(queue)
     after = stored(queue)
     assert (at(360), len(times), skipped) == (after.next_at, after.runs, after.skipped)
+
+
+@pytest.mark.parametrize(
+    ("missed", "runs", "skipped"), [(Missed.SKIP, 1, 3), (Missed.RUN_ONCE, 1, 3), (Missed.RUN_ALL, 4, 0)]
+)
+def test_runs_missed_by_a_schedule_of_seconds_are_counted(
+    queue: Queue, missed: Missed, runs: int, skipped: int
+):
+    """A busy worker looks late, though not by a minute."""
+    queue.put_schedule(schedule(timing="every 5s", missed=missed))
+
+    ScheduleRunner(queue).run(at(78))
+
+    after = stored(queue)
+    assert (at(80), runs, skipped) == (after.next_at, after.runs, after.skipped)
+    assert runs == len(times_of(queue))
+
+
+def test_more_missed_runs_than_are_caught_up_are_counted(queue: Queue):
+    queue.put_schedule(schedule(timing="every 1s", missed=Missed.RUN_ALL))
+
+    ScheduleRunner(queue).run(at(60 + 150))
+
+    assert (100, 51) == (stored(queue).runs, stored(queue).skipped)
 
 
 def test_two_hosts_at_once_run_each_time_once(opened: Callable[[], Queue]):

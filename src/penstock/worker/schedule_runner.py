@@ -16,6 +16,7 @@ from penstock.errors import DuplicateId, InvalidSchedule
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.schedule import Schedule, due, skipped
+from penstock.vocabulary import how_many
 
 EVERY_S = 1.0
 AT_ONCE = 100
@@ -80,14 +81,15 @@ class ScheduleRunner:
             except DuplicateId:
                 continue  # added by another host, or before a crash
         if self._queue.put_schedule(result.after, replaces=schedule.version):
-            self._log(schedule, len(result.jobs))
+            self._log(schedule, len(result.jobs), result.after.skipped - schedule.skipped)
 
-    def _log(self, schedule: Schedule, jobs: int) -> None:
+    def _log(self, schedule: Schedule, jobs: int, skipped: int) -> None:
         if jobs:
             log.info("schedule %s ran: %s", schedule.name, schedule.summary)
-        else:
+        if skipped:
+            runs = how_many(skipped, "run")
             log.warning(
-                "schedule %s: the run of %s was missed and is skipped", schedule.name, schedule.next_at
+                "schedule %s: %s from %s on missed and skipped", schedule.name, runs, schedule.next_at
             )
 
 
