@@ -196,20 +196,37 @@ def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datet
     return None
 
 
-def times_until(
-    timing: Timing, first: datetime, last: datetime, zone: ZoneInfo, *, start: datetime, most: int
-) -> int:
-    """Number of runs from ``first``, which is one, to ``last``; of a cron expression at most ``most``."""
+def times_until(timing: Timing, first: datetime, last: datetime, zone: ZoneInfo, *, start: datetime) -> int:
+    """Number of runs from ``first``, which is one, to ``last``."""
     if isinstance(timing, Interval):
         return (last - first) // timedelta(seconds=timing.seconds) + 1
-    number, current = 0, first
-    while number < most and current <= last:
-        number += 1
-        following = next_after(timing, current, zone, start=start)
-        if following is None:
-            break
-        current = following
-    return number
+    following = next_after(timing, first, zone, start=start)
+    if following is None or following > last:
+        return 1
+    begin, end = (moment.astimezone(zone).replace(tzinfo=None) for moment in (first, last))
+    days = (begin.date() + timedelta(days=number) for number in range((end.date() - begin.date()).days + 1))
+    return sum(_times_of_day(timing, day, (first, last), (begin, end), zone) for day in days)
+
+
+def _times_of_day(
+    cron: Cron, day: date, span: tuple[datetime, datetime], local: tuple[datetime, datetime], zone: ZoneInfo
+) -> int:
+    """Number of runs within a span on one day; ``local`` is the span in the zone."""
+    if not cron.has_day(day):
+        return 0
+    midnight, next_midnight = (datetime.combine(day + timedelta(days=number), time()) for number in (0, 1))
+    offsets = {moment.replace(tzinfo=zone).utcoffset() for moment in (midnight, next_midnight)}
+    if len(offsets) == 1 and local[0] < midnight - _OVERLAP and next_midnight + _OVERLAP < local[1]:
+        return len(cron.hours) * len(cron.minutes)
+    named = (
+        datetime.combine(day, time(hour, minute))
+        for hour in cron.hours
+        if datetime.combine(day, time(hour, 59)) >= local[0] - _OVERLAP
+        and datetime.combine(day, time(hour)) <= local[1] + _OVERLAP
+        for minute in cron.minutes
+    )
+    instants = (instant for one in named for instant in _instants(one, zone, fixed=cron.fixed))
+    return sum(span[0] <= instant <= span[1] for instant in set(instants))
 
 
 def _first_of_day(

@@ -17,8 +17,6 @@ from penstock.job import NewJob
 
 LATE = timedelta(minutes=1)
 """A run later than this is a missed one."""
-MOST_COUNTED = 10_000
-"""Runs of a cron expression that are counted at once: a week of minutes."""
 MOST_CAUGHT_UP = 100
 """Missed runs that ``run-all`` catches up, the oldest first."""
 SCHEDULE = "schedule"
@@ -71,7 +69,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         if self.next_at is None or self.next_at > now:
             return 0
         timing, zone = cron.parse(self.timing), cron.zone_of(self.zone)
-        return cron.times_until(timing, self.next_at, now, zone, start=self.start_at, most=MOST_COUNTED)
+        return cron.times_until(timing, self.next_at, now, zone, start=self.start_at)
 
     def upcoming(self, moment: datetime, count: int) -> list[datetime]:
         """The next times, of a paused schedule none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -185,3 +185,22 @@ def test_each_time_is_later_than_the_one_before_over_two_years_of_minutes_and_da
     for zone in (BERLIN, NEW_YORK, "Australia/Lord_Howe"):
         times = runs("30 2 * * *", "2026-01-01T00:00", 730, zone)
         assert 730 == len({time[:10] for time in times})
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [("* * * * *", 3), ("*/30 1-3 * * *", 120), ("30 2 * * *", 120), ("0 0 * * 1", 400), ("every 90s", 1)],
+)
+@pytest.mark.parametrize("begin", ["2026-03-28T23:30", "2026-10-24T23:30", "2026-06-01T12:00"])
+def test_counted_times_are_those_found_one_by_one(text: str, hours: float, begin: str):
+    """Also over the days on which the clocks change."""
+    timing, zone = cron.parse(text), cron.zone_of(BERLIN)
+    start = datetime.fromisoformat(f"{begin}+00:00")
+    first = cron.next_after(timing, start, zone, start=start)
+    assert first is not None
+    last = first + timedelta(hours=hours)
+    times = [first]
+    while (following := cron.next_after(timing, times[-1], zone, start=start)) and following <= last:
+        times.append(following)
+
+    assert len(times) == cron.times_until(timing, first, last, zone, start=start)
