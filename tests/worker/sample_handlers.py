@@ -19,6 +19,7 @@ from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailu
 from penstock.handlers import async_run
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
+from penstock.handlers.webhooks import WebhookOptions, deliver, is_webhook
 from penstock.job import NewJob
 from penstock.worker import breaker
 from tests.worker.leaking_functions import (
@@ -67,6 +68,8 @@ from tests.worker.misbehaving_functions import (
     where,
 )
 from tests.worker.process_names import process_name
+
+SECRET = "a secret of this test"
 
 
 def record(context: Context, what: str) -> None:
@@ -309,10 +312,16 @@ def together(contexts: Sequence[Context]) -> Any:
     ]
 
 
+def run_function(context: Context) -> Any:
+    if is_webhook(context.claim):
+        return deliver(context, context.payload["payload"], WebhookOptions(secret=SECRET, private=True))
+    return run(context)
+
+
 def registry() -> Registry:
     handlers = Registry()
     handlers.register("content", "ingest", run)
-    handlers.register("function", "run", run)
+    handlers.register("function", "run", run_function, beside=is_webhook)
     handlers.register("content", "update", together, batch=10)
     return handlers
 

@@ -17,7 +17,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.function_map import MAP, expand_map
 from penstock.handlers.payload_model import PayloadModel, model_of
 from penstock.handlers.registry import NotHandledHere, Registry
-from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event
+from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event, is_webhook
 from penstock.job import Claim
 from penstock.payloads import FunctionPayload, read_payload
 from penstock.results import LONGEST_TTL_S
@@ -202,7 +202,9 @@ class Functions:
     # Running.
 
     def register_in(self, registry: Registry, webhooks: WebhookOptions) -> None:
-        registry.register("function", "run", partial(self.handle, webhooks), backoff=self.backoff_of)
+        registry.register(
+            "function", "run", partial(self.handle, webhooks), backoff=self.backoff_of, beside=is_webhook
+        )
 
     def handle(self, webhooks: WebhookOptions, context: Context) -> Any:
         """Run a function job. The payload is checked again, since the code may be newer than the job."""

@@ -48,6 +48,8 @@ class Registered(NamedTuple):
     batch: int
     """Most jobs per call; 0: the handler takes one job, not a list."""
     backoff: Backoff | Callable[[Claim], Backoff]
+    beside: Callable[[Claim], bool] | None = None
+    """Tells which jobs mostly wait for the network, and may run in a thread beside other jobs."""
 
     def backoff_of(self, claim: Claim) -> Backoff:
         return self.backoff if isinstance(self.backoff, Backoff) else self.backoff(claim)
@@ -72,8 +74,12 @@ class Registry:
         *,
         batch: int = 0,
         backoff: Backoff | Callable[[Claim], Backoff] = JOB_BACKOFF,
+        beside: Callable[[Claim], bool] | None = None,
     ) -> None:
-        """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``."""
+        """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``.
+
+        ``beside``: which jobs may run in a thread. They have to bound their own time.
+        """
         items.validate_pair(item_type, op)
         if (item_type, op) in self._handlers:
             raise InvalidRequest(f"{item_type}/{op} already has a handler")
@@ -81,7 +87,7 @@ class Registry:
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
             raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
-        self._handlers[item_type, op] = Registered(handler, batch, backoff)
+        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside)
 
     def wrap(
         self,

@@ -17,6 +17,7 @@ In a child:
     child              the loop: claim, run, settle, and task batches in between
     batch_size         how many jobs to claim at once, and how long tasks may run
     executor           calls a handler and turns its result or error into settlements
+    beside_jobs        jobs that mostly wait for the network, in threads
     breaker            circuit breakers for services that are down
     outbox             results on their way to the store
     background_batch   tasks that wait for a service, in a thread

@@ -6,6 +6,7 @@ decides. Each process has its own breakers and learns of an outage from at most 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -80,7 +81,9 @@ class Breakers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[str, Breaker] = {}
-        self._inside: set[str] = set()
+        self._inside: set[tuple[int, str]] = set()
+        """Thread and service of the calls being made."""
+        self._lock = threading.Lock()
 
     @contextmanager
     def calling(self, service: str) -> Iterator[None]:
@@ -88,36 +91,44 @@ class Breakers:
 
         Failures are counted by ``delay``, which also sees errors raised outside of this block.
         """
-        if service in self._inside:
+        call = threading.get_ident(), service
+        if call in self._inside:
             yield
             return
-        breaker, now = self._known.get(service, Breaker()), self._clock()
-        if not breaker.allows(now):
-            raise BreakerOpen(service)
-        self._known[service] = breaker.entered(now)
-        self._inside.add(service)
+        with self._lock:
+            breaker, now = self._known.get(service, Breaker()), self._clock()
+            if not breaker.allows(now):
+                raise BreakerOpen(service)
+            self._known[service] = breaker.entered(now)
+            self._inside.add(call)
         try:
             yield
         except ServiceUnavailable:
             raise
         except BaseException:
-            self._known[service] = self._known[service].undecided()
+            with self._lock:
+                self._known[service] = self._known.get(service, Breaker()).undecided()
             raise
         else:
-            # A service that is not remembered counts as up.
-            del self._known[service]
+            with self._lock:
+                # A service that is not remembered counts as up.
+                self._known.pop(service, None)
         finally:
-            self._inside.discard(service)
+            with self._lock:
+                self._inside.discard(call)
 
     def delay(self, error: ServiceUnavailable) -> timedelta:
         """Count the failure; return the delay of the job."""
-        breaker, now = self._known.get(error.service, Breaker()), self._clock()
-        if not isinstance(error, BreakerOpen):
-            breaker = self._known[error.service] = breaker.failed(now)
+        with self._lock:
+            breaker, now = self._known.get(error.service, Breaker()), self._clock()
+            if not isinstance(error, BreakerOpen):
+                breaker = self._known[error.service] = breaker.failed(now)
         wait = timedelta(milliseconds=round(1000 * breaker.wait_s(now)))
         return max(wait, error.retry_after or wait)
 
     def states(self) -> dict[str, State]:
         """States of all services with recent failures."""
         now = self._clock()
-        return {service: breaker.state(now) for service, breaker in self._known.items()}
+        with self._lock:
+            known = dict(self._known)
+        return {service: breaker.state(now) for service, breaker in known.items()}

@@ -24,10 +24,11 @@ from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker.batch_size import BatchSize
+from penstock.worker.beside_jobs import BesideJobs
 from penstock.worker.breaker import Breakers
 from penstock.worker.child_options import ChildOptions
 from penstock.worker.claimed_jobs import ClaimedJobs
-from penstock.worker.executor import Executor, context_factory, executing_job
+from penstock.worker.executor import Executor, beside_context, context_factory, executing_job
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
@@ -49,7 +50,10 @@ EXIT_CHECK_S = 0.5
 """Time between two checks for a stop request while the child waits for work."""
 DUE_MARGIN_S = 0.02
 """Time from the end of a job until its release is stored, from which a store counts the delay."""
+LEAVE_WITHIN_S = 60.0
 MOST_DUE = 1_000
+BESIDE_CHECK_S = 0.05
+"""Time between two looks at the results of jobs in threads."""
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
@@ -84,6 +88,8 @@ class Child:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, state)
+        context = beside_context(self._breakers, self._outbox)
+        self._beside = BesideJobs(self._executor, state, context, self._outbox.add)
         self._orphans = OrphanedClaims(queue, options.worker_id)
         self._batch_size = BatchSize()
         self._claimed = ClaimedJobs()
@@ -97,7 +103,9 @@ class Child:
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
-        self._isolation = Isolation(guard, RecyclePolicy(options.recycle_after, options.recycle_growth_mb))
+        policy = RecyclePolicy(options.recycle_after, options.recycle_growth_mb)
+        policy.threads_beside = lambda: self._beside.threads
+        self._isolation = Isolation(guard, policy)
         self._services: dict[str, str] = {}
         self._due: list[float] = []
         """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
@@ -161,7 +169,8 @@ class Child:
             self._guard.exit_with_parent()
             # Also without a job: the breaker of a service may become half-open.
             self._report_services()
-            if self._queue.wait(min(left, EXIT_CHECK_S)) or self._background_done():
+            piece = BESIDE_CHECK_S if self._beside else EXIT_CHECK_S
+            if self._queue.wait(min(left, piece)) or self._background_done() or len(self._outbox):
                 break
         self._state.set_idle(False)
 
@@ -199,7 +208,8 @@ class Child:
         if got:
             self._guard.repair_output()
         # Nothing is being executed here, so every known claim is in hand or in the outbox.
-        known = self._claimed.names()
+        # Those in threads first: from there they go to the outbox.
+        known = self._beside.names() | self._claimed.names()
         self._orphans.release_unknown(known | self._outbox.claims(), self._now())
         if got >= (limit := self._limit()) and self._may_claim_ahead():
             try:
@@ -264,6 +274,9 @@ class Child:
         if not self._isolation.may_run(claims[0]):
             self._return(claims, REPLACED)
             return
+        if self._executor.runs_beside(claims[0]):
+            self._start_beside(claims[0])
+            return
         if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
             # Send finished results before a job that may take long or kill the process.
             self._retry_on_outage(self._outbox.send)
@@ -281,6 +294,15 @@ class Child:
         self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
         self._finish(settlements, ended)
         self._forget_released(number)
+
+    def _start_beside(self, claim: Claim) -> None:
+        if self._lease_may_be_over(claim.item_type, self._now()):
+            log.warning("released %s: %s", how_many(1 + len(self._claimed), "job"), LEASE_OVER)
+            self._return([claim], LEASE_OVER)
+            return
+        no_room = self._beside.start(claim)
+        if no_room is not None and not self._outbox.add([no_room]):
+            self._retry_on_outage(self._outbox.send)
 
     def _begin(self) -> float:
         """Return the start of the next job or piece of tasks, when the sender thread is done with the store.
@@ -406,6 +428,11 @@ class Child:
         """Settle or release everything claimed: no job has to wait for the end of a lease."""
         self._retry_on_outage(self._collect)
         self._release_claimed("worker is stopping")
+        self._retry_on_outage(self._outbox.send)
+        # Those in threads take some seconds. What is left after that is released by the supervisor.
+        until = self._now() + LEAVE_WITHIN_S
+        while not self._beside.wait_for_all(EXIT_CHECK_S) and self._now() < until:
+            self._retry_on_outage(self._outbox.send)
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:
             self._retry_on_outage(self._lanes.release_batch)

@@ -74,6 +74,22 @@ def executing_job(claim: Claim) -> ExecutingJob:
     return ExecutingJob(claim.queue_id, claim.claim_number, timeout_s)
 
 
+def beside_context(breakers: Breakers, outbox: Outbox) -> Callable[[Claim], Context]:
+    """Make the contexts of jobs in threads, which have no place for progress and no flag to stop."""
+
+    def make(claim: Claim) -> Context:
+        return Context(
+            claim,
+            report=lambda _: None,
+            stop_requested=lambda: False,
+            guard_service=breakers.calling,
+            settle=outbox.settle_now,
+            read_job=outbox.read_job,
+        )
+
+    return make
+
+
 def context_factory(
     state: SharedState, number: int, breakers: Breakers, outbox: Outbox
 ) -> Callable[[int, Claim], Context]:
@@ -103,6 +119,11 @@ class Executor:
         """Number of jobs like this one in one call. A job suspected of crashing runs alone."""
         handler = self._registry.find(claim.item_type, claim.op)
         return 1 if handler is None or claim.lost_count else max(handler.batch, 1)
+
+    def runs_beside(self, claim: Claim) -> bool:
+        """True for a job that mostly waits for the network; see ``BesideJobs``."""
+        handler = self._registry.find(claim.item_type, claim.op)
+        return handler is not None and handler.beside is not None and handler.beside(claim)
 
     def run(self, claims: Sequence[Claim], make_context: Callable[[int, Claim], Context]) -> list[Settlement]:
         """Call the handler for these claims, all of one kind; return one settlement for each."""

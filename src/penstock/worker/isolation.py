@@ -12,6 +12,7 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,8 @@ class RecyclePolicy:
         self._threads = threading.active_count() + THREADS
         self._descriptors = _descriptor_limit()
         self._look_at = 0.0
+        self.threads_beside: Callable[[], int] = lambda: 0
+        """Number of threads of the worker itself that come and go."""
 
     def jobs_left(self, jobs: int) -> int | None:
         return None if self._jobs is None else self._jobs - jobs
@@ -56,7 +59,7 @@ class RecyclePolicy:
 
     def leak_reason(self) -> str | None:
         """Reason to replace this process after a function, found by cheap checks only."""
-        if threading.active_count() > self._threads:
+        if threading.active_count() - self.threads_beside() > self._threads:
             return f"more than {THREADS} threads were left running in it"
         if _lowest_free_descriptor() > self._descriptors:
             return "too many descriptors were left open in it"

@@ -302,6 +302,7 @@ class ProcessPool:
             executed += child.state.executed
         counters["lost"] = self.exit_counts.refused + sum(child.state.refused for child in self.children)
         jobs = sum(one is not None and not one.runs_tasks for one in (c.executing for c in self.children))
+        jobs += sum(len(child.state.beside()) for child in self.children)
         lanes = [*(["jobs"] if self._options.takes_jobs else []), *map(str, self._options.lanes)]
         return {"executed": executed, "counters": counters, "running": jobs, "lanes": lanes}
 

@@ -36,6 +36,7 @@ _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
 _READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE, _IN_STORE = range(8)
+_EXECUTED_BESIDE = 8
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _RENEWED_AT, _RENEWED_LATE_AT = range(21, 23)
 _COUNTERS_AT = 32
@@ -49,7 +50,7 @@ COUNTERS = (
 )
 """Counters of a child: claims and their duration, retries; ends, failures and duration by kind."""
 _LAYOUT = 63
-LAYOUT = 3
+LAYOUT = 4
 """Version of the layout: a worker may read the file of a dead worker of another version."""
 _STOPS = 64
 """One word for each member: the number of the execution it is asked to stop."""
@@ -61,7 +62,8 @@ _MEMBERS_LIMIT = 6 * _PAGE - 64
 _PROGRESS_AT = 8 * _PAGE
 _RESULTS_AT = _PROGRESS_AT + MOST_MEMBERS * _PAGE
 RESULTS_LIMIT = 64 * _PAGE
-SIZE = _RESULTS_AT + RESULTS_LIMIT
+_BESIDE_AT = _RESULTS_AT + RESULTS_LIMIT
+SIZE = _BESIDE_AT + 2 * _PAGE
 
 _START_AT, _END = 32, (1 << 32) - 1
 """One word has the start and the end of the saved results, so that both change at once."""
@@ -120,6 +122,8 @@ class SharedState:
         self._members = SharedRecord(self._view, _MEMBERS_AT)
         self._message = SharedRecord(self._view, _MESSAGE_AT)
         self._file = SharedRecord(self._view, _FILE_AT)
+        self._beside = SharedRecord(self._view, _BESIDE_AT)
+        self._beside_lock = threading.Lock()
         self._progress_records: dict[int, SharedRecord] = {}
         self._progress_lock = threading.Lock()
         self._number = 0
@@ -168,6 +172,15 @@ class SharedState:
         self._words[_EXECUTED] += executed
         if executed:
             self.count("jobs_us", round((time.monotonic() - self._started) * 1_000_000))
+
+    def record_beside(self, members: tuple[ExecutingJob, ...]) -> None:
+        """Record the jobs that run in threads. Calls must not overlap."""
+        self._beside.write(0, 0.0, _encode(members))
+
+    def count_beside(self) -> None:
+        """Count a job that ran in a thread."""
+        with self._beside_lock:
+            self._words[_EXECUTED_BESIDE] += 1
 
     def count(self, counter: str, number: int = 1) -> None:
         """Add to one of ``COUNTERS``."""
@@ -276,7 +289,7 @@ class SharedState:
 
     @property
     def executed(self) -> int:
-        return self._words[_EXECUTED]
+        return self._words[_EXECUTED] + self._words[_EXECUTED_BESIDE]
 
     @property
     def refused(self) -> int:
@@ -311,6 +324,15 @@ class SharedState:
         except msgspec.DecodeError as error:
             log.warning("%s: the jobs being executed cannot be read (%s)", self.path, error)
             return None
+
+    def beside(self) -> tuple[ExecutingJob, ...]:
+        """The jobs that run in threads, beside the execution."""
+        record = self._beside.read()
+        try:
+            return _decode_members(record[2]) if record and record[2] else ()
+        except msgspec.DecodeError as error:
+            log.warning("%s: the jobs in threads cannot be read (%s)", self.path, error)
+            return ()
 
     def file_run(self, number: int) -> FileRun | None:
         """Read the file being parsed; None: this execution has not marked any file."""
@@ -383,7 +405,13 @@ class SharedState:
         self._words[_BEING_KILLED] = number
 
     def close(self, *, remove: bool = False) -> None:
-        for record in (self._members, self._message, self._file, *self._progress_records.values()):
+        for record in (
+            self._members,
+            self._message,
+            self._file,
+            self._beside,
+            *self._progress_records.values(),
+        ):
             record.release()
         self._words.release()
         self._times.release()

@@ -298,7 +298,13 @@ class Supervisor:
             if execution is None or not child.may_hold_up_jobs(execution, now):
                 continue
             held = orphans.held_by(self._queue, child.worker_id)
-            behind = [job for job in held if not orphans.was_executing(job, execution)]
+            beside = {member[:2] for member in child.state.beside()}
+            behind = [
+                job
+                for job in held
+                if not orphans.was_executing(job, execution)
+                and (job.queue_id, job.claim_number) not in beside
+            ]
             if behind:
                 # First, so that the child begins none of them if the slow job ends just now.
                 child.state.set_jobs_released(execution.number)

@@ -22,9 +22,10 @@ from penstock.errors import StoreError
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.worker.beside_jobs import BesideJobs
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.executor import Executor, context_factory, executing_job
+from penstock.worker.executor import Executor, beside_context, context_factory, executing_job
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import all_jobs, stop_children
 from penstock.worker.outbox import Outbox
@@ -34,6 +35,8 @@ from penstock.worker.upkeep import OverdueEnder, Sweeper
 
 PAUSE_S = 0.01
 HEARTBEAT_S = 0.2
+LEAVE_WITHIN_S = 60.0
+RENEW_BESIDE_S = 5.0
 RENEW_TASKS_S = 10.0
 FUNCTION = "function"
 
@@ -60,6 +63,8 @@ class ThreadWorker:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, self._state)
+        context = beside_context(self._breakers, self._outbox)
+        self._beside = BesideJobs(self._executor, self._state, context, self._outbox.add)
         name = f"{socket.gethostname()}-{os.getpid()}-thread-{id(self):x}"
         self._request = ClaimRequest(name, 1, lease, lease_by_type)
         self._lease = lease
@@ -101,7 +106,10 @@ class ThreadWorker:
             claims = self._queue.claim(self._request)
             for claim in claims:
                 self._run(claim)
+            self._outbox.send()
             if self._stop.is_set():
+                self._beside.wait_for_all(LEAVE_WITHIN_S)
+                self._outbox.send()
                 return
             if not claims and not self._run_tasks():
                 # Not queue.wait: a thread that waits for a job would compete for the hint.
@@ -115,6 +123,11 @@ class ThreadWorker:
                 self._queue.settle([lifecycle.released(claim, "its worker could not open the catalog")])
                 raise
         self._lease = self._request.lease_of(claim.item_type)
+        if self._executor.runs_beside(claim):
+            no_room = self._beside.start(claim)
+            if no_room is not None:
+                self._outbox.add([no_room])
+            return
         number = self._state.begin((executing_job(claim),), time.monotonic())
         contexts = context_factory(self._state, number, self._breakers, self._outbox)
         settlements = self._executor.run([claim], contexts)
@@ -164,6 +177,7 @@ class ThreadWorker:
     def _beat(self, ended: threading.Event) -> None:
         written: tuple[int, str | None] = (0, None)
         renew_tasks_at = time.monotonic() + RENEW_TASKS_S
+        renew_beside_at = time.monotonic() + RENEW_BESIDE_S
         schedules, run_schedules_at = ScheduleRunner(self._queue), 0.0
         while not ended.wait(HEARTBEAT_S):
             try:
@@ -174,6 +188,9 @@ class ThreadWorker:
                     self._queue.admit()
                     self._queue.expire_results()
                     run_schedules_at = time.monotonic() + EVERY_S
+                if time.monotonic() > renew_beside_at:
+                    self._renew_beside()
+                    renew_beside_at = time.monotonic() + RENEW_BESIDE_S
                 if time.monotonic() > renew_tasks_at and self._documents is not None:
                     self._documents.renew(self._request.worker_id)
                     renew_tasks_at = time.monotonic() + RENEW_TASKS_S
@@ -184,6 +201,12 @@ class ThreadWorker:
                 self._error = error
                 self._stop.set()
                 return
+
+    def _renew_beside(self) -> None:
+        lease = self._request.lease_of(FUNCTION)
+        beats = [Beat(member.queue_id, member.claim_number, lease) for member in self._state.beside()]
+        if beats:
+            self._queue.renew(beats)
 
     def _renew(self, written: tuple[int, str | None]) -> tuple[int, str | None]:
         """Renew the job being executed; ``written`` and the return value: the progress last written."""
