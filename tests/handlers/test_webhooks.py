@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,6 +88,20 @@ def test_the_example_receiver_gets_a_signed_event(tmp_path: Path, inbox: Inbox):
     stored = json.dumps([str(job), str(hook)])
     assert SECRET not in stored
     assert SECRET.removeprefix("whsec_") not in stored
+
+
+def test_a_silent_receiver_holds_up_no_call_of_a_worker_thread(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as receiver, opened(tmp_path) as app:
+        receiver.settimeout(60)
+        first = app.call("mill", {}, webhook=f"http://127.0.0.1:{receiver.getsockname()[1]}/")
+        with app.worker_thread():
+            taken, _ = receiver.accept()
+            with taken:
+                second = app.call("mill", {"flour": 1})
+                assert 1 == app.wait(second.job_id, timeout=10).result
+                taken.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+                (hook,) = hooks_of(app, first.job_id)
+                assert {"status": 204} == app.wait(hook.queue_id, timeout=60).result
 
 
 def test_a_large_result_is_left_out(tmp_path: Path, inbox: Inbox):

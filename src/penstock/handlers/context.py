@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock, items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
-from penstock.job import Claim, Job, NewJob, Settlement, Status
+from penstock.job import DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.traces import job_fields
@@ -99,7 +99,7 @@ class Context:
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """The last ``cursor`` of ``expand``, from an earlier attempt or this one."""
         self._first_start: str | None = None
-        if lifecycle.bounds_whole_job(claim):
+        if claim.timeout_s != DEFAULT_TIMEOUT_S and lifecycle.bounds_whole_job(claim):
             self._first_start = (lifecycle.first_start(claim) or clock.now()).isoformat()
         self.last_progress: str | None = None
         """The last reported progress, in its stored form."""

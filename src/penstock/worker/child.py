@@ -105,7 +105,7 @@ class Child:
         self._jobs = 0
         policy = RecyclePolicy(options.recycle_after, options.recycle_growth_mb)
         policy.threads_beside = lambda: self._beside.threads
-        self._isolation = Isolation(guard, policy)
+        self._isolation = Isolation(guard, policy, self._executor.runs_beside)
         self._services: dict[str, str] = {}
         self._due: list[float] = []
         """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
@@ -274,7 +274,7 @@ class Child:
         if not self._isolation.may_run(claims[0]):
             self._return(claims, REPLACED)
             return
-        if self._executor.runs_beside(claims[0]):
+        if self._isolation.beside:
             self._start_beside(claims[0])
             return
         if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
@@ -364,12 +364,16 @@ class Child:
         self._report_services()
         if self._lanes is not None and any(result.waiting_for not in (None, CHILDREN) for result in results):
             self._lanes.wake()
-        for result in results:
-            if result.delay and len(self._due) < MOST_DUE:
-                heapq.heappush(self._due, now + result.delay.total_seconds() + DUE_MARGIN_S)
+        if results[0].delay or len(results) > 1:
+            self._note_delays(results, now)
         due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
         if due and self._claimed:
             self._retry_on_outage(self._outbox.send)
+
+    def _note_delays(self, results: list[Settlement], now: float) -> None:
+        for result in results:
+            if result.delay and len(self._due) < MOST_DUE:
+                heapq.heappush(self._due, now + result.delay.total_seconds() + DUE_MARGIN_S)
 
     def _exit_without_store(self, finished: int) -> NoReturn:
         """Exit and leave settling to the supervisor: the store's descriptors may be other files by now."""

@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
-from penstock.job import Claim, Settlement, Status
+from penstock.job import DEFAULT_TIMEOUT_S, Claim, Settlement, Status
 from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
 from penstock.worker import log_text
@@ -131,7 +131,8 @@ class Executor:
         if handler is None:
             return [self._without_handler(claim) for claim in claims]
         answers: Sequence[object]
-        span, failed, began = traces.running(claims), None, _monotonic()
+        span, failed = traces.running(claims), None
+        began = _monotonic() if claims[0].timeout_s != DEFAULT_TIMEOUT_S else 0.0
         try:
             contexts = [make_context(index, claim) for index, claim in enumerate(claims)]
             with self._needed(claims[0]), span.current() if span is not None else nullcontext():
@@ -143,7 +144,7 @@ class Executor:
         settlements = [
             self._settlement(claim, answer, handler) for claim, answer in zip(claims, answers, strict=True)
         ]
-        if lifecycle.bounds_whole_job(claims[0]):
+        if began and lifecycle.bounds_whole_job(claims[0]):
             settlements = _with_first_starts(claims, settlements, _monotonic() - began)
         if span is not None:
             span.end(settlements, failed)

@@ -107,7 +107,12 @@ def _lowest_free_descriptor() -> int:
 class Isolation:
     """Restores the process between two functions, and decides when to replace the process."""
 
-    def __init__(self, guard: ProcessGuard, policy: RecyclePolicy) -> None:
+    def __init__(
+        self, guard: ProcessGuard, policy: RecyclePolicy, runs_beside: Callable[[Claim], bool]
+    ) -> None:
+        self._runs_beside = runs_beside
+        self.beside = False
+        """The last job may run in a thread. Asked once for many calls of one function in a row."""
         self._guard = guard
         self._policy = policy
         self._last_function: str | None = None
@@ -135,6 +140,7 @@ class Isolation:
         # The payload starts with the name. Comparing text is cheap; decoding would cost more than the rest.
         if claim.payload_json.startswith(self._payload_start) and (claim.item_type, claim.op) == self._kind:
             return True
+        self.beside = self._runs_beside(claim)
         function = function_name(claim)
         if self._last_function not in (None, function):
             self._reason = self._restore()
