@@ -122,6 +122,9 @@ def settle_dead_jobs(
     record_failed_files(catalog, held, settlements, parsed_file)
     if settlements:
         queue.settle(settlements)
+    for job, settlement in zip(held, settlements, strict=True):
+        if settlement.error_code == lifecycle.TIMED_OUT:
+            stop_children(queue, job)
     log_lost(held, settlements)
     return len(settlements)
 
@@ -129,8 +132,6 @@ def settle_dead_jobs(
 def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
     """Log what becomes of each job of a lost worker; released ones go on as if nothing had been."""
     for job, settlement in zip(held, settlements, strict=True):
-        if settlement.error_code == lifecycle.TIMED_OUT:
-            stop_children(queue, job)
         if settlement.what != "released":
             values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
             log.warning("%s: %s; it %s", *values)
