@@ -27,6 +27,15 @@ def claimed(host: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **f
     return host.queue.claim(ClaimRequest("gone", number), now=moment)
 
 
+def suspected_before(host: WorkerHost, **fields: object) -> list[Claim]:
+    """Leave a job claimed whose lease ended before, so that this loss is its own."""
+    moment = clock.now() - LONG_AGO
+    host.queue.settle(
+        [lifecycle.suspected(claim, "lost") for claim in claimed(host, 1, **fields)], now=moment
+    )  # type: ignore[arg-type]
+    return host.queue.claim(ClaimRequest("gone", 1), now=moment)
+
+
 class Clocks:
     def __init__(self) -> None:
         self.wall = self.steady = 1_000_000.0
@@ -53,12 +62,17 @@ def test_jobs_whose_lease_is_over_are_lost_and_come_back(host: WorkerHost):
 def test_each_job_that_is_taken_back_is_logged_with_what_becomes_of_it(
     host: WorkerHost, caplog: pytest.LogCaptureFixture
 ):
-    (again,), (last,) = claimed(host), claimed(host, max_retries=0)
+    (suspect,) = claimed(host)
+    (again,), (last,) = suspected_before(host), suspected_before(host, max_retries=0)
 
     reaper(host, Clocks()).run()
 
     assert (
-        f"job {again.queue_id} (content/ingest): Worker lost in attempt 1 of 4; it is tried again at once"
+        f"job {suspect.queue_id} (content/ingest): no worker renewed its lease; it runs alone now; "
+        "it is tried again at once" in caplog.text
+    )
+    assert (
+        f"job {again.queue_id} (content/ingest): Worker lost in attempt 1 of 4; it is tried again in"
         in caplog.text
     )
     said = "Max retries (0) exceeded after restart: worker lost in attempt 1 of 1; it ends as failed"

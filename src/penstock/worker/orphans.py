@@ -130,9 +130,9 @@ def settle_dead_jobs(
 
 
 def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
-    """Log what becomes of each job of a lost worker; released ones go on as if nothing had been."""
+    """Log what becomes of each job of a lost worker; jobs beyond suspicion go on as if nothing had been."""
     for job, settlement in zip(held, settlements, strict=True):
-        if settlement.what != "released":
+        if settlement.what != "released" or settlement.lost_count > job.lost_count:
             values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
             log.warning("%s: %s; it %s", *values)
 
