@@ -166,6 +166,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return msgspec.json.decode(self.result_json) if self.result_json else None
 
     @property
+    def result_fields(self) -> dict[str, Any]:
+        """The result, where it is an object; empty for others: a function may return any JSON."""
+        result = self.result
+        return result if isinstance(result, dict) else {}
+
+    @property
     def history(self) -> list[JobEvent]:
         return msgspec.json.decode(self.history_json, type=list[JobEvent]) if self.history_json else []
 

@@ -96,7 +96,7 @@ def submit(session: Session, submission: Submission) -> None:
         return
     session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)
-    result = job.result or {"outcome": str(job.status)}
+    result = {"outcome": str(job.status)} | job.result_fields
     if session.as_json:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})

@@ -197,8 +197,8 @@ def _inside(files: InsideFiles, container: str) -> list[str]:
 
 
 def _of_file(job: Job) -> str:
-    done = job.result or {}
-    summary: str = done.get("outcome", job.status)
+    done = job.result_fields
+    summary = str(done.get("outcome", job.status))
     if done.get("chunks"):
         embedded = done.get("embedded", done["chunks"])
         summary += f": {how_many(done['chunks'], 'chunk')}, {embedded:,} embedded"

@@ -174,7 +174,7 @@ def remove(session: Session, /, requirement: str, **where: Any) -> None:
         )
         failed = failed or job.status == "failed"
         if not session.as_json:
-            removed = (job.result or {}).get("removed")
+            removed = job.result_fields.get("removed")
             done = f"removed: {how_many(removed, 'document')}" if removed is not None else f"job {job.status}"
             session.confirm_done(
                 f"{version} {done}" if job.ended else f"{version}: job queued, {job.queue_id}"

@@ -192,7 +192,7 @@ def _print_result(session: Session, receipt: Receipt, job: Job, note_id: str | N
         more = {"dedupe_hit": receipt.dedupe_hit, "result": job.result, "error": job.error_message}
         emit_json(answer | more)
     elif job.status == "done":
-        outcome = (job.result or {}).get("outcome")
+        outcome = job.result_fields.get("outcome")
         usual = outcome in ("indexed", "removed")
         done = DONE[job.op] if usual else f"Note {printable(outcome)}"
         if session.quiet:

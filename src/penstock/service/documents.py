@@ -254,7 +254,8 @@ class Documents:
         Successful parts are not repeated, and unchanged files are not read again.
         """
         job = self._jobs.job(id_or_prefix)
-        if job.status is not Status.DONE or not (job.result or {}).get("partial"):
+        partial = job.item_type != "function" and job.result_fields.get("partial")
+        if job.status is not Status.DONE or not partial:
             return self._jobs.retry(job.queue_id)
         receipt = self._jobs.submit(
             exact=True,

@@ -61,11 +61,31 @@ def counts_of(job: Job) -> dict[str, Any]:
     if job.status is Status.PENDING:
         # A result, if any, is of the run before.
         return {}
-    result = job.result if job.ended or job.waiting else None
-    if isinstance(result, dict) and "total" in result:
+    result = job.result_fields if job.ended or job.waiting else {}
+    if "total" in result and _are_counts(result):
         return result
     counts: dict[str, Any] = (job.progress or {}).get("counts", {})
-    return counts
+    return counts if _are_counts(counts) else {}
+
+
+_COUNTS = (
+    "total",
+    "sent",
+    "without_job",
+    "unchanged",
+    "resumed",
+    "resumed_chunks",
+    "added",
+    "changed",
+    "inside",
+)
+_BY_NAME = ("skipped_by", "types")
+
+
+def _are_counts(found: dict[str, Any]) -> bool:
+    """Tell the counts of a walk from what an application's own handler returned or reported."""
+    numbers = all(type(found.get(name, 0)) is int for name in _COUNTS)
+    return numbers and all(isinstance(found.get(name, {}), dict) for name in _BY_NAME)
 
 
 def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
@@ -128,10 +148,10 @@ def result_of(job: Job, report: JobReport | None = None) -> Any:
     if not job.ended or job.item_type not in _WALKED:
         return job.result
     report = report or report_of(job)
-    if report is None:
+    if report is None or (job.result is not None and not job.result_fields):
         return job.result
     # A job that was cancelled during its walk has counts, but no result.
-    return (job.result or {}) | {
+    return job.result_fields | {
         "done": report.files_processed,
         "failed": report.failed,
         "failed_inside": report.failed_inside,
@@ -216,7 +236,8 @@ def outcomes_by_type(
 
 
 def _single(job: Job, inside: _FailedInside) -> JobReport:
-    result = job.result if job.ended and isinstance(job.result, dict) else {}
+    result = job.result_fields if job.ended else {}
+    chunks = result.get("chunks")
     return JobReport(
         stage=_stage(job),
         files_processed=int(job.ended and job.status is not Status.CANCELLED),
@@ -224,7 +245,7 @@ def _single(job: Job, inside: _FailedInside) -> JobReport:
         failed=int(job.status is Status.FAILED and job.error_code != CHILDREN_FAILED),
         failed_inside=inside.files,
         unchanged=int(result.get("outcome") == "unchanged"),
-        chunks_created=result.get("chunks", 0),
+        chunks_created=chunks if type(chunks) is int else 0,
         current_file=None if job.ended else job.payload.get("file_path"),
         updated_at=job.updated_at,
     )
