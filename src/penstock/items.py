@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,9 @@ MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 ITEM_TYPES: tuple[str, ...] = tuple(MATRIX)
 OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
+TypeName: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(ITEM_TYPES)})]
+OperationName: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(OPERATIONS)})]
+"""Item type and operation in answers, whose schemas list them."""
 
 
 NOTES = "note:"

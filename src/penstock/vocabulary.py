@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
 
 from penstock.errors import UnknownStatus
 
@@ -44,6 +46,14 @@ def _read_synonyms() -> dict[str, str]:
 
 SYNONYMS: Mapping[str, str] = MappingProxyType(_read_synonyms())
 """All input words in lower case, with their canonical words."""
+
+JobWord = Annotated[
+    str,
+    msgspec.Meta(
+        extra_json_schema={"enum": [words["http"] for words in _WORDS.values() if words["http"] is not None]}
+    ),
+]
+"""The word for a job's status in an answer of the server. Other interfaces have their own words."""
 
 STATUSES: tuple[str, ...] = tuple(_WORDS)
 """Canonical words: those of jobs, and `skipped` for phases."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 from starlette.responses import Response
 
 from penstock.http.problems import MEDIA_TYPE, Problem
@@ -80,7 +82,76 @@ def problem(status: int) -> dict[str, Any]:
 def schemas() -> dict[str, Any]:
     """The schemas of all described answers, by name."""
     _, components = msgspec.json.schema_components(list(_described.values()), ref_template=REF)
+    for kind in _structs(msgspec.inspect.multi_type_info(list(_described.values()))):
+        properties = components[kind.cls.__name__]["properties"]
+        for field in kind.fields:
+            _add_formats(properties[field.encode_name], field.type)
     return components
+
+
+def _structs(types: Iterable[msgspec.inspect.Type]) -> list[msgspec.inspect.StructType]:
+    """The described structs, and those in their fields."""
+    found: dict[type, msgspec.inspect.StructType] = {}
+    waiting = list(types)
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, msgspec.inspect.StructType):
+            if kind.cls not in found:
+                found[kind.cls] = kind
+                waiting += [field.type for field in kind.fields]
+        else:
+            waiting += _parts(kind)
+    return list(found.values())
+
+
+def _parts(kind: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return list(kind.types)
+    if isinstance(kind, msgspec.inspect.DictType):
+        return [kind.value_type]
+    if isinstance(kind, msgspec.inspect.ListType | msgspec.inspect.VarTupleType):
+        return [kind.item_type]
+    return []
+
+
+def _add_formats(schema: dict[str, Any], kind: msgspec.inspect.Type) -> None:
+    """Say which texts are times. All are in UTC, which msgspec cannot know from the type ``datetime``."""
+    if isinstance(kind, msgspec.inspect.DateTimeType):
+        schema["format"] = "date-time"
+    elif isinstance(kind, msgspec.inspect.UnionType):
+        texts = [one for one in schema["anyOf"] if one.get("type") == "string"]
+        for part in kind.types:
+            if isinstance(part, msgspec.inspect.DateTimeType) and len(texts) == 1:
+                _add_formats(texts[0], part)
+    elif isinstance(kind, msgspec.inspect.DictType):
+        _add_formats(schema.get("additionalProperties", {}), kind.value_type)
+    elif parts := _parts(kind):
+        _add_formats(schema["items"], parts[0])
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def portable(document: Any) -> Any:
+    """The document in words that generators of clients understand.
+
+    Bounds that pydantic writes under its own names get those of JSON Schema. A tuple is a list of a fixed
+    length: the form with ``prefixItems`` ends with ``"items": false``, at which generators stop.
+    """
+    if isinstance(document, list):
+        return [portable(part) for part in document]
+    if not isinstance(document, dict):
+        return document
+    found = {name: portable(part) for name, part in document.items()}
+    if isinstance(found.get("type"), str):
+        found = {_BOUNDS.get(name, name): part for name, part in found.items()}
+    if isinstance(found.get("prefixItems"), list):
+        kinds = [
+            one for number, one in enumerate(found["prefixItems"]) if one not in found["prefixItems"][:number]
+        ]
+        found["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        del found["prefixItems"]
+    return found
 
 
 def _summary(kind: type[msgspec.Struct]) -> str:

@@ -28,7 +28,7 @@ from penstock.http import (
     session_routes,
     upkeep_routes,
 )
-from penstock.http.answers import schemas
+from penstock.http.answers import portable, schemas
 from penstock.http.guard import Guard, GuardOptions
 from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
@@ -68,6 +68,7 @@ class Api(FastAPI):
             components["schemas"] = {**kept, **schemas()}
             components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"key": []}, {}]
+            self.openapi_schema = portable(document)
         assert self.openapi_schema is not None
         return self.openapi_schema
 

@@ -33,7 +33,12 @@ router = APIRouter(tags=["documents"])
 SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 
 
-@router.get("/documents", responses=described(DocumentPage, value=True), summary="List documents")
+@router.get(
+    "/documents",
+    operation_id="documents_list",
+    responses=described(DocumentPage, value=True),
+    summary="List documents",
+)
 @reads
 def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Response:
     """List the documents of one tenant, also failed ones, ordered by id."""
@@ -58,6 +63,7 @@ def documents(sender: Reader, query: Annotated[DocumentsQuery, Query()]) -> Resp
 
 @router.get(
     "/documents/{source_id}",
+    operation_id="documents_get",
     responses=described(DocumentDetail, refused=(404,), value=True),
     summary="Show a document",
 )
@@ -73,6 +79,7 @@ def document(sender: Reader, source_id: SourceId, query: Annotated[TreeQuery, Qu
 
 @router.get(
     "/documents/{source_id}/tree",
+    operation_id="documents_get_tree",
     responses=described(DocumentTree, refused=(404,), value=True),
     summary="Show all pages of a document in short",
 )
@@ -89,6 +96,7 @@ def tree(sender: Reader, source_id: SourceId, query: Annotated[RangeQuery, Query
 
 @router.delete(
     "/documents/{source_id}",
+    operation_id="documents_remove",
     status_code=202,
     responses=described(SubmitRecord, 202, refused=(404,), value=True),
     summary="Remove a document",
@@ -111,7 +119,9 @@ def remove(sender: Writer, source_id: SourceId) -> Response:
     return accepted(sender, receipt)
 
 
-@router.get("/projects", responses=described(ProjectList), summary="List projects")
+@router.get(
+    "/projects", operation_id="projects_list", responses=described(ProjectList), summary="List projects"
+)
 @reads
 def projects(sender: Reader) -> Response:
     """List the folders that were indexed as projects, by name and folder."""
@@ -121,7 +131,12 @@ def projects(sender: Reader) -> Response:
     return respond(ProjectList(projects=found))
 
 
-@router.get("/why", responses=described(ReasonRecord, value=True), summary="Explain a path")
+@router.get(
+    "/why",
+    operation_id="paths_explain",
+    responses=described(ReasonRecord, value=True),
+    summary="Explain a path",
+)
 @reads
 def why(sender: Reader, query: Annotated[WhyQuery, Query()]) -> Response:
     """Explain why search does, or does not, find a path. Relative paths begin at the first root."""

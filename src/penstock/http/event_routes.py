@@ -72,7 +72,13 @@ class EventStream(Response):
         self._listener.end()
 
 
-@router.get("/events", responses=STREAM, response_class=Response, summary="Follow jobs, lanes and documents")
+@router.get(
+    "/events",
+    operation_id="events_follow",
+    responses=STREAM,
+    response_class=Response,
+    summary="Follow jobs, lanes and documents",
+)
 async def events(request: Request, sender: Reader, last_event_id: LastEventId = None) -> Response:
     """Send the current state, then what changes. After a `reset` event, read everything again."""
     last = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
@@ -82,6 +88,7 @@ async def events(request: Request, sender: Reader, last_event_id: LastEventId = 
 
 @router.get(
     "/index/jobs/{job_id}/events",
+    operation_id="jobs_follow",
     responses=STREAM | {404: problem(404)},
     response_class=Response,
     summary="Follow a job",

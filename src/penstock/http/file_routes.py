@@ -33,6 +33,7 @@ PICTURE = described(ShownPage, refused=(404,)) | {
 
 @router.get(
     "/documents/{source_id}/pages/{page}",
+    operation_id="pages_get",
     responses=described(ShownPage, refused=(404,)),
     summary="Show a page",
 )
@@ -49,6 +50,7 @@ def page(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
 
 @router.get(
     "/documents/{source_id}/pages/{page}/image",
+    operation_id="pages_get_image",
     responses=PICTURE,
     response_class=Response,
     summary="Draw a page",
@@ -63,6 +65,7 @@ def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 
 
 @router.get(
     "/documents/{source_id}/pages/{page}/frames",
+    operation_id="pages_get_frames",
     responses=described(
         PageFrames,
         refused=(404,),
@@ -102,6 +105,7 @@ UPLOADED = {
 
 @router.post(
     "/files",
+    operation_id="files_upload",
     status_code=202,
     responses=described(
         UploadRecord, 202, example={**QUEUED, "path": "/srv/uploads/acme/docs/main/mill.pdf", "size": 4096}

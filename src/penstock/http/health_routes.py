@@ -22,13 +22,20 @@ class Alive(msgspec.Struct, frozen=True):
     status: str = "ok"
 
 
-@router.get("", responses=described(Alive, example={"status": "ok"}), summary="Check that the server answers")
+@router.get(
+    "",
+    operation_id="health_get",
+    responses=described(Alive, example={"status": "ok"}),
+    summary="Check that the server answers",
+)
 async def health() -> Response:
     """Answer without a key and without a look at the stores."""
     return respond(Alive())
 
 
-@router.get("/status", responses=described(ServerStatus), summary="Show running jobs")
+@router.get(
+    "/status", operation_id="status_get", responses=described(ServerStatus), summary="Show running jobs"
+)
 @reads
 def status(sender: Reader) -> Response:
     """Show running jobs, the length of the queue and the sizes of the stores. Never waits for a writer."""
@@ -37,6 +44,7 @@ def status(sender: Reader) -> Response:
 
 @metrics_router.get(
     "/metrics",
+    operation_id="metrics_get",
     responses={
         200: {
             "description": "Metrics in the text format of Prometheus.",
@@ -60,6 +68,7 @@ def metrics(sender: Reader) -> Response:
 
 @router.get(
     "/ready",
+    operation_id="readiness_get",
     responses=described(Readiness, also={503: "A store cannot be used."}),
     summary="Check the stores",
 )

@@ -35,7 +35,13 @@ AllowExternal = Annotated[
 ]
 
 
-@router.post("/index", status_code=202, responses=ACCEPTED, summary="Index a file or folder")
+@router.post(
+    "/index",
+    operation_id="paths_index",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Index a file or folder",
+)
 @writes
 def index(
     sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
@@ -47,7 +53,13 @@ def index(
     return _index(sender, body, {"force": force}, allow_external)
 
 
-@router.post("/index/add", status_code=202, responses=ACCEPTED, summary="Add a file or folder")
+@router.post(
+    "/index/add",
+    operation_id="paths_add",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Add a file or folder",
+)
 @writes
 def add(
     sender: Writer, body: IndexBody, force: Force = False, allow_external: AllowExternal = False
@@ -77,7 +89,7 @@ def accepted(sender: Sender, receipt: Receipt) -> Response:
     return respond(sender.shared.job_records.receipt(receipt), 202)
 
 
-@router.post("/content", status_code=202, responses=ACCEPTED, summary="Add a note")
+@router.post("/content", operation_id="notes_add", status_code=202, responses=ACCEPTED, summary="Add a note")
 @writes
 def content(sender: Writer, body: ContentBody) -> Response:
     """Queue a note. Equal texts are one note."""
@@ -91,7 +103,13 @@ def content(sender: Writer, body: ContentBody) -> Response:
     return accepted(sender, receipt)
 
 
-@router.get("/functions", responses=described(FunctionRecords), summary="List functions", tags=["functions"])
+@router.get(
+    "/functions",
+    operation_id="functions_list",
+    responses=described(FunctionRecords),
+    summary="List functions",
+    tags=["functions"],
+)
 @reads
 def functions(sender: Reader) -> Response:
     """List the functions of the application that the server was started with."""
@@ -100,6 +118,7 @@ def functions(sender: Reader) -> Response:
 
 @router.post(
     "/functions/{name}",
+    operation_id="functions_call",
     status_code=202,
     responses=ACCEPTED,
     summary="Call a function",

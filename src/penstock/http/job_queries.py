@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, QueryFields, RequestBody, Whole
+from penstock.items import ITEM_TYPES
+from penstock.job import Held
 from penstock.service.job_filters import JobFilter
+
+StatusName = Annotated[
+    Name, Field(json_schema_extra={"enum": ["pending", "running", "done", "failed", "cancelled"]})
+]
+HeldName = Annotated[Name, Field(json_schema_extra={"enum": [str(reason) for reason in Held]})]
+ItemType = Annotated[Name, Field(json_schema_extra={"enum": list(ITEM_TYPES)})]
 
 
 class JobFilters(BaseModel):
@@ -17,15 +25,15 @@ class JobFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    status: list[Name] = Field([], max_length=10, description="Only jobs in one of these states.")
+    status: list[StatusName] = Field(
+        [], max_length=10, description="Only jobs in one of these states; other interfaces' words count, too."
+    )
     tenant_id: Name | None = None
     collection: Name | None = None
-    item_type: Name | None = None
+    item_type: ItemType | None = None
     error: Name | None = Field(None, description="Only jobs whose last error has this code.")
     reason: Name | None = Field(None, description="Only failed jobs with this reason, children too.")
-    held: Name | None = Field(
-        None, description="Only jobs held by `time`, `lock`, `pause`, `after` or `limit`."
-    )
+    held: HeldName | None = Field(None, description="Only jobs held for this reason.")
     parent_id: Name | None = Field(None, description="Only children of this job.")
     q: Name | None = Field(None, description="Only jobs with this text in id, payload or error message.")
     children: bool = Field(False, description="Include the jobs that other jobs expanded into.")

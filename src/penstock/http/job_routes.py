@@ -23,7 +23,7 @@ router = APIRouter(prefix="/index/jobs", tags=["jobs"])
 JobId = Annotated[str, Path(description="Id of a job.", max_length=512)]
 
 
-@router.get("", responses=described(JobPage, value=True), summary="List jobs")
+@router.get("", operation_id="jobs_list", responses=described(JobPage, value=True), summary="List jobs")
 @reads
 def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
     """List jobs, by default the newest first."""
@@ -46,14 +46,18 @@ CHANGED = {"matched": 12, "changed": 12, "skipped": [], "more": False}
 BULK = described(BulkResult, refused=(409,), example=CHANGED)
 
 
-@router.post("/retry", responses=BULK, summary="Retry all jobs of a filter")
+@router.post(
+    "/retry", operation_id="jobs_retry_matching", responses=BULK, summary="Retry all jobs of a filter"
+)
 @writes
 def retry_matching(sender: Writer, body: BulkBody) -> Response:
     """Run all matching jobs again, by default failed ones, if they are as many as expected."""
     return _act(sender, "retry", body)
 
 
-@router.post("/cancel", responses=BULK, summary="Cancel all jobs of a filter")
+@router.post(
+    "/cancel", operation_id="jobs_cancel_matching", responses=BULK, summary="Cancel all jobs of a filter"
+)
 @writes
 def cancel_matching(sender: Writer, body: BulkBody) -> Response:
     """Cancel all matching jobs, by default pending and running ones, if they are as many as expected."""
@@ -73,7 +77,12 @@ def _act(sender: Writer, act: Act, body: BulkBody) -> Response:
     return respond(done)
 
 
-@router.get("/{job_id}", responses=described(JobDetail, refused=(404,), value=True), summary="Show a job")
+@router.get(
+    "/{job_id}",
+    operation_id="jobs_get",
+    responses=described(JobDetail, refused=(404,), value=True),
+    summary="Show a job",
+)
 @reads
 def job(sender: Reader, job_id: JobId) -> Response:
     """Show a job with its progress, its place in the queue, and the reason why it waits."""
@@ -84,7 +93,10 @@ def job(sender: Reader, job_id: JobId) -> Response:
 
 
 @router.get(
-    "/{job_id}/outcome", responses=described(JobOutcome, refused=(404,)), summary="Show what failed in a job"
+    "/{job_id}/outcome",
+    operation_id="jobs_get_outcome",
+    responses=described(JobOutcome, refused=(404,)),
+    summary="Show what failed in a job",
 )
 @reads
 def outcome(sender: Reader, job_id: JobId) -> Response:
@@ -98,6 +110,7 @@ CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "mes
 
 @router.delete(
     "/{job_id}",
+    operation_id="jobs_cancel",
     responses=described(
         CancelAnswer,
         refused=(404, 409),
@@ -116,6 +129,7 @@ def cancel(sender: Writer, job_id: JobId) -> Response:
 
 @router.post(
     "/{job_id}/retry",
+    operation_id="jobs_retry",
     status_code=202,
     responses=described(JobDetail, 202, refused=(404, 409), value=True),
     summary="Retry a job",

@@ -55,7 +55,7 @@ class LibraryPlaceQuery(TenantQuery):
     branch: Name | None = None
 
 
-@router.get("", responses=described(LibraryList), summary="List libraries")
+@router.get("", operation_id="libraries_list", responses=described(LibraryList), summary="List libraries")
 @reads
 def libraries(sender: Reader, query: Annotated[LibrariesQuery, Query()]) -> Response:
     """List the indexed versions of all libraries of one tenant, or of one library."""
@@ -121,7 +121,14 @@ UPLOADED = {
 }
 
 
-@router.post("", status_code=202, responses=ACCEPTED, openapi_extra=UPLOADED, summary="Add a library")
+@router.post(
+    "",
+    operation_id="libraries_add",
+    status_code=202,
+    responses=ACCEPTED,
+    openapi_extra=UPLOADED,
+    summary="Add a library",
+)
 @writes
 def add(sender: Writer, body: LibraryBody, allow_external: AllowExternal = False) -> Response:
     """Queue a version of a library. Other versions stay, unless `replace`.
@@ -146,7 +153,13 @@ def add(sender: Writer, body: LibraryBody, allow_external: AllowExternal = False
     return accepted(sender, receipt)
 
 
-@router.delete("/{name}/{version}", status_code=202, responses=ACCEPTED, summary="Remove a library")
+@router.delete(
+    "/{name}/{version}",
+    operation_id="libraries_remove",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Remove a library",
+)
 @writes
 def remove(
     sender: Writer,

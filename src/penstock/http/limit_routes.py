@@ -60,7 +60,7 @@ class LimitBody(RequestBody):
 SHOWN_ONE = described(LimitRecord, refused=(404,), example=EXAMPLE)
 
 
-@router.get("", responses=described(LimitList), summary="List limits")
+@router.get("", operation_id="limits_list", responses=described(LimitList), summary="List limits")
 @reads
 def limits(sender: Reader) -> Response:
     """List limits by key, with their jobs that have a slot or wait. Needs a key without tenants."""
@@ -68,7 +68,7 @@ def limits(sender: Reader) -> Response:
     return respond(LimitList(sender.shared.limits.list()))
 
 
-@router.get("/{key}", responses=SHOWN_ONE, summary="Show a limit")
+@router.get("/{key}", operation_id="limits_get", responses=SHOWN_ONE, summary="Show a limit")
 @reads
 def limit(sender: Reader, key: LimitKey) -> Response:
     """Show the limit of a key. Needs a key without tenants."""
@@ -76,7 +76,12 @@ def limit(sender: Reader, key: LimitKey) -> Response:
     return respond(sender.shared.limits.show(key))
 
 
-@router.put("/{key}", responses=described(LimitRecord, example=EXAMPLE), summary="Set a limit")
+@router.put(
+    "/{key}",
+    operation_id="limits_set",
+    responses=described(LimitRecord, example=EXAMPLE),
+    summary="Set a limit",
+)
 @writes
 def put(sender: Writer, key: LimitKey, body: LimitBody) -> Response:
     """Set the limit of a key, for jobs of all tenants on all hosts. Needs the scope admin."""
@@ -86,7 +91,12 @@ def put(sender: Writer, key: LimitKey, body: LimitBody) -> Response:
     return respond(made)
 
 
-@router.delete("/{key}", responses=described(RemovedLimit, refused=(404,)), summary="Remove a limit")
+@router.delete(
+    "/{key}",
+    operation_id="limits_remove",
+    responses=described(RemovedLimit, refused=(404,)),
+    summary="Remove a limit",
+)
 @writes
 def remove(sender: Writer, key: LimitKey) -> Response:
     """Remove a limit; jobs that wait for it can start. Needs the scope admin."""

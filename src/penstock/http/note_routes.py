@@ -28,7 +28,7 @@ class NotePage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-@router.get("", responses=described(NotePage), summary="List notes")
+@router.get("", operation_id="notes_list", responses=described(NotePage), summary="List notes")
 @reads
 def notes(sender: Reader, query: Annotated[NotesQuery, Query()]) -> Response:
     """List the notes of one tenant, newest first."""
@@ -44,14 +44,21 @@ def notes(sender: Reader, query: Annotated[NotesQuery, Query()]) -> Response:
     return respond(NotePage(notes=page, next=following))
 
 
-@router.get("/{note_id}", responses=described(NoteView, refused=(404,)), summary="Show a note")
+@router.get(
+    "/{note_id}",
+    operation_id="notes_get",
+    responses=described(NoteView, refused=(404,)),
+    summary="Show a note",
+)
 @reads
 def note(sender: Reader, note_id: NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
     """Show a note with its text."""
     return respond(_own(sender, note_id, query.tenant_id))
 
 
-@router.put("/{note_id}", status_code=202, responses=ACCEPTED, summary="Replace a note")
+@router.put(
+    "/{note_id}", operation_id="notes_replace", status_code=202, responses=ACCEPTED, summary="Replace a note"
+)
 @writes
 def replace(sender: Writer, note_id: NoteId, body: NoteBody) -> Response:
     """Queue a new text for a note. Its tags stay, unless there is a new one or `drop_tags`."""
@@ -66,7 +73,9 @@ def replace(sender: Writer, note_id: NoteId, body: NoteBody) -> Response:
     return accepted(sender, receipt)
 
 
-@router.delete("/{note_id}", status_code=202, responses=ACCEPTED, summary="Remove a note")
+@router.delete(
+    "/{note_id}", operation_id="notes_remove", status_code=202, responses=ACCEPTED, summary="Remove a note"
+)
 @writes
 def remove(sender: Writer, note_id: NoteId, query: Annotated[TenantQuery, Query()]) -> Response:
     """Queue the removal of a note."""

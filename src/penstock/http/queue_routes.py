@@ -30,7 +30,12 @@ class Resumed(msgspec.Struct, frozen=True):
     released: int
 
 
-@router.get("/stats", responses=described(QueueStats, value=True), summary="Count jobs and tasks")
+@router.get(
+    "/stats",
+    operation_id="queue_get_stats",
+    responses=described(QueueStats, value=True),
+    summary="Count jobs and tasks",
+)
 @reads
 def stats(sender: Reader) -> Response:
     """Count jobs by status and type, and tasks by type and status. Bound keys see their tenants only."""
@@ -39,7 +44,12 @@ def stats(sender: Reader) -> Response:
     return respond(sender.shared.status.stats(sender.principal))
 
 
-@router.get("/status", responses=described(QueueConnection), summary="Show the queue in short")
+@router.get(
+    "/status",
+    operation_id="queue_get_status",
+    responses=described(QueueConnection),
+    summary="Show the queue in short",
+)
 @reads
 def status(sender: Reader) -> Response:
     """Show the length of the queue, and whether a worker serves it. Needs a key without tenants."""
@@ -47,7 +57,12 @@ def status(sender: Reader) -> Response:
     return respond(sender.shared.status.connection())
 
 
-@router.get("/history", responses=described(History), summary="Show a day of throughput")
+@router.get(
+    "/history",
+    operation_id="queue_get_history",
+    responses=described(History),
+    summary="Show a day of throughput",
+)
 @reads
 def history(sender: Reader, query: Annotated[HistoryQuery, Query()]) -> Response:
     """Show waiting, done and failed by lane and step. Not kept by tenant: keys with tenants get no lanes."""
@@ -58,7 +73,12 @@ def history(sender: Reader, query: Annotated[HistoryQuery, Query()]) -> Response
     return respond(found)
 
 
-@router.get("/failures", responses=described(FailurePage), summary="Group failed jobs by reason")
+@router.get(
+    "/failures",
+    operation_id="failures_list",
+    responses=described(FailurePage),
+    summary="Group failed jobs by reason",
+)
 @reads
 def failures(sender: Reader, query: Annotated[FailuresQuery, Query()]) -> Response:
     """Group failed jobs by code and message, the most frequent reason first. Child jobs count."""
@@ -66,7 +86,9 @@ def failures(sender: Reader, query: Annotated[FailuresQuery, Query()]) -> Respon
     return respond(sender.shared.bulk.failures(tenants, {**query.given(), "top_level": None, "status": None}))
 
 
-@router.post("/pause", responses=described(Scope), summary="Pause a tenant or collection")
+@router.post(
+    "/pause", operation_id="queue_pause", responses=described(Scope), summary="Pause a tenant or collection"
+)
 @writes
 def pause(sender: Writer, body: PauseBody) -> Response:
     """Stop claiming jobs of a scope; running ones go on. Needs admin, or write for the key's tenant."""
@@ -78,7 +100,12 @@ def pause(sender: Writer, body: PauseBody) -> Response:
     return respond(scope)
 
 
-@router.post("/resume", responses=described(Resumed), summary="Resume a tenant or collection")
+@router.post(
+    "/resume",
+    operation_id="queue_resume",
+    responses=described(Resumed),
+    summary="Resume a tenant or collection",
+)
 @writes
 def resume(sender: Writer, body: PauseBody) -> Response:
     """Resume exactly a scope that was paused. Needs the scope admin, or write for the key's tenant."""

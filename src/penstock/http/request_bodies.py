@@ -36,6 +36,8 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, AfterValidator(_storable)]
 Name = Annotated[Text, Field(min_length=1, max_length=255)]
+Moment = Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
+"""A time as text; the service reads it, and says what is wrong with it."""
 
 
 class RequestBody(BaseModel):
@@ -109,7 +111,7 @@ class IndexFields(PlaceBody):
     chunk_size: Whole | None = Field(None, ge=16, le=8192, description="Chunk size in tokens.")
     chunk_overlap: Whole | None = Field(None, ge=0, le=4096, description="Tokens repeated between chunks.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     timeout_s: Whole | None = Field(
         None, ge=1, description="Seconds from the first start to the end of the whole job, files included."
@@ -267,7 +269,7 @@ class CallBody(RequestBody):
     collection: Name | None = Field(None, description="Collection; by default the server's.")
     key: Name | None = Field(None, description="Calls with the same key are one job while it lives.")
     priority: Whole | None = Field(None, ge=0, le=10, description="0 (bulk) to 10 (a person is waiting).")
-    run_at: Text | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
+    run_at: Moment | None = Field(None, description="Earliest start, ISO 8601 with a zone.")
     delay: float | None = Field(None, ge=0, allow_inf_nan=False, description="Seconds until the start.")
     max_retries: Whole | None = Field(None, ge=0, le=1000, description="By default the function's.")
     timeout_s: Whole | None = Field(None, ge=1, description="Maximum run time of one attempt, in seconds.")

@@ -150,7 +150,7 @@ class TimingBody(RequestBody):
 SHOWN_ONE = described(ScheduleRecord, refused=(404,), example=EXAMPLE)
 
 
-@router.get("", responses=described(SchedulePage), summary="List schedules")
+@router.get("", operation_id="schedules_list", responses=described(SchedulePage), summary="List schedules")
 @reads
 def schedules(sender: Reader, query: Annotated[SchedulesQuery, Query()]) -> Response:
     """List schedules with their next run and the result of the last one."""
@@ -164,6 +164,7 @@ def schedules(sender: Reader, query: Annotated[SchedulesQuery, Query()]) -> Resp
 
 @router.post(
     "",
+    operation_id="schedules_add",
     status_code=201,
     responses=described(ScheduleRecord, 201, refused=(404, 409), example=EXAMPLE),
     summary="Add a schedule",
@@ -209,7 +210,7 @@ def add(sender: Writer, body: ScheduleBody, allow_external: AllowExternal = Fals
     return respond(made, 201)
 
 
-@router.get("/{name}", responses=SHOWN_ONE, summary="Show a schedule")
+@router.get("/{name}", operation_id="schedules_get", responses=SHOWN_ONE, summary="Show a schedule")
 @reads
 def schedule(sender: Reader, name: ScheduleName, query: Annotated[NextQuery, Query()]) -> Response:
     """Show a schedule with its next runs, in UTC and in its own zone."""
@@ -217,7 +218,7 @@ def schedule(sender: Reader, name: ScheduleName, query: Annotated[NextQuery, Que
     return respond(sender.shared.schedules.show(name, tenant_id=tenant, count=query.count))
 
 
-@router.patch("/{name}", responses=SHOWN_ONE, summary="Change a schedule")
+@router.patch("/{name}", operation_id="schedules_change", responses=SHOWN_ONE, summary="Change a schedule")
 @writes
 def change(
     sender: Writer, name: ScheduleName, body: TimingBody, query: Annotated[TenantQuery, Query()]
@@ -229,7 +230,12 @@ def change(
     return respond(made)
 
 
-@router.delete("/{name}", responses=described(RemovedSchedule, refused=(404,)), summary="Remove a schedule")
+@router.delete(
+    "/{name}",
+    operation_id="schedules_remove",
+    responses=described(RemovedSchedule, refused=(404,)),
+    summary="Remove a schedule",
+)
 @writes
 def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Remove a schedule. Jobs that it added stay."""
@@ -239,7 +245,7 @@ def remove(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
     return respond(RemovedSchedule(name))
 
 
-@router.post("/{name}/pause", responses=SHOWN_ONE, summary="Pause a schedule")
+@router.post("/{name}/pause", operation_id="schedules_pause", responses=SHOWN_ONE, summary="Pause a schedule")
 @writes
 def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Stop running a schedule until it is resumed."""
@@ -249,7 +255,9 @@ def pause(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Quer
     return respond(made)
 
 
-@router.post("/{name}/resume", responses=SHOWN_ONE, summary="Resume a schedule")
+@router.post(
+    "/{name}/resume", operation_id="schedules_resume", responses=SHOWN_ONE, summary="Resume a schedule"
+)
 @writes
 def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Run a paused schedule again, from its next time on."""
@@ -259,7 +267,13 @@ def resume(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Que
     return respond(made)
 
 
-@router.post("/{name}/run", status_code=202, responses=QUEUED_JOB, summary="Run a schedule now")
+@router.post(
+    "/{name}/run",
+    operation_id="schedules_run",
+    status_code=202,
+    responses=QUEUED_JOB,
+    summary="Run a schedule now",
+)
 @writes
 def run(sender: Writer, name: ScheduleName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Add the job of a schedule now, also if it is paused. Its next run stays."""

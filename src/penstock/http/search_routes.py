@@ -46,7 +46,12 @@ class SimilarHits(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[Hit]
 
 
-@router.post("/search", responses=described(SearchResult, refused=(404,)), summary="Search")
+@router.post(
+    "/search",
+    operation_id="chunks_search",
+    responses=described(SearchResult, refused=(404,)),
+    summary="Search",
+)
 @reads
 def search(sender: Reader, body: SearchBody) -> Response:
     """Find the best chunks for a query, best first. `corrections` names misspelt words."""
@@ -59,6 +64,7 @@ def search(sender: Reader, body: SearchBody) -> Response:
 
 @router.post(
     "/context",
+    operation_id="context_pack",
     responses=described(PromptContext, refused=(404,)),
     summary="Pack passages for a prompt",
 )
@@ -83,7 +89,12 @@ def _scoped(sender: Sender, body: FilteredBody) -> dict[str, Any]:
     return {**body.model_dump(include=set(DocumentFilters.__annotations__)), "within": scope}
 
 
-@router.post("/similar", responses=described(SimilarHits, refused=(404,)), summary="Find similar chunks")
+@router.post(
+    "/similar",
+    operation_id="chunks_find_similar",
+    responses=described(SimilarHits, refused=(404,)),
+    summary="Find similar chunks",
+)
 @reads
 def similar(sender: Reader, body: SimilarBody) -> Response:
     """Find chunks of other documents like a document, or like its chunk at a line."""
@@ -101,7 +112,10 @@ def similar(sender: Reader, body: SimilarBody) -> Response:
 
 
 @router.get(
-    "/graph/entity", responses=described(EntityRecords, refused=(404,), value=True), summary="Show entities"
+    "/graph/entity",
+    operation_id="entities_get",
+    responses=described(EntityRecords, refused=(404,), value=True),
+    summary="Show entities",
 )
 @reads
 def entity(sender: Reader, query: Annotated[EntityQuery, Query()]) -> Response:
@@ -114,6 +128,7 @@ def entity(sender: Reader, query: Annotated[EntityQuery, Query()]) -> Response:
 
 @router.get(
     "/graph/neighbours",
+    operation_id="entities_list_neighbours",
     responses=described(GraphRecord, refused=(404,), value=True),
     summary="Show neighbours",
 )
@@ -129,7 +144,12 @@ def neighbours(sender: Reader, query: Annotated[NeighboursQuery, Query()]) -> Re
     return respond(graph_record(found.nodes, found.edges))
 
 
-@router.get("/graph/path", responses=described(GraphRecord, refused=(404,), value=True), summary="Show a way")
+@router.get(
+    "/graph/path",
+    operation_id="entities_find_path",
+    responses=described(GraphRecord, refused=(404,), value=True),
+    summary="Show a way",
+)
 @reads
 def path(sender: Reader, query: Annotated[WayQuery, Query()]) -> Response:
     """Show a shortest way between two names; without one, the lists are empty."""
@@ -143,7 +163,10 @@ def path(sender: Reader, query: Annotated[WayQuery, Query()]) -> Response:
 
 
 @router.get(
-    "/graph/stats", responses=described(GraphCountRecord, value=True), summary="Count entities and relations"
+    "/graph/stats",
+    operation_id="graph_get_stats",
+    responses=described(GraphCountRecord, value=True),
+    summary="Count entities and relations",
 )
 @reads
 def stats(sender: Reader, query: Annotated[GraphQuery, Query()]) -> Response:

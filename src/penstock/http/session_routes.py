@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -31,11 +33,12 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     scopes: list[KeyScope]
     tenants: list[str]
     roots: list[str]
-    auth: str
+    auth: Literal["none", "key", "session"]
 
 
 @router.get(
     "/me",
+    operation_id="sender_get",
     responses=described(
         Me,
         example={"name": "ci", "scopes": ["read", "write"], "tenants": ["acme"], "roots": [], "auth": "key"},
@@ -58,6 +61,7 @@ async def me(sender: Reader) -> Response:
 
 @router.post(
     "/session",
+    operation_id="session_begin",
     status_code=204,
     responses={204: {"description": "The cookie is set."}, **{one: problem(one) for one in REFUSED}},
     summary="Begin a session",
@@ -75,6 +79,7 @@ def begin(request: Request, body: SessionBody) -> Response:
 
 @router.delete(
     "/session",
+    operation_id="session_end",
     status_code=204,
     responses={204: {"description": "There is no session."}, **{one: problem(one) for one in REFUSED}},
     summary="End the session",

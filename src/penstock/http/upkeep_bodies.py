@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from penstock.http.job_queries import ItemType
 from penstock.http.request_bodies import MAX_PAGE, Name, Project, QueryFields, RequestBody, Text
 
 
@@ -60,7 +61,7 @@ class RetryBody(RequestBody):
 
     tenant_id: Name | None = None
     collection: Name | None = None
-    item_type: Name | None = None
+    item_type: ItemType | None = None
 
 
 class TenantQuery(QueryFields):

@@ -42,7 +42,12 @@ class PurgedJobs(msgspec.Struct, frozen=True):
     removed: int
 
 
-@router.get("/overview", responses=described(Overview), summary="Count documents by collection")
+@router.get(
+    "/overview",
+    operation_id="overview_get",
+    responses=described(Overview),
+    summary="Count documents by collection",
+)
 @reads
 def overview(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response:
     """Count documents and chunks by tenant and collection. Keys with tenants get their own counts only."""
@@ -59,7 +64,12 @@ def overview(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response
     return respond(own)
 
 
-@router.get("/history", responses=described(DocumentHistory, refused=(404,)), summary="History of a document")
+@router.get(
+    "/history",
+    operation_id="documents_get_history",
+    responses=described(DocumentHistory, refused=(404,)),
+    summary="History of a document",
+)
 @reads
 def history(sender: Reader, query: Annotated[HistoryOfQuery, Query()]) -> Response:
     """Show when a document was indexed, updated, renamed and removed. A removed one is found by its path."""
@@ -73,7 +83,13 @@ def history(sender: Reader, query: Annotated[HistoryOfQuery, Query()]) -> Respon
     return respond(DocumentHistory(entries))
 
 
-@router.post("/documents/rename", status_code=202, responses=ACCEPTED, summary="Record a move")
+@router.post(
+    "/documents/rename",
+    operation_id="documents_rename",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Record a move",
+)
 @writes
 def rename(sender: Writer, body: RenameBody) -> Response:
     """Queue the record that a file or folder was moved. Nothing is read or embedded again."""
@@ -89,7 +105,13 @@ def rename(sender: Writer, body: RenameBody) -> Response:
     return accepted(sender, shared.jobs.submit(exact=True, **renaming(sender.documents, old, new, where)))
 
 
-@router.post("/documents/remove", status_code=202, responses=ACCEPTED, summary="Remove a path")
+@router.post(
+    "/documents/remove",
+    operation_id="documents_remove_paths",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Remove a path",
+)
 @writes
 def remove(sender: Writer, body: RemovalBody) -> Response:
     """Queue the removal of a document or folder from the index. Files stay."""
@@ -114,7 +136,13 @@ def _tenant_of(sender: Sender, source_id: str) -> str | None:
         return None
 
 
-@router.delete("/tenants/{name}", status_code=202, responses=ACCEPTED, summary="Remove a tenant")
+@router.delete(
+    "/tenants/{name}",
+    operation_id="tenants_remove",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Remove a tenant",
+)
 @writes
 def remove_tenant(
     sender: Writer, name: Annotated[str, Path(description="Name of a tenant.", max_length=255)]
@@ -128,7 +156,9 @@ def remove_tenant(
     return accepted(sender, receipt)
 
 
-@router.post("/queue/purge", responses=described(PurgedJobs), summary="Remove ended jobs")
+@router.post(
+    "/queue/purge", operation_id="jobs_purge", responses=described(PurgedJobs), summary="Remove ended jobs"
+)
 @writes
 def purge(sender: Writer, body: PurgeBody) -> Response:
     """Remove ended jobs and their child jobs for good. Needs an admin key without tenants."""
@@ -141,7 +171,12 @@ def purge(sender: Writer, body: PurgeBody) -> Response:
     return respond(PurgedJobs(removed))
 
 
-@router.post("/queue/retry-failed", responses=described(RetryAnswer), summary="Retry all failed jobs")
+@router.post(
+    "/queue/retry-failed",
+    operation_id="jobs_retry_failed",
+    responses=described(RetryAnswer),
+    summary="Retry all failed jobs",
+)
 @writes
 def retry_failed(sender: Writer, body: RetryBody) -> Response:
     """Retry every failed job that matches. `twins`: jobs left alone, and the live job with the same key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Literal, TypeAlias, Unpack
 
 import msgspec
 
@@ -16,10 +16,13 @@ from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.documents import Documents
 from penstock.service.failures import FailedPath
 from penstock.service.options import DocumentFilters
-from penstock.service.reasons import Below, Reason
+from penstock.service.reasons import Below, Reason, Verdict
 
 MAX_DOCUMENTS = 1_000
 MAX_PAGES = 1_000
+
+
+DocumentStatus: TypeAlias = Literal["indexed", "partial", "failed", "indexing"]
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +36,7 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     collection: str
     branch: str
-    status: str
-    """``indexed``, ``partial``, ``failed`` or ``indexing``."""
+    status: DocumentStatus
     error: str | None
     size: int
     pages: int
@@ -48,14 +50,14 @@ class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a document, with the status of each phase."""
 
     number: int
-    state: str
+    state: GenerationState
     current: bool
     note: str | None
     job_id: str | None
     pages: int
     chunks: int
     failed: int
-    phases: dict[str, str]
+    phases: dict[str, TaskStatus]
     created_at: datetime
     published_at: datetime | None
 
@@ -65,7 +67,7 @@ class PageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     chunks: int
-    phases: dict[str, str]
+    phases: dict[str, TaskStatus]
     engine: str | None
     confidence: float | None
     warnings: tuple[str, ...]
@@ -99,7 +101,7 @@ ChunkRecord = msgspec.defstruct(
         ("preview", str | None),
         ("first_line", int | None),
         ("last_line", int | None),
-        *((str(phase), str) for phase in CHUNK_PHASES),
+        *((str(phase), TaskStatus) for phase in CHUNK_PHASES),
         ("error", str | None),
     ],
     namespace={"__doc__": "A chunk in a tree, with its status by phase."},
@@ -155,7 +157,7 @@ class ReasonRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why search does or does not find a path; for a folder with counts, and paths below it."""
 
     path: str
-    verdict: str
+    verdict: Verdict
     cause: str
     remedy: str
     job_id: str | None
@@ -286,7 +288,7 @@ def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
         preview=text.text[:PREVIEW] if text else None,
         first_line=text.first_line if text else None,
         last_line=text.last_line if text else None,
-        **{phase: str(state.status) for phase, state in states.items()},
+        **{phase: state.status for phase, state in states.items()},
         error=next((error for error in errors if error), None),
     )
 
@@ -312,7 +314,7 @@ def _columns(source: Source) -> dict[str, Any]:
     }
 
 
-def _status(source: Source) -> str:
+def _status(source: Source) -> DocumentStatus:
     if source.failed:
         return "failed"
     if source.published_id is None:
@@ -323,14 +325,14 @@ def _status(source: Source) -> str:
 def _generation(document: Document) -> GenerationRecord:
     return GenerationRecord(
         number=document.document_id,
-        state=str(document.state),
+        state=document.state,
         current=document.current,
         note=document.note,
         job_id=document.job_id,
         pages=document.page_count,
         chunks=document.chunk_count,
         failed=document.failed_count,
-        phases={str(phase): str(state.status) for phase, state in document.phases.items()},
+        phases={str(phase): state.status for phase, state in document.phases.items()},
         created_at=document.created_at,
         published_at=document.published_at,
     )
@@ -372,7 +374,7 @@ def _page(page: PageState) -> PageRecord:
     return PageRecord(
         number=page.number,
         chunks=page.chunk_count,
-        phases={str(phase): str(state.status) for phase, state in page.phases.items()},
+        phases={str(phase): state.status for phase, state in page.phases.items()},
         engine=page.engine or None,
         confidence=page.confidence,
         warnings=page.warnings,

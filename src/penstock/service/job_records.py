@@ -13,7 +13,7 @@ import msgspec
 from penstock.catalog.rules.failures import remedy_for
 from penstock.dependencies import dependencies_of
 from penstock.errors import InvalidRequest, JobNotFound
-from penstock.items import validate_name
+from penstock.items import OperationName, TypeName, validate_name
 from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.results import kept_until
@@ -22,6 +22,7 @@ from penstock.service.job_filters import MAX_PAGE, JobFilter, cursor_after, job_
 from penstock.service.job_reports import JobReport, report_of, result_of
 from penstock.service.jobs import Jobs
 from penstock.service.responses import HistoryEntry, Receipt
+from penstock.vocabulary import JobWord
 
 MAX_OFFSET = 10_000
 MOST_COUNTED = 100_000
@@ -59,7 +60,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     operation: str
     folder_path: str | None
     include_code: bool
-    status: str
+    status: JobWord
     cancel_requested: bool
     enqueued_at: datetime
     started_at: datetime | None
@@ -75,13 +76,13 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     time_left_s: float | None
     rate: float | None
     rate_window_s: int | None
-    item_type: str
-    op: str
+    item_type: TypeName
+    op: OperationName
     tenant_id: str
     collection: str
     branch: str
     priority: int
-    held: str | None
+    held: Held | None
     reason: str | None
     run: int
     parent_id: str | None
@@ -135,7 +136,7 @@ class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a submission. ``queue_position`` 0: the job is next; None: it does not wait in line."""
 
     job_id: str
-    status: str
+    status: JobWord
     queue_position: int | None
     queue_length: int | None
     message: str

@@ -25,6 +25,7 @@ from penstock.service.jobs import Jobs
 from penstock.service.options import IndexOptions, ScheduleOptions, refuse_unknown
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
+from penstock.vocabulary import JobWord
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents
@@ -47,14 +48,14 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     timing: str
     zone: str
     does: str
-    missed: str
+    missed: Missed
     paused: bool
     next_at: datetime | None
     next: list[datetime]
     next_in_zone: list[str]
     last_at: datetime | None
     last_job_id: str | None
-    last_status: str | None
+    last_status: JobWord | None
     last_error: str | None
     runs: int
     skipped: int
@@ -246,7 +247,7 @@ class Schedules:
             last_status=self._jobs.word(last.status) if last else None,
             last_error=last.error_message if last else None,
             does=schedule.summary,
-            missed=str(schedule.missed),
+            missed=schedule.missed,
             next=times,
             next_in_zone=[time.astimezone(zone).isoformat() for time in times],
             payload=masked_payload(msgspec.json.decode(schedule.job.payload_json)),

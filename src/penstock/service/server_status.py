@@ -14,6 +14,7 @@ from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
 from penstock.handlers.store_comparison import StoreProgress
+from penstock.items import TypeName
 from penstock.job import Held, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
@@ -37,7 +38,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     """A running job in the status of the server."""
 
     job_id: str
-    item_type: str
+    item_type: TypeName
     folder_path: str | None
     running_time_ms: int
 

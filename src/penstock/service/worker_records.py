@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -23,14 +24,14 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     running: int | None
     started_at: datetime
     heartbeat_at: datetime | None
-    state: str
+    state: Literal["alive", "silent"]
 
 
 class BreakerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A recently failed service, or a lane not served by a worker: ``state`` says which."""
 
     name: str
-    state: str
+    state: Annotated[str, msgspec.Meta(extra_json_schema={"enum": ["open", "half-open", "closed"]})]
     reason: str | None = None
     until: datetime | None = None
 
