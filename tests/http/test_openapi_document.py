@@ -14,8 +14,8 @@ from penstock.http import api, health_routes
 METHODS = {"get", "post", "put", "patch", "delete"}
 WORDS = set(
     "$ref title description default example examples type format enum const anyOf oneOf allOf "
-    "properties required additionalProperties items minItems maxItems uniqueItems minLength maxLength pattern minimum maximum "
-    "exclusiveMinimum exclusiveMaximum contentMediaType".split()
+    "properties required additionalProperties items minItems maxItems uniqueItems minLength maxLength "
+    "pattern minimum maximum exclusiveMinimum exclusiveMaximum contentMediaType".split()
 )
 """Words of JSON Schema that generators know. ``prefixItems`` is none of them."""
 TIMES = re.compile(r".*_at|.*_until|until|at|since|from")
