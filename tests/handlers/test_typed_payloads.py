@@ -16,6 +16,7 @@ from penstock import Penstock
 from penstock.errors import InvalidPayload, InvalidRequest
 from penstock.handlers.context import Context
 from penstock.job import Status
+from penstock.service.mapped_calls import MapProgress
 from tests.handlers.conftest import Payload, takes_payload, worked_off
 
 
@@ -167,6 +168,32 @@ def test_a_map_runs_one_call_for_each_payload_below_one_parent(app: Penstock):
     assert (Status.DONE, {"function": "square", "calls": 12}) == (parent.status, parent.result)
     assert 100.0 == app.map_progress(receipt.job_id).percent
     assert (1, 60) == (app.job(calls[0].job_id).max_retries, app.job(calls[0].job_id).timeout_s)
+
+
+def test_cancelled_calls_of_a_map_are_not_done(app: Penstock):
+    app.limit("stones", concurrent=1)
+
+    @app.function(limit="stones")
+    def mill(payload: Payload) -> int:
+        if payload["n"] == 0:
+            # The others wait for the limit.
+            app.cancel(app.map_results(receipt.job_id)[3].job_id)
+            seen.append(app.map_progress(receipt.job_id))
+        return int(payload["n"])
+
+    seen: list[MapProgress] = []
+    receipt = app.map("mill", [{"n": n} for n in range(5)])
+    assert "cancelled" == app.cancel(receipt.job_id).status
+    progress = app.map_progress(receipt.job_id)
+    assert (0, 5, 0, 100.0) == (progress.done, progress.cancelled, progress.open, progress.percent)
+
+    app.retry(receipt.job_id)
+    with app.worker_thread():
+        app.wait(receipt.job_id, timeout=60)
+    (progress,) = seen
+    assert (0, 1, 4, 20.0) == (progress.done, progress.cancelled, progress.open, progress.percent)
+    progress = app.map_progress(receipt.job_id)
+    assert (4, 1, 0, 100.0) == (progress.done, progress.cancelled, progress.open, progress.percent)
 
 
 def test_a_map_fails_with_its_calls_and_retries_only_those(app: Penstock):

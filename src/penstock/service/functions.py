@@ -359,8 +359,8 @@ class FunctionJobs(Jobs):
         return self._submit(parent, None, counted=False)
 
     def map_progress(self, id_or_prefix: str) -> MapProgress:
-        """Count the calls of a ``map`` that ended, and those that did not."""
-        return map_progress(self.job(id_or_prefix))
+        """Count the calls of a ``map`` that are done, failed, cancelled and open."""
+        return map_progress(self.queue, self.job(id_or_prefix))
 
     def map_results(self, id_or_prefix: str) -> list[MappedCall]:
         """The calls of a ``map`` in the order of their payloads, ended or not."""

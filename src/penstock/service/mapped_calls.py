@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,16 +18,17 @@ PAGE = 1_000
 
 
 class MapProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a ``map``: all calls, and those done, failed and open."""
+    """Progress of a ``map``: all calls, and those done, failed, cancelled and open."""
 
     total: int
     done: int
     failed: int
     open: int
+    cancelled: int = 0
 
     @property
     def percent(self) -> float:
-        return 100.0 if not self.total else round((self.done + self.failed) / self.total * 100, 1)
+        return 100.0 if not self.total else round((self.total - self.open) / self.total * 100, 1)
 
 
 class MappedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,28 +79,44 @@ def map_payload(
     return {"function_name": MAP, "payload": request}
 
 
-def map_progress(job: Job) -> MapProgress:
-    """Count the calls of a map by the columns of its parent job; the children are not read."""
+def map_progress(queue: Queue, job: Job) -> MapProgress:
+    """Count the calls of a map by the columns of its parent job, which lack the cancelled ones."""
     _refuse_other(job)
     total = len(job.payload["payload"]["payloads"])
     added = (job.progress or {}).get("cursor", 0)
     if job.waiting or job.result_json is not None:
         added = total
+    ended = max(added - job.children_open - job.children_failed, 0)
+    cancelled = min(_cancelled(queue, job), ended) if ended else 0
+    # A cancelled parent adds no more calls.
+    never_added = total - added if job.status is Status.CANCELLED else 0
     return MapProgress(
         total=total,
-        done=max(added - job.children_open - job.children_failed, 0),
+        done=ended - cancelled,
         failed=job.children_failed,
-        open=total - added + job.children_open,
+        open=total - added + job.children_open - never_added,
+        cancelled=cancelled + never_added,
     )
+
+
+def _cancelled(queue: Queue, job: Job) -> int:
+    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}))
+    if job.run == 1:
+        return sum(queue.count(query).values())
+    # Also calls of a run before the last retry, which this run added again.
+    return sum(child.parent_run == job.run for child in _all(queue, query))
+
+
+def _all(queue: Queue, query: JobQuery) -> Iterator[Job]:
+    query = msgspec.structs.replace(query, limit=PAGE)
+    while page := queue.find(query):
+        yield from page
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
 
 
 def map_results(queue: Queue, job: Job) -> list[MappedCall]:
     """Read the calls of a map, in the order of their payloads."""
     _refuse_other(job)
-    query, children = JobQuery(parent_id=job.queue_id, limit=PAGE), list[Job]()
-    while page := queue.find(query):
-        children += page
-        query = msgspec.structs.replace(query, after=page[-1].queue_id)
     calls = [
         MappedCall(
             index=msgspec.json.decode(child.metadata)[MAP_INDEX],
@@ -108,7 +125,8 @@ def map_results(queue: Queue, job: Job) -> list[MappedCall]:
             result=child.result if child.status is Status.DONE else None,
             error=child.error_message,
         )
-        for child in children
+        for child in _all(queue, JobQuery(parent_id=job.queue_id))
+        if child.parent_run == job.run
     ]
     return sorted(calls, key=lambda call: call.index)
 
