@@ -237,7 +237,7 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
         "error_reason": None,
         "updated_at": now,
         "history_json": _recorded(job, now, "requeued"),
-    }
+    } | _without_cancel(job)
 
 
 def reopened(job: Job, now: datetime) -> Changes:
@@ -252,7 +252,14 @@ def reopened(job: Job, now: datetime) -> Changes:
         "error_reason": None,
         "updated_at": now,
         "history_json": _recorded(job, now, "reopened"),
-    }
+    } | _without_cancel(job)
+
+
+def _without_cancel(job: Job) -> Changes:
+    """Forget the cancel that a retry takes back: it is no error of an attempt. The history keeps it."""
+    if job.status is not Status.CANCELLED:
+        return {}
+    return {"error_code": None, "error_message": None, "last_error_at": None}
 
 
 def next_turn(head: int | None, last: int | None) -> int:

@@ -342,12 +342,24 @@ def test_a_failed_job_is_shown_with_a_remedy(run: Run, ask: Callable[..., Any], 
 
 def test_the_error_of_a_retried_job_is_called_the_last_one(run: Run, app: Penstock):
     job_id = add(run, "one")
+    fail(app)
+    assert "\nError     ERR_PARSE: " in run("jobs", job_id).stdout
+
+    run("retry", job_id)
+
+    assert "\nLast error  ERR_PARSE: " in run("jobs", job_id).stdout
+
+
+def test_a_retried_job_was_not_cancelled(run: Run, ask: Callable[..., Any], app: Penstock):
+    job_id = add(run, "one")
     run("cancel", job_id)
     assert "\nError     ERR_CANCELLED: Cancelled by user\n" in run("jobs", job_id).stdout
 
     run("retry", job_id)
+    app.queue.claim(ClaimRequest("w1"))
 
-    assert "\nLast error  ERR_CANCELLED: Cancelled by user\n" in run("jobs", job_id).stdout
+    assert "Cancelled by user" not in run("jobs", job_id).stdout.split("\n\n")[0]
+    assert ("running", None) == tuple(ask("jobs", job_id)[name] for name in ("status", "error_message"))
 
 
 def test_retry_names_the_live_twin(run: Run, app: Penstock):

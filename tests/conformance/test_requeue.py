@@ -57,6 +57,27 @@ def statuses(queue, *ids):
     return [row(queue, queue_id).status for queue_id in ids]
 
 
+def test_a_retry_takes_the_cancel_back_and_keeps_the_error_of_an_attempt(queue):
+    (cancelled,) = put(queue, new("cancelled"))
+    queue.cancel([cancelled], now=T0)
+    failed = failed_job(queue, new("failed"))
+    parent = folder(queue, *many(2, "c"), key="cancelled parent")
+    queue.cancel([parent], now=T0)
+    assert Status.CANCELLED is row(queue, parent).status
+
+    queue.requeue([cancelled, failed, parent], now=at(1))
+
+    for queue_id in (cancelled, parent):
+        job = row(queue, queue_id)
+        assert (None, None, None) == (job.error_code, job.error_message, job.last_error_at)
+        assert "cancelled" in [event.what for event in job.history]
+    assert row(queue, failed).error_message
+    children = queue.find(JobQuery(parent_id=parent))
+    assert [None, None] == [child.error_message for child in children]
+    claim_all(queue)
+    assert None is row(queue, cancelled).error_message
+
+
 def test_a_failed_job_runs_again_from_the_start(queue):
     queue_id = failed_job(queue, new(max_retries=0))
     assert [RequeueResult(queue_id, Status.FAILED, Status.PENDING)] == queue.requeue([queue_id], now=at(9))

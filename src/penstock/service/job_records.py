@@ -293,9 +293,9 @@ class JobRecords:
     def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:
         payload = job.payload
         report = report_of(job, queue)
-        # A job that waits for its next attempt keeps the start of the last one in its row.
+        # A pending row still has the start of its last attempt.
         started_at = None if job.status is Status.PENDING else job.started_at
-        runs = started_at is not None and not job.ended
+        runs = job.status is Status.IN_PROGRESS
         running_ms = _milliseconds(job.started_at, self._jobs.queue.now()) if runs else None
         rate = _rate(report, running_ms)
         return JobRecord(

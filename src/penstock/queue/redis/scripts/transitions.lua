@@ -159,9 +159,17 @@ local function children_ended(row)
   end
 end
 
+-- Forgets the cancel that a retry takes back: it is no error of an attempt.
+local function forget_cancel(row)
+  if row[STATUS] ~= CANCELLED then return end
+  row[CODE], row[ERROR_AT] = '', 0
+  set(row, 'err', false)
+end
+
 -- transitions.requeued: a retry by a user.
 local function requeued(row, keep_retries)
   record(row, 'requeued')
+  forget_cancel(row)
   row[STATUS], row[RUN], row[UPDATED], row[FINISHED] = PENDING, row[RUN] + 1, now, 0
   if not keep_retries then row[RETRIES] = 0 end
   row[HELD], row[RUN_AT], row[WAITING_FOR], row[CANCEL], row[OPEN], row[FAILED_KIDS] = FREE, 0, '', 0, 0, 0
@@ -173,6 +181,7 @@ end
 -- transitions.reopened: a parent waits again for a requeued child, and holds its lock again.
 local function reopened(row)
   record(row, 'reopened')
+  forget_cancel(row)
   row[STATUS], row[WAITING_FOR], row[CLAIM] = RUNNING, CHILDREN, row[CLAIM] + 1
   row[CANCEL], row[FINISHED], row[UPDATED], row[LOCKED] = 0, 0, now, lock_of(row) and 1 or 0
 end
