@@ -176,6 +176,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return msgspec.json.decode(self.history_json, type=list[JobEvent]) if self.history_json else []
 
     @property
+    def is_request(self) -> bool:
+        """Whether somebody asked for this job, to index or to remove: no child job, and no call."""
+        return self.parent_id is None and self.item_type != "function"
+
+    @property
     def ended(self) -> bool:
         return self.status in ENDED
 
@@ -364,10 +369,15 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Number of jobs ahead in the queue (0: this one is next), and of all pending jobs."""
+    """Requests ahead in the queue (0: this one is next), and all that are pending.
+
+    Files of a folder that runs are no requests, nor are calls of functions. The position of a call, or of a
+    child job, counts jobs of all kinds. ``jobs_ahead``: the jobs of all kinds that are claimed before it.
+    """
 
     ahead: int
     length: int
+    jobs_ahead: int
 
 
 MISSED_HEARTBEATS = 2

@@ -6,6 +6,7 @@ from penstock import lifecycle
 from penstock.errors import InvalidRequest, QueueFull
 from penstock.job import Held, JobQuery, Position, QueueLimits, Scope, Status
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
+from penstock.queue.redis.queue import RedisQueue
 from tests.conformance.conftest import (
     T0,
     at,
@@ -173,13 +174,13 @@ def test_other_columns_are_refused(queue):
 
 def test_the_next_job_has_nobody_ahead(queue):
     (queue_id,) = put(queue, new())
-    assert Position(0, 1) == queue.position(queue_id)
+    assert Position(0, 1, 0) == queue.position(queue_id)
 
 
 def test_the_position_is_the_number_of_claims_before_it(queue):
     put(queue, *many(3, tenant_id="A"), *many(3, tenant_id="B"), *many(2, tenant_id="C", priority=9))
     told = {job.queue_id: queue.position(job.queue_id) for job in queue.find(JobQuery())}
-    assert [Position(ahead, 8) for ahead in range(8)] == [told[c.queue_id] for c in claim_all(queue)]
+    assert [Position(ahead, 8, ahead) for ahead in range(8)] == [told[c.queue_id] for c in claim_all(queue)]
 
 
 def test_what_is_held_is_not_ahead_but_counts_in_the_length(queue):
@@ -187,14 +188,14 @@ def test_what_is_held_is_not_ahead_but_counts_in_the_length(queue):
     queue.pause(Scope("P"), now=T0)
     assert [] == claim_all(queue)
     (queue_id,) = put(queue, new())
-    assert Position(0, 3) == queue.position(queue_id)
+    assert Position(0, 3, 0) == queue.position(queue_id)
 
 
 def test_a_due_retry_is_ahead(queue):
     claim = running(queue)
     queue.settle([lifecycle.released(claim, "shutdown")], now=T0)
     (queue_id,) = put(queue, new("other", tenant_id="B"))
-    assert Position(1, 2) == queue.position(queue_id)
+    assert Position(1, 2, 1) == queue.position(queue_id)
 
 
 def test_only_a_pending_job_has_a_position(queue):
@@ -208,7 +209,7 @@ def test_only_a_pending_job_has_a_position(queue):
 def test_positions_of_several_jobs_are_those_of_each(queue):
     claim = running(queue)
     ids = [*put(queue, *many(3), new("later", run_at=at(60))), claim.queue_id, "job_none"]
-    assert [Position(0, 4), Position(1, 4), Position(2, 4)] == queue.positions(ids)[:3]
+    assert [Position(ahead, 4, ahead) for ahead in range(3)] == queue.positions(ids)[:3]
     assert [queue.position(queue_id) for queue_id in ids] == queue.positions(ids)
 
 
@@ -219,7 +220,7 @@ def test_an_addition_can_tell_the_positions(queue):
     ((again, same),) = queue.add_counted([new("a")])
     ((busy, none),) = queue.add_counted([new("running")])
 
-    assert [Position(0, 1), Position(0, 3)] == [position, same]
+    assert [Position(0, 1, 0), Position(0, 3, 0)] == [position, same]
     assert [queue.position(added.queue_id) for added, _ in others] == [place for _, place in others]
     assert (first.queue_id, claim.queue_id, None) == (again.queue_id, busy.queue_id, none)
     assert (False, True, True) == (first.dedupe_hit, again.dedupe_hit, busy.dedupe_hit)
@@ -238,7 +239,41 @@ def test_a_position_is_exact_up_to_its_bound(queue):
         one.ahead for one in queue.positions(ends) if one is not None
     ]
     urgent = put(queue, new("urgent", priority=9))
-    assert [Position(0, POSITION_CAP)] == queue.positions(urgent)
+    assert [Position(0, POSITION_CAP, 0)] == queue.positions(urgent)
+
+
+def test_files_of_a_running_folder_and_calls_are_no_requests(queue):
+    folder = running(queue, new("folder", item_type="folder"))
+    queue.settle([lifecycle.waits(folder, children=many(20, "f", priority=8))], now=T0)
+    first, low, later = put(
+        queue, new("first", priority=9), new("low", priority=1), new("later", priority=9, run_at=at(60))
+    )
+    (call,) = put(queue, new("call", item_type="function", op="run", priority=8))
+
+    # Ahead of the last one are a request, the call and 20 files; the one for later waits, but not ahead.
+    assert Position(0, 3, 0) == queue.position(first)
+    assert Position(1, 3, 22) == queue.position(low)
+    # Once its time has come, it goes first.
+    assert Position(0, 3, 0) == queue.position(later)
+    place = queue.position(call)
+    assert (place.ahead, 24) == (place.jobs_ahead, place.length)
+    ((added, counted),) = queue.add_counted([new("last", priority=0)])
+    assert Position(2, 4, 23) == counted == queue.position(added.queue_id)
+    claim_all(queue, limit=2)
+    assert Position(0, 3, 20) == queue.position(low)
+
+
+def test_requests_behind_many_files_have_their_position(queue):
+    folder = running(queue, new("folder", item_type="folder"))
+    queue.settle([lifecycle.waits(folder, children=many(POSITION_CAP + 5, "f", priority=8))], now=T0)
+    ids = put(queue, *many(3, "request", priority=1))
+
+    assert Position(2, 3, POSITION_CAP) == queue.position(ids[2])
+    # Redis does not look through more than so many jobs, and takes all other requests for ones ahead.
+    most = 2 if isinstance(queue, RedisQueue) else 1
+    assert Position(most, 3, POSITION_CAP) == queue.position(ids[1])
+    claim_all(queue, limit=10)
+    assert Position(1, 3, POSITION_CAP - 4) == queue.position(ids[1])
 
 
 def test_reading_changes_nothing(queue):

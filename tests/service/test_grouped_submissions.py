@@ -51,11 +51,11 @@ def test_each_is_accepted_or_refused_alone(app: Penstock):
     assert 3 == app.stats().by_status["pending"]
 
 
-def test_a_later_job_has_its_start_instead_of_a_position(app: Penstock):
+def test_a_later_job_has_its_start_beside_its_position(app: Penstock):
     (late,) = submit_each(app, NoteRows(app), [note("later", delay=60)])
 
     assert isinstance(late, Receipt)
-    assert late.queue_position is None
+    assert (0, 1) == (late.queue_position, late.queue_length)
     assert late.run_at is not None
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, config
+from penstock import Penstock, clock, config, lifecycle
 from penstock.errors import (
     CannotRetry,
     InvalidName,
@@ -20,8 +21,9 @@ from penstock.errors import (
 from penstock.job import Status
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission, new_jobs
 from penstock.service.responses import Receipt
-from tests.service.conftest import call, claim, note
+from tests.service.conftest import call, claim, fail, note
 
 
 def test_a_receipt_says_where_the_job_stands(app: Penstock):
@@ -37,6 +39,44 @@ def test_a_receipt_says_where_the_job_stands(app: Penstock):
     assert (1, 2) == (second.queue_position, second.queue_length)
 
 
+def test_a_receipt_counts_requests_and_neither_files_nor_calls(app: Penstock):
+    submit = partial(app.submit, item_type="folder", op="ingest")
+    folder = submit(payload={"folder_path": "/srv/one"}, priority=9)
+    (one,) = claim(app)
+    files = [f"/srv/one/{name}.md" for name in "abc"]
+    children = [Submission(item_type="file", op="ingest", payload={"file_path": path}) for path in files]
+    made = new_jobs(children, app.settings, door="library", now=app.queue.now)
+    app.queue.settle([lifecycle.waits(one, children=tuple(made))])
+    assert folder.job_id == one.queue_id
+    call(app, priority=9)
+
+    second = submit(payload={"folder_path": "/srv/two"}, priority=3)
+    later = submit(payload={"folder_path": "/srv/three"}, priority=3, delay=60)
+    again = submit(payload={"folder_path": "/srv/one"})
+
+    assert (0, 1) == (second.queue_position, second.queue_length)
+    assert 2 == later.queue_length
+    assert (True, 0, 2) == (again.dedupe_hit, again.queue_position, again.queue_length)
+    assert 2 == app.queue.backlog(functions=False, cap=10)
+    assert "4 jobs are ahead; no worker is running" == app.details(second.job_id).reason
+    assert (0, 2) == (app.details(second.job_id).queue_position, app.details(second.job_id).queue_length)
+
+
+def test_a_job_that_waits_for_a_failed_one_is_not_called_queued(app: Penstock):
+    first = note(app, "first")
+    fail(app, *claim(app))
+    second = note(app, "second", after=[first.job_id])
+
+    cause = f"{first.job_id} failed, and this job waited for it"
+    assert (Status.CANCELLED, f"Job cancelled: {cause}") == (second.status, second.message)
+    assert cause == app.job(second.job_id).error_message
+    assert (0, 0) == (second.queue_position, second.queue_length)
+    (batch,) = app.submit_many(
+        [{"item_type": "content", "op": "ingest", "payload": {"content": "c"}, "after": [second.job_id]}]
+    )
+    assert f"Job cancelled: {second.job_id} was cancelled, and this job waited for it" == batch.message
+
+
 def test_a_duplicate_is_answered_by_the_live_job(app: Penstock):
     first, again = note(app), note(app)
 
@@ -50,7 +90,8 @@ def test_a_duplicate_of_a_running_job_names_the_next_run(app: Penstock):
     claim(app)
     again = note(app)
 
-    assert (first.job_id, 2, None) == (again.job_id, again.run, again.queue_position)
+    assert (first.job_id, 2) == (again.job_id, again.run)
+    assert (0, 0) == (again.queue_position, again.queue_length)
     assert f"Duplicate: job {first.job_id} already in_progress" == again.message
 
 
@@ -152,7 +193,7 @@ def test_run_at_is_text_or_a_time_with_a_zone(app: Penstock, when: Any):
     receipt = note(app, run_at=when)
 
     assert datetime(2030, 1, 1, tzinfo=UTC) == receipt.run_at == app.job(receipt.job_id).run_at
-    assert receipt.queue_position is None
+    assert (0, 1) == (receipt.queue_position, receipt.queue_length)
 
 
 @pytest.mark.parametrize("delay", [90, 90.0, timedelta(seconds=90)])

@@ -28,7 +28,7 @@ NOT_BY_INDEX = {"tally_all", "tally_sample"}
 ENTIRE_INDEX = {
     # The first rows of an index, in its order.
     *("ahead_rows", "any_claimable", "any_leased", "any_parked", "candidates", "idle_locks", "oldest"),
-    *("finish_and_wake", "parked_rows", "pending", "take_plain", "upcoming", "wake"),
+    *("finish_and_wake", "lengths", "parked_rows", "take_plain", "upcoming", "wake"),
     *("any_limited", "any_reserved", "tally_bounded"),
     # The few rows of parents that wait.
     *("any_waiting", "doubtful_parents"),

@@ -325,7 +325,7 @@ def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watch
         message = receipt.message
     click.echo(message, err=True)
     click.echo(f"Job ID: {receipt.job_id}", err=True)
-    if receipt.queue_position is not None and receipt.queue_length:
+    if receipt.status == "pending" and receipt.queue_position is not None and receipt.queue_length:
         click.echo(f"Queue Position: {receipt.queue_position + 1} of {receipt.queue_length}", err=True)
     for note in receipt.notes:
         click.echo(wrapped(f"Note: {note}"), err=True)

@@ -158,15 +158,17 @@ def seconds_of(time: timedelta | None) -> int | None:
 def _confirmation(receipt: Receipt, after: Sequence[str]) -> str:
     # The message about a duplicate names the job already.
     lines = [receipt.message if receipt.dedupe_hit else f"{receipt.message}: {receipt.job_id}"]
-    if receipt.queue_position is not None:
-        lines.append(f"Queue position: {receipt.queue_position + 1:,} of {receipt.queue_length:,}")
-    elif receipt.run_at is not None:
+    if receipt.status not in ("pending", "in_progress"):
+        return f"{receipt.job_id}: {receipt.message}"
+    if receipt.run_at is not None:
         lines.append(f"Not before {receipt.run_at:%Y-%m-%d %H:%M:%S} UTC ({age(receipt.run_at)})")
-    elif after and not receipt.dedupe_hit and receipt.status == "pending":
+    elif after and not receipt.dedupe_hit:
         verb = "has" if len(after) == 1 else "have"
         lines.append(f"It starts when {', '.join(after)} {verb} ended.")
-    elif receipt.dedupe_hit:
+    elif receipt.status != "pending":
         lines.append(f"Run {receipt.run} of that job does the work.")
+    elif receipt.queue_position is not None:
+        lines.append(f"Queue position: {receipt.queue_position + 1:,} of {receipt.queue_length:,}")
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.service.function_records import FunctionRecords
-from penstock.service.job_records import SubmitRecord
+from penstock.service.job_records import CallRecord, SubmitRecord
 from penstock.service.responses import Receipt
 
 router = APIRouter(tags=["index"])
@@ -120,7 +120,7 @@ def functions(sender: Reader) -> Response:
     "/functions/{name}",
     operation_id="functions_call",
     status_code=202,
-    responses=ACCEPTED,
+    responses=described(CallRecord, 202, refused=(404,), value=True),
     summary="Call a function",
     tags=["functions"],
 )
@@ -152,4 +152,6 @@ def call(
         timeout=body.timeout_s,
         **given,
     )
-    return accepted(sender, receipt)
+    if sender.wants_values:
+        return respond_values(receipt, 202)
+    return respond(sender.shared.job_records.call_receipt(receipt), 202)

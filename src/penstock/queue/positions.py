@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from penstock.job import AddResult, NewJob, Position, QueueLimits
+from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import NO_LIMITS
+
+
+class Lengths(NamedTuple):
+    """Numbers of pending jobs and of pending requests, both up to a bound."""
+
+    jobs: int
+    requests: int
+
+    def position(
+        self, jobs_ahead: int, is_request: bool, requests_ahead: Callable[[], int], cap: int
+    ) -> Position:
+        """The position of a pending job. ``requests_ahead`` is called only if other jobs wait as well."""
+        if not is_request:
+            return Position(jobs_ahead, self.jobs, jobs_ahead)
+        if not jobs_ahead or self.jobs == self.requests or self.requests >= cap:
+            return Position(jobs_ahead, self.requests, jobs_ahead)
+        return Position(requests_ahead(), self.requests, jobs_ahead)
 
 
 class CountedAdditions(ABC):

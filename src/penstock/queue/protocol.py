@@ -256,7 +256,10 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         """
 
     def position(self, queue_id: str) -> Position | None:
-        """Return the position of a pending job, exact up to ``POSITION_CAP``; None for other jobs."""
+        """Return the position of a pending job, exact up to ``POSITION_CAP``; None for other jobs.
+
+        With more jobs of other kinds ahead, Redis takes all other requests for requests ahead.
+        """
 
     def positions(self, ids: Sequence[str]) -> list[Position | None]:
         """Return the positions of several jobs."""

@@ -135,10 +135,12 @@ def _queued(position: Position | None, *, idle: bool) -> str:
     if position is None:
         return "was claimed just now"
     unserved = "; no worker is running" if idle else ""
-    if position.ahead == 0:
+    if position.jobs_ahead == 0:
         return "next in line" + unserved
-    least = "" if position.ahead < POSITION_CAP else "at least "
-    return least + how_many(min(position.ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + unserved
+    least = "" if position.jobs_ahead < POSITION_CAP else "at least "
+    return (
+        least + how_many(min(position.jobs_ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + unserved
+    )
 
 
 def history(job: Job) -> list[HistoryEntry]:

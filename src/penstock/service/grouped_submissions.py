@@ -36,4 +36,4 @@ def _add_each(jobs: Jobs, new: Sequence[NewJob]) -> list[Receipt | PenstockError
             return [refusal] * len(new)
         # The limit of the queue, for example: some of them may fit.
         return [answer for each in new for answer in _add_each(jobs, [each])]
-    return [jobs.receipt_of(each, *one) for each, one in zip(new, added, strict=True)]
+    return [jobs.placed(jobs.receipt_of(each, *one)) for each, one in zip(new, added, strict=True)]

@@ -133,7 +133,24 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a submission. ``queue_position`` 0: the job is next; None: it does not wait in line."""
+    """The answer to a submission.
+
+    ``queue_position``: requests ahead (0: the job is next, or does not wait). ``queue_length``: requests that
+    are pending. Files of a folder that runs are no requests, nor are calls of functions.
+    """
+
+    job_id: str
+    status: JobWord
+    queue_position: int
+    queue_length: int
+    message: str
+    dedupe_hit: bool
+    run: int
+    run_at: datetime | None = None
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a call of a function. To count its position would cost more than the call."""
 
     job_id: str
     status: JobWord
@@ -186,10 +203,16 @@ class JobRecords:
 
     def receipt(self, receipt: Receipt) -> SubmitRecord:
         """The record of a receipt, with the status in the words of the door."""
-        columns = msgspec.structs.asdict(receipt)
-        columns["status"] = self._jobs.word(receipt.status)
-        columns["notes"] = receipt.notes or msgspec.UNSET
-        return SubmitRecord(**columns)
+        return SubmitRecord(**self._columns(self._jobs.placed(receipt)), notes=receipt.notes or msgspec.UNSET)
+
+    def call_receipt(self, receipt: Receipt) -> CallRecord:
+        """The record of a call's receipt."""
+        return CallRecord(**self._columns(receipt))
+
+    def _columns(self, receipt: Receipt) -> dict[str, Any]:
+        columns = msgspec.structs.asdict(receipt) | {"status": self._jobs.word(receipt.status)}
+        del columns["notes"]
+        return columns
 
     def own(self, job_id: str, tenants: Sequence[str]) -> Job:
         """The job with exactly this id, of one of the tenants (none: of any)."""

@@ -36,7 +36,7 @@ from penstock.job import (
     Status,
 )
 from penstock.lazy_pattern import lazy_pattern
-from penstock.queue.protocol import CASCADE_BATCH, CountedAddition, Queue
+from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition, Queue
 from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
@@ -82,9 +82,9 @@ class Jobs:
         (new,) = self._new([submission], joins=joins)
         if counted and not joins:
             ((added, position),) = self.add_counted([new], self._limits())
-        else:
-            (added,), position = self.add_all([new], self._limits(), connection), None
-        return self.receipt_of(new, added, position)
+            return self.placed(self.receipt_of(new, added, position))
+        (added,) = self.add_all([new], self._limits(), connection)
+        return self.receipt_of(new, added, None)
 
     def submit_many(
         self,
@@ -173,14 +173,33 @@ class Jobs:
 
     def receipt_of(self, new: NewJob, added: AddResult, position: Position | None) -> Receipt:
         """The receipt of a submission, with the position or a later start."""
+        receipt = self._receipt(added, position)
         if not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now():
-            return msgspec.structs.replace(self._receipt(added, None), run_at=new.run_at)
-        return self._receipt(added, None if new.after else position)
+            return msgspec.structs.replace(receipt, run_at=new.run_at)
+        return receipt
+
+    def placed(self, receipt: Receipt) -> Receipt:
+        """The receipt with position and length. A job that does not wait has nobody ahead.
+
+        Reads only for one that runs already, has ended at once, or was not counted when it was added.
+        """
+        if receipt.queue_position is not None:
+            return receipt
+        position = self.queue.position(receipt.job_id) if receipt.status is Status.PENDING else None
+        length = position.length if position else self.queue.backlog(functions=False, cap=POSITION_CAP)
+        return msgspec.structs.replace(
+            receipt, queue_position=position.ahead if position else 0, queue_length=length
+        )
 
     def _receipt(self, added: AddResult, position: Position | None) -> Receipt:
         message = "Job queued"
         if added.dedupe_hit:
             message = f"Duplicate: job {added.queue_id} already {self.word(added.status)}"
+        elif added.status is not Status.PENDING:
+            # Only a job that waits for one that failed or was cancelled ends when it is added.
+            job = self.queue.get(added.queue_id)
+            cause = job.error_message if job is not None else "a job that it waits for failed"
+            message = f"Job {self.word(added.status)}: {cause}"
         return Receipt(
             job_id=added.queue_id,
             status=added.status,

@@ -13,10 +13,11 @@ from penstock.job import Job, Scope, Status, WorkerReport
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a submission.
 
-    ``run`` is the run of the job for this submission: pass it to ``wait``. ``queue_position`` counts the jobs
-    ahead (0: this one is next). It is None when the job is running, waits for its ``run_at`` or joins a
-    transaction, and for calls and batches, where counting would cost more than adding. ``notes``: what the
-    sender should know, such as documents of the same files elsewhere.
+    ``run`` is the run of the job for this submission: pass it to ``wait``. ``queue_position`` counts the
+    requests ahead (0: this one is next), of ``queue_length`` pending ones; files of a folder that runs are no
+    requests. Both are None for a job that joins a transaction, and for calls and batches, where counting
+    would cost more than adding. ``notes``: what the sender should know, such as documents of the same files
+    elsewhere.
     """
 
     job_id: str

@@ -329,7 +329,10 @@ class StatusReader:
             return self._jobs.queue.backlog(functions=False, cap=MOST_PENDING)
         pending = frozenset({Status.PENDING})
         queries = (JobQuery(tenant_id=tenant, statuses=pending, top_level=True) for tenant in tenants)
-        return sum(sum(self._jobs.queue.count(query).values()) for query in queries)
+        counts = (self._jobs.queue.count(query, by=["item_type"]) for query in queries)
+        return sum(
+            number for one in counts for (item_type,), number in one.items() if item_type != "function"
+        )
 
     def _counted(self, tenant: str | None) -> StoreCounts:
         def read() -> StoreCounts:

@@ -46,6 +46,7 @@ class BatchTable:
     backlog_counts: defaultdict[tuple[bool, str], int]
     tallies: defaultdict[Class, int]
     pending_children: int
+    pending_requests: dict[str, None]
     _ended_roots: LazyHeap[tuple[datetime | None, str]]
 
     def _take_all(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
@@ -58,7 +59,10 @@ class BatchTable:
             changed.append(after)
             leased[queue_id] = None
             if job.parent_id is None:
-                pending[job.item_type == "function", job.tenant_id] -= 1
+                is_function = job.item_type == "function"
+                pending[is_function, job.tenant_id] -= 1
+                if not is_function:
+                    del self.pending_requests[queue_id]
             else:
                 self.pending_children -= 1
             if job.lock_key is not None:

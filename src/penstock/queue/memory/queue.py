@@ -32,6 +32,7 @@ from penstock.queue import fork_hooks
 from penstock.queue.engine import DUMPED_AT_ONCE, Engine
 from penstock.queue.memory.lazy_heap import claim_order
 from penstock.queue.memory.table import Table
+from penstock.queue.positions import Lengths
 from penstock.queue.protocol import POSITION_CAP, refuse_uncountable
 from penstock.queue.rules import pause_batches, pauses
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
@@ -206,8 +207,11 @@ class MemoryQueue(Engine[Table], MappedSchedules):
                 return None
             own = claim_order(job)
             before = takewhile(lambda other: claim_order(other) < own, table.claimable())
-            length = sum(table.backlog_counts.values()) + table.pending_children
-            return Position(sum(1 for _ in islice(before, POSITION_CAP)), min(length, POSITION_CAP))
+            pending = sum(table.backlog_counts.values()) + table.pending_children
+            requests = len(table.pending_requests)
+            lengths = Lengths(min(pending, POSITION_CAP), min(requests, POSITION_CAP))
+            ahead = sum(1 for _ in islice(before, POSITION_CAP))
+            return lengths.position(ahead, job.is_request, lambda: table.requests_before(own), POSITION_CAP)
 
     def tally(self) -> row_counts.RowCounts:
         with self._reading() as table:

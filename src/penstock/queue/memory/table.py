@@ -38,6 +38,7 @@ class Table(HeldTable, FamilyTable, BatchTable):
         self.backlog_counts: defaultdict[tuple[bool, str], int] = defaultdict(int)
         self._keyed_backlog: defaultdict[str, int] = defaultdict(int)
         self.pending_children = 0
+        self.pending_requests: dict[str, None] = {}
         self.tallies: defaultdict[Class, int] = defaultdict(int)
         self._claimable = ClaimableRows(self.rows)
         self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
@@ -162,11 +163,22 @@ class Table(HeldTable, FamilyTable, BatchTable):
 
     def _count_pending(self, job: Job, number: int) -> None:
         if job.parent_id is None:
-            self.backlog_counts[job.item_type == "function", job.tenant_id] += number
+            is_function = job.item_type == "function"
+            self.backlog_counts[is_function, job.tenant_id] += number
+            if not is_function:
+                if number > 0:
+                    self.pending_requests[job.queue_id] = None
+                else:
+                    del self.pending_requests[job.queue_id]
             if job.backlog_key is not None:
                 self._keyed_backlog[job.backlog_key] += number
         else:
             self.pending_children += number
+
+    def requests_before(self, place: Order) -> int:
+        """Count claimable requests before a place in the claim order."""
+        waiting = map(self.rows.__getitem__, self.pending_requests)
+        return sum(job.held is None and claim_order(job) < place for job in waiting)
 
     def _leave(self, job: Job) -> None:
         """Remove a row from the dictionaries; the heaps skip stale rows themselves."""

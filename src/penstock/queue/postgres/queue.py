@@ -31,6 +31,7 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue.exchange import Exchange, SentExchange
+from penstock.queue.positions import Lengths
 from penstock.queue.postgres.addition import try_add
 from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
@@ -308,7 +309,13 @@ class PostgresQueue(PostgresStore):
         with self._reading() as rows:
             ahead: int = rows.scalar("ahead_above", priority=job.priority, cap=POSITION_CAP)
             ahead += rows.scalar("ahead_within", **place, queue_id=queue_id, cap=POSITION_CAP - ahead)
-            return Position(ahead, rows.scalar("pending", cap=POSITION_CAP))
+            lengths = Lengths(*rows.fetch("lengths", cap=POSITION_CAP)[0])
+            return lengths.position(
+                ahead,
+                job.is_request,
+                lambda: rows.scalar("requests_ahead", **place, queue_id=queue_id, cap=POSITION_CAP),
+                POSITION_CAP,
+            )
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:

@@ -161,8 +161,12 @@ def pauses(server: Server) -> list[Pause]:
 
 def position(server: Server, queue_id: str) -> Position | None:
     """The position of a pending job, exact up to the bound of the protocol."""
-    ahead, *length = server.run("position", queue_id)
-    return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP)) if ahead >= 0 else None
+    jobs_ahead, *found = server.run("position", queue_id)
+    if jobs_ahead < 0:
+        return None
+    jobs, is_request, requests, ahead = found
+    numbers = (ahead, requests if is_request else jobs, jobs_ahead)
+    return Position(*(min(number, POSITION_CAP) for number in numbers))
 
 
 def tally(server: Server) -> dict[Class, int]:

@@ -16,6 +16,7 @@ from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
 from penstock.lifecycle import CANCELLED_MESSAGE
 from penstock.limits import AHEAD
 from penstock.named_tuple import NamedTuple
+from penstock.queue.protocol import POSITION_CAP
 from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
@@ -133,6 +134,7 @@ _VALUES: dict[str, Any] = {
     "RETURNED": RETURNED,
     "CHILDREN": CHILDREN,
     "FUNCTION": "function",
+    "POSITION_CAP": POSITION_CAP,
     "HISTORY_LIMIT": HISTORY_LIMIT,
     "FOLLOW_UP_NOTE": FOLLOW_UP_NOTE,
     "CANCELLED_MESSAGE": CANCELLED_MESSAGE,

@@ -105,7 +105,9 @@ def _refuse_other(item: NewJob, live: str, after: Iterable[str], stored: Iterabl
 def refused(kind: str, queue_id: str, other: str) -> InvalidRequest:
     """The error of a dependency on an unknown job, or of others than those of the live row."""
     if kind == "unknown":
-        return UnknownDependency(f"job {queue_id} cannot wait for {other}: no job has this id")
+        return UnknownDependency(
+            f"job {queue_id} cannot wait for {other}: no job has this id, or not any more"
+        )
     return OtherDependencies(
         f"job {other} has the same key as {queue_id} and does not wait for the same jobs"
     )

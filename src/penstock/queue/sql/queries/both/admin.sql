@@ -55,13 +55,6 @@ SELECT count(*) FROM (
     LIMIT :cap
 ) AS counted
 
--- In the order of the index, so that PostgreSQL does not take another one, which has the failed rows as well.
--- name: pending
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue {index[collection_tenant]}
-    WHERE status = 'pending' ORDER BY tenant_id, priority, turn LIMIT :cap
-) AS counted
-
 -- name: tally_all
 SELECT status, held, item_type, count(*) FROM unified_queue GROUP BY status, held, item_type
 

@@ -115,3 +115,27 @@ SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int FROM pg_stat
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
   AND xact_start < clock_timestamp() - :seconds * interval '1 second'
 ORDER BY xact_start LIMIT 1
+
+-- Pending rows, and requests among them, both up to a bound. The former in the order of the index, so that no other
+-- one is taken, which has the failed rows as well; the latter as in backlog_indexing.
+-- name: lengths
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue WHERE status = 'pending' ORDER BY tenant_id, priority, turn LIMIT :cap
+        ) AS counted),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (
+                SELECT 1 FROM unified_queue q
+                WHERE q.item_type = t.item_type AND q.status IN ('pending', 'failed') AND q.status = (SELECT 'pending')
+                  AND q.parent_id IS NULL LIMIT :cap
+            ) AS found
+            LIMIT :cap
+        ) AS counted)
+
+-- name: requests_ahead
+SELECT count(*) FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (
+    SELECT held, priority, turn, created_at, queue_id FROM unified_queue q
+    WHERE q.item_type = t.item_type AND q.status IN ('pending', 'failed') AND q.status = (SELECT 'pending')
+      AND q.parent_id IS NULL LIMIT :cap
+) AS found
+WHERE held IS NULL AND (priority > :priority
+    OR priority = :priority AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id))

@@ -55,7 +55,26 @@ SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backoff WHERE held = 't
 SELECT max(rowid) FROM unified_queue
 
 -- name: pending_place
-SELECT priority, turn, created_at, queue_id FROM unified_queue WHERE queue_id = :queue_id AND status = 'pending'
+SELECT parent_id IS NULL AND item_type <> 'function', priority, turn, created_at, queue_id
+FROM unified_queue WHERE queue_id = :queue_id AND status = 'pending'
+
+-- Pending rows, and requests among them, both up to a bound.
+-- name: lengths
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
+            WHERE status = 'pending' LIMIT :cap)),
+       (SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+            WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
+              AND backlog_key IS NULL LIMIT :cap))
+
+-- name: requests_ahead
+SELECT count(*) FROM (
+    SELECT held, priority, turn, created_at, queue_id FROM unified_queue INDEXED BY idx_unified_queue_backlog
+    WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
+      AND backlog_key IS NULL LIMIT :cap
+) WHERE held IS NULL AND (priority > :priority
+    OR priority = :priority AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id))
 
 -- The place with so many claimable rows before it.
 -- name: claimable_place
