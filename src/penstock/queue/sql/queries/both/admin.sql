@@ -40,21 +40,6 @@ ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_pri
 -- name: drop_pause
 DELETE FROM queue_pause WHERE tenant_id = :tenant_id AND collection = :collection
 
--- Two statements, each a range of the index: a combined condition would be checked on every row.
--- name: ahead_above
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue {index[dequeue]}
-    WHERE {claimable} AND priority > :priority LIMIT :cap
-) AS counted
-
--- name: ahead_within
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue {index[dequeue]}
-    WHERE {claimable} AND priority = :priority
-      AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id)
-    LIMIT :cap
-) AS counted
-
 -- name: tally_all
 SELECT status, held, item_type, count(*) FROM unified_queue GROUP BY status, held, item_type
 

@@ -116,6 +116,21 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
   AND xact_start < clock_timestamp() - :seconds * interval '1 second'
 ORDER BY xact_start LIMIT 1
 
+-- Two statements, each a range of the index: a combined condition would be checked on every row.
+-- name: ahead_above
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE {claimable} AND priority > :priority LIMIT :cap
+) AS counted
+
+-- name: ahead_within
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE {claimable} AND priority = :priority
+      AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id)
+    LIMIT :cap
+) AS counted
+
 -- Pending rows, and requests among them, both up to a bound. The former in the order of the index, so that no other
 -- one is taken, which has the failed rows as well; the latter as in backlog_indexing.
 -- name: lengths

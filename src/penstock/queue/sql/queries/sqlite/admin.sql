@@ -58,15 +58,26 @@ SELECT max(rowid) FROM unified_queue
 SELECT parent_id IS NULL AND item_type <> 'function', priority, turn, created_at, queue_id
 FROM unified_queue WHERE queue_id = :queue_id AND status = 'pending'
 
--- Pending rows, and requests among them, both up to a bound.
--- name: lengths
+-- name: pending
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant WHERE status = 'pending' LIMIT :cap)
+
+-- One row if more requests than this number are pending: a third of the price of a count.
+-- name: more_requests
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
+  AND backlog_key IS NULL LIMIT 1 OFFSET :number
+
+-- Each part is a range of the index: a combined condition would be checked on every row.
+-- name: jobs_ahead
 SELECT (SELECT count(*) FROM (
-            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
-            WHERE status = 'pending' LIMIT :cap)),
-       (SELECT count(*) FROM (
-            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
-            WHERE status = 'pending' AND parent_id IS NULL AND (item_type <> 'function' OR backlog_key IS NOT NULL)
-              AND backlog_key IS NULL LIMIT :cap))
+            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+            WHERE status = 'pending' AND held IS NULL AND priority > :priority LIMIT :cap))
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+            WHERE status = 'pending' AND held IS NULL AND priority = :priority
+              AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id)
+            LIMIT :cap))
 
 -- name: requests_ahead
 SELECT count(*) FROM (
