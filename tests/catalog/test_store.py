@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.identity import chunk_id, text_hash
+from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import (
     Failure,
     Fingerprints,
@@ -300,3 +303,20 @@ def test_what_is_being_built_is_known_too(catalog: Catalog):
     with catalog.snapshot() as snapshot:
         (known,) = snapshot.known(DOCS)
     assert (None, document_id) == (known.published_id, known.building_id)
+
+
+def test_an_id_of_documents_means_the_source_of_that_version(catalog: Catalog):
+    put(catalog, "/other.md")
+    first = put(catalog, "/a.md")
+    second = put(catalog, "/a.md", page("new text"), now=at(1), asked_at=at(1))
+    own = source(catalog)
+    assert own is not None
+    ids = [own.source_id, str(first.document_id), str(second.document_id)]
+    with catalog.snapshot() as snapshot:
+        if isinstance(catalog, PostgresCatalog):
+            statement = b"SELECT id::text FROM documents WHERE key = %s"
+            found = snapshot.rows.connection.execute(statement, (second.document_id,)).fetchall()
+            ids += [found[0][0], found[0][0].upper()]
+        assert {"/a.md"} == {getattr(snapshot.identified(text), "path", None) for text in ids}
+        for text in ("", "0", "99999999999", "9" * 30, "-1", own.source_id + "0", "/a.md", str(uuid.uuid4())):
+            assert None is snapshot.identified(text), text

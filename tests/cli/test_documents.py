@@ -399,3 +399,27 @@ def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[s
 
 def test_a_note_is_replaced_or_forgotten_but_not_both(run: Run):
     assert "--update and --delete" in run("note", "Text.", "--update", "x", "--delete", code=2).stderr
+
+
+def test_a_document_is_named_by_either_of_its_ids(run: Run, ask: Ask, folder: Path, app: Penstock):
+    run("index", str(folder))
+    (mill,) = (one for one in ask("documents", "list")["documents"] if one["path"].endswith("mill.md"))
+    number = str(mill["published_id"])
+
+    for document in (mill["source_id"], number):
+        assert "Water drives the wheel." in run("documents", "show", document, "--page", "1").stdout
+        assert "indexed" in run("documents", "history", document).stdout
+        assert mill["source_id"] == app.documents.removal(document)["payload"]["document_id"]
+    assert "no document '999999'" in run("documents", "show", "999999", code=4).stderr
+    run("delete", number)
+    assert "no document" in run("documents", "show", number, code=4).stderr
+
+
+def test_a_file_called_like_a_number_is_meant_by_its_name(
+    run: Run, folder: Path, app: Penstock, monkeypatch: pytest.MonkeyPatch
+):
+    (folder / "1").write_text("The first sack.")
+    run("index", str(folder))
+    monkeypatch.chdir(folder)
+
+    assert str(folder / "1") == app.documents.removal("1")["payload"]["document_id"]

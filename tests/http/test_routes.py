@@ -380,3 +380,14 @@ def test_the_openapi_document_has_every_route_with_answers_and_examples(server: 
             name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             assert document["components"]["schemas"][name]["examples"], place
     assert api.DESCRIPTION == document["info"]["description"]
+
+
+def test_a_document_is_found_by_either_of_its_ids(server: LiveServer, docs: Path, indexed: str):
+    found = source_id(server, docs / "mill.md")
+    detail = server.ask("GET", f"/documents/{found}").body
+    number = detail["generations"][0]["number"]
+
+    assert detail == server.ask("GET", f"/documents/{number}").body
+    page = server.ask("GET", f"/documents/{number}/pages/1").body
+    assert server.ask("GET", f"/documents/{found}/pages/1").body == page
+    assert 404 == server.ask("GET", "/documents/999999999").status

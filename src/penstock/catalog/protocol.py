@@ -96,6 +96,9 @@ class CatalogSnapshot(WordReads, GraphReads, Protocol):
 
     def get(self, source_id: str) -> Source | None: ...
 
+    def identified(self, text: str) -> Source | None:
+        """The source with this id, or the source of the document with this id or number: of any version."""
+
     def sources(
         self,
         filters: Filters,

@@ -194,7 +194,7 @@ class Session:
             and not os.path.lexists(path_or_id)
         ):
             with self.assembly.catalog.snapshot() as snapshot:
-                found = snapshot.get(path_or_id)
+                found = snapshot.identified(path_or_id)
             here = self.place(branch=branch)
             if found is not None and found.place.tenant_id == here.tenant_id:
                 from penstock.service.projects import Placement

@@ -151,6 +151,7 @@ class Moves:
         payload, place = msgspec.convert(context.payload, DeleteDocumentPayload), context.place
         with self._catalog.snapshot() as snapshot:
             source = snapshot.get(payload.identifier) or snapshot.find(place, payload.identifier)
+            source = source or snapshot.identified(payload.identifier)
             if source is None or not source.live or source.place.tenant_id != place.tenant_id:
                 raise UnknownDocument(f"no document {payload.identifier} of tenant {place.tenant_id}")
             own = snapshot.locate(source.source_id, payload.point_ids)

@@ -90,7 +90,7 @@ class Notes:
     def _source(self, place: Place, payload: ContentPayload) -> Source:
         with self._catalog.snapshot() as snapshot:
             if payload.document_id is not None:
-                found = snapshot.get(payload.document_id)
+                found = snapshot.identified(payload.document_id)
             else:
                 found = snapshot.find(place, note_path(payload.content or ""))
         if found is None or not found.live or found.place != place or not found.path.startswith(NOTES):

@@ -182,9 +182,9 @@ class DocumentRecords:
         self._documents = documents
 
     def own(self, source_id: str, tenants: Sequence[str]) -> Source:
-        """The document with exactly this id, of one of the tenants (none: of any)."""
+        """The document with this id (of ``sources`` or ``documents``), of one of the tenants (none: of any)."""
         with self._documents.catalog.snapshot() as snapshot:
-            found = snapshot.get(source_id)
+            found = snapshot.identified(source_id)
         if found is None or not found.live or (tenants and found.place.tenant_id not in tenants):
             raise UnknownDocument(f"no document {source_id[:80]!a}")
         return found

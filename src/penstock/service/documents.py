@@ -201,9 +201,9 @@ class Documents:
         """Build the submission to remove a document or folder, whether or not the files still exist."""
         refuse_unknown("removal", where, PathPlace)
         submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
-        if self._is_id(path_or_id):
+        if (source_id := self._id_of(path_or_id)) is not None:
             place = self.place(**_where(where))
-            submission["payload"] = {"document_id": path_or_id}
+            submission["payload"] = {"document_id": source_id}
             return _at(submission, place)
         place, names = self.place_at(path_or_id, where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
@@ -224,9 +224,12 @@ class Documents:
             submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
         return _at(submission, place)
 
-    def _is_id(self, text: str) -> bool:
+    def _id_of(self, text: str) -> str | None:
+        """The id of the document that this id means. A file with such a name is meant by its name."""
+        by_name = text.isdecimal() and os.path.lexists(text)
         with self.catalog.snapshot() as snapshot:
-            return snapshot.get(text) is not None
+            found = snapshot.get(text) if by_name else snapshot.identified(text)
+        return None if found is None else found.source_id
 
     def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
         """The reason why ``index`` includes code by default; None if it does not, or if options decide."""
@@ -366,13 +369,18 @@ class Documents:
         return failed_paths(self.catalog, self.place_at(path, where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[PathPlace]) -> Source:
-        """A document of the tenant: by its id from any collection, or by its path in one collection."""
+        """A document of the tenant: by its id from any collection, or by its path in one collection.
+
+        The id is that of ``sources``, or that of one of its versions in ``documents``.
+        """
         refuse_unknown("source", where, PathPlace)
         place = self.place_at(path_or_id, where)
         with self.catalog.snapshot() as snapshot:
-            found = self._by_id(snapshot, path_or_id, place, where)
+            found = self._by_id(snapshot.get(path_or_id), place, where)
             if found is None:
                 found = snapshot.find(place, paths.real(path_or_id))
+            if found is None:
+                found = self._by_id(snapshot.identified(path_or_id), place, where)
             if found is None or not found.live:
                 raise UnknownDocument(f"no document {path_or_id[:200]!r}")
             return with_page_warnings(snapshot, found)
@@ -387,7 +395,8 @@ class Documents:
         path = paths.shown(path_or_id)
         place = self.place_at(path_or_id, where)
         with self.catalog.snapshot() as snapshot:
-            source = self._by_id(snapshot, path_or_id, place, where) or snapshot.find(place, path)
+            source = self._by_id(snapshot.get(path_or_id), place, where) or snapshot.find(place, path)
+            source = source or self._by_id(snapshot.identified(path_or_id), place, where)
             source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
             source = source or _of_tenant(snapshot.get(source_id), place.tenant_id)
             events = snapshot.events(source.place.tenant_id if source else place.tenant_id, source_id)
@@ -490,11 +499,8 @@ class Documents:
         found = self.projects.for_reading(os.fspath(path), wanted)
         return self.place(tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch)
 
-    def _by_id(
-        self, snapshot: CatalogSnapshot, source_id: str, place: Place, where: PathPlace
-    ) -> Source | None:
-        """The document with an id, of the tenant asked for; by default also of that of the settings."""
-        found = snapshot.get(source_id)
+    def _by_id(self, found: Source | None, place: Place, where: PathPlace) -> Source | None:
+        """A document that was found by its id, if of the tenant asked for; by default also of the settings."""
         if found is None or found.place.tenant_id == place.tenant_id:
             return found
         named = where.get("tenant_id") is not None or where.get("project") is not None

@@ -147,6 +147,8 @@ class SubmitRecord(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_hit: bool
     run: int
     run_at: datetime | None = None
+    notes: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What the sender should know; left out where there is nothing."""
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,8 +162,6 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_hit: bool
     run: int
     run_at: datetime | None = None
-    notes: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """What the sender should know; left out where there is nothing."""
 
 
 _ROW = (

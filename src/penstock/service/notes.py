@@ -108,7 +108,7 @@ class Notebook:
         """Return a note of the tenant with its text, from any collection."""
         tenant = items.validate_name("tenant_id", tenant_id or self._settings.tenant_id)
         with self._catalog.snapshot() as snapshot:
-            found = snapshot.get(note_id)
+            found = snapshot.identified(note_id)
             usable = found is not None and found.live and found.path.startswith(items.NOTES)
             if found is None or not usable or found.place.tenant_id != tenant:
                 raise UnknownDocument(

@@ -62,7 +62,10 @@ from penstock.catalog.views import (
     TenantCount,
 )
 from penstock.clock import format_time
+from penstock.lazy_pattern import lazy_pattern
 
+_NUMBER = lazy_pattern(r"[1-9][0-9]{0,17}")
+_UUID = lazy_pattern(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
@@ -147,6 +150,14 @@ class SqlSnapshot(SearchReads):
     def get(self, source_id: str) -> Source | None:
         found = self._sources("get_where", source_id)
         return found[0] if found else None
+
+    def identified(self, text: str) -> Source | None:
+        found = self.get(text)
+        if found is None and _NUMBER.fullmatch(text):
+            found = next(iter(self._sources("of_document_where", int(text))), None)
+        elif found is None and _UUID.fullmatch(text):
+            found = next(iter(self._sources("of_document_id_where", text.lower())), None)
+        return found
 
     def sources(
         self,

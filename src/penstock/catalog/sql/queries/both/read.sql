@@ -46,6 +46,10 @@ WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 -- name: get_where
 WHERE s.id = $1
 
+-- Of a document by its number, which is its id in SQLite.
+-- name: of_document_where
+WHERE s.key = (SELECT source_key FROM documents WHERE {id} = $1)
+
 -- name: filtered
 s.published_id IS NOT NULL AND {filters}
 

@@ -297,3 +297,6 @@ CROSS JOIN LATERAL (SELECT json_agg(content_id) AS found FROM (
                             WHERE entity_id = j.id::bigint ORDER BY content_id LIMIT $3) AS m
     WHERE occurrences > 0 LIMIT $2) AS t) AS r
 WHERE r.found IS NOT NULL
+
+-- name: of_document_id_where
+WHERE s.key = (SELECT source_key FROM documents WHERE id = CAST($1 AS uuid))

@@ -272,3 +272,7 @@ SELECT j.value, (SELECT json_group_array(content_id) FROM (
                             ORDER BY content_id LIMIT $3)
     WHERE occurrences > 0 LIMIT $2))
 FROM json_each($1) j
+
+-- The ids of PostgreSQL are UUIDs, those here are the numbers.
+-- name: of_document_id_where
+WHERE s.key = (SELECT source_key FROM documents WHERE id = $1)
