@@ -10,6 +10,8 @@ import uuid
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from penstock.errors import StateDamaged
+
 _last_id = 0
 _id_lock = threading.Lock()
 
@@ -30,6 +32,18 @@ def now() -> datetime:
 def elapsed_s() -> float:
     """Seconds of a monotonic clock, where possible one which runs while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def read_time(text: str) -> datetime:
+    """A time of a store. Without a zone, as SQLite's ``datetime('now')`` writes it, it is in UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        raise StateDamaged(
+            f"the store has the time {str(text)[:80]!a}, expected ISO 8601 in UTC",
+            remedy="Correct the row with this time, or delete it.",
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def format_time(moment: datetime) -> str:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,10 +20,11 @@ from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
+from penstock.catalog.views import Filters
 from penstock.database import sqlite_connections
 from penstock.errors import SchemaMismatch, UnknownScheme
 from penstock.queue.factory import open_queue
-from tests.catalog.conftest import embed, found, page, put, vectors
+from tests.catalog.conftest import CATALOGS, begin, embed, found, page, put, vectors
 
 SPECIFIED = {
     "documents": (
@@ -264,3 +266,19 @@ def test_a_large_segment_is_not_merged_with_each_small_one():
 def _segments(catalog: SqliteCatalog) -> list[tuple[int]]:
     with catalog.snapshot() as snapshot:
         return snapshot.rows.all("word_segments")
+
+
+def test_times_as_sqlite_writes_them_are_in_utc(tmp_path: Path):
+    with closing(CATALOGS["sqlite"](tmp_path)) as catalog:
+        put(catalog)
+        begin(catalog)
+        with closing(sqlite3.connect(next(tmp_path.glob("*.db")), isolation_level=None)) as own:
+            for table in ("sources", "documents", "task_queue_page"):
+                names = [row[1] for row in own.execute(f"PRAGMA table_info({table})")]
+                for name in names:
+                    if name.endswith(("_at", "_heartbeat")):
+                        own.execute(f"UPDATE {table} SET {name} = datetime('now') WHERE {name} IS NOT NULL")
+        with catalog.snapshot() as snapshot:
+            found = [*snapshot.sources(Filters(tenant_id="acme"), limit=9), *snapshot.newest(limit=9)]
+        assert len(found) > 2
+        assert {timedelta(0)} == {one.created_at.utcoffset() for one in found}

@@ -56,6 +56,8 @@ SQLITE_ONLY = {
     "chk_dedupe": "dedupe = 2",
     "chk_awaited": "awaited = 2",
     "chk_cancel_requested": "cancel_requested = 2",
+    # Times are texts in SQLite only.
+    "chk_run_at_sorts": "held = 'time', run_at = datetime('now')",
 }
 A_TIME = "'2026-01-31T12:00:00.000000Z'"
 

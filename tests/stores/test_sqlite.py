@@ -189,7 +189,7 @@ def test_a_long_payload_lives_beside_the_row_and_comes_back_whole(queue: SqliteQ
     stored = connection.execute("SELECT payload_json FROM unified_queue ORDER BY queue_id").fetchall()
     connection.close()
 
-    assert [("",), ("{}",)] == stored
+    assert [("null",), ("{}",)] == stored
     assert text == job(queue).payload_json
     assert [text, "{}"] == [c.payload_json for c in queue.claim(ClaimRequest("w", 2), now=T0)]
 

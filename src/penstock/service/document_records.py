@@ -182,7 +182,7 @@ class DocumentRecords:
         self._documents = documents
 
     def own(self, source_id: str, tenants: Sequence[str]) -> Source:
-        """The document with this id (of ``sources`` or ``documents``), of one of the tenants (none: of any)."""
+        """The document with this id (of ``sources`` or ``documents``), of these tenants (none: of any)."""
         with self._documents.catalog.snapshot() as snapshot:
             found = snapshot.identified(source_id)
         if found is None or not found.live or (tenants and found.place.tenant_id not in tenants):

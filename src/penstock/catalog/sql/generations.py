@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -22,7 +21,7 @@ from penstock.catalog.sql.written_records import (
     SavedPhase,
 )
 from penstock.catalog.values import Adoption, NewGeneration
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 from penstock.vocabulary import how_many
 
 MOST_EVENTS = 50
@@ -229,7 +228,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
 
 
 def _obstacle(rows: Statements, document: DocumentRow) -> str | None:
-    asked_at = datetime.fromisoformat(document.asked_at)
+    asked_at = read_time(document.asked_at)
     tombs = removals(rows, document.place, [(document.path, document.source_id)], asked_at)
     if covered(tombs, document.place, document.path, document.source_id, asked_at):
         return publication.REMOVED_WHILE_INDEXING

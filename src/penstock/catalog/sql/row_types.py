@@ -31,6 +31,7 @@ import msgspec
 from penstock.catalog.rules import properties
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
+from penstock.clock import read_time
 from penstock.named_tuple import NamedTuple
 
 Row: TypeAlias = tuple[Any, ...]
@@ -107,7 +108,7 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     if kept is bool:
         return lambda value: value == 1
     if kept is datetime:
-        convert = datetime.fromisoformat
+        convert = read_time
     elif isinstance(kept, type) and issubclass(kept, enum.Enum):
         convert = {member.value: member for member in kept}.__getitem__
     elif get_origin(kept) is tuple:

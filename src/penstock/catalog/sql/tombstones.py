@@ -9,7 +9,7 @@ from penstock.catalog.rules.path_scope import at_and_above, contests
 from penstock.catalog.sql.read_records import WALK
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Place, Removal, Walk
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 
 ALONE = "\x01"
 """Last character of the path of a delete without the paths below. No requested path has it."""
@@ -52,7 +52,7 @@ def removals(
             path=path.removesuffix(ALONE) or None,
             source_id=source_id or None,
             below=not path.endswith(ALONE),
-            asked_at=datetime.fromisoformat(asked_at),
+            asked_at=read_time(asked_at),
         )
         for tenant_id, collection, branch, path, source_id, asked_at in rows.all(
             "tombstones", *scope, listed(sorted(paths)), listed(sorted(sources)), asked_at

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock.clock import read_time
 from penstock.failure_reasons import FailureGroups, bucket_step, counted_failures
 from penstock.items import ITEM_TYPES
 from penstock.job import JobQuery, Status
@@ -29,7 +30,7 @@ _SEARCHED: dict[Dialect, tuple[str, ...]] = {
     "sqlite": (
         "instr(lower(queue_id), ?)",
         "instr(lower(coalesce(error_message, '')), ?)",
-        f"instr(lower(coalesce(nullif(payload_json, ''), {_LONG}, '')), ?)",
+        f"instr(lower(coalesce(nullif(payload_json, 'null'), {_LONG}, '')), ?)",
     ),
     # With the C collation, lower() changes letters of ASCII only, as SQLite does.
     "postgres": (
@@ -121,7 +122,7 @@ def failures(
 
 def _moment(value: Any) -> datetime:
     """A time, which SQLite stores as text."""
-    return datetime.fromisoformat(value) if isinstance(value, str) else value
+    return read_time(value) if isinstance(value, str) else value
 
 
 def _failed(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:

@@ -107,7 +107,6 @@ class QueueStatements(dict[str, str]):
 @cache
 def load(dialect: str) -> QueueStatements:
     """Load all statements of a dialect by name."""
-    arrays = dialect == "postgres"
     # The value after the claim.
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists: dict[str, object] = {
@@ -124,9 +123,7 @@ def load(dialect: str) -> QueueStatements:
         "claim": claim,
         "indexing_types": ", ".join(f"'{name}'" for name in ITEM_TYPES if name != "function"),
         "claim_columns": ", ".join(CLAIM_COLUMNS),
-        "changing": ", ".join(
-            f"{name} = {f's.{name}' if arrays else f':{name}'}" for name in CHANGING_COLUMNS
-        ),
+        "changing": ", ".join(f"{name} = {_changed(name, dialect)}" for name in CHANGING_COLUMNS),
         "changing_names": ", ".join(CHANGING_COLUMNS),
         "changing_arrays": _arrays(CHANGING_COLUMNS),
         "inserted": ", ".join(INSERTED_COLUMNS),
@@ -141,6 +138,13 @@ def load(dialect: str) -> QueueStatements:
             raise AssertionError(f"{dialect} has two statements named {name}")
         blocks[name] = text
     return QueueStatements(blocks, lists, dialect)
+
+
+def _changed(name: str, dialect: str) -> str:
+    """The new value of a column. In SQLite, an unchanged payload is not given: it may be in another table."""
+    if dialect == "postgres":
+        return f"s.{name}"
+    return f"coalesce(:{name}, {name})" if name == "payload_json" else f":{name}"
 
 
 def _blocks(folder: str) -> Iterator[tuple[str, str]]:

@@ -6,13 +6,13 @@ import sqlite3
 from datetime import datetime
 from typing import Any
 
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows
-from penstock.queue.sqlite.values import AT_ONCE, as_list
+from penstock.queue.sqlite.values import AT_ONCE, SPILLED, as_list
 
 _OWN = 5
 """Columns of a candidate before its claim: rowid, turn, lock_key, lock held by this row, held by any row."""
@@ -133,6 +133,8 @@ class SqliteClaim:
 
 def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:
     """Build a claim from a row. Payload, created_at and lease_until are the last fields."""
-    payload = row[_PAYLOAD_AT] or rows.payload(row[_ID_AT])
-    values = (*row[_OWN:_PAYLOAD_AT], payload, datetime.fromisoformat(row[_CREATED_AT]), until)
+    payload = row[_PAYLOAD_AT]
+    if payload == SPILLED:
+        payload = rows.payload(row[_ID_AT])
+    values = (*row[_OWN:_PAYLOAD_AT], payload, read_time(row[_CREATED_AT]), until)
     return Claim(*values)

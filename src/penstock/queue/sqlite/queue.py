@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock import clock
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 from penstock.database import sqlite_schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidRequest, StoreError
@@ -282,7 +282,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     def oldest(self) -> datetime | None:
         with self._reading() as rows:
             text = rows.scalar("oldest")
-        return datetime.fromisoformat(text) if text else None
+        return read_time(text) if text else None
 
     def backlog(self, *, functions: bool, cap: int) -> int:
         with self._reading() as rows:
@@ -322,8 +322,8 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
                 worker_id=worker_id,
                 host=host,
                 pid=pid,
-                started_at=datetime.fromisoformat(started),
-                seen_at=datetime.fromisoformat(seen) if seen else None,
+                started_at=read_time(started),
+                seen_at=read_time(seen) if seen else None,
                 info_json=info,
             )
             for worker_id, host, pid, started, seen, info in found

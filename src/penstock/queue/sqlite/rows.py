@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
 from penstock.job import (
@@ -31,7 +31,7 @@ from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseSt
 from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.sqlite import plain_ends
-from penstock.queue.sqlite.values import SPILL_OVER, STATUSES, as_list, as_new, decoded, encoded
+from penstock.queue.sqlite.values import SPILL_OVER, SPILLED, STATUSES, as_list, as_new, decoded, encoded
 from penstock.results import begins_to_expire, kept_until
 
 SQL = load("sqlite")
@@ -66,8 +66,8 @@ class SqliteRows:
         return decoded(row, self.payload)
 
     def payload(self, queue_id: str) -> str:
-        text: str = self.scalar("load_payload", queue_id)
-        return text
+        text: str | None = self.scalar("load_payload", queue_id)
+        return SPILLED if text is None else text
 
     def get(self, queue_id: str) -> Job | None:
         return self._one("get", queue_id) if storable([queue_id]) else None
@@ -112,6 +112,9 @@ class SqliteRows:
         if job.limit_key is not None and touches(job, changed):
             self.limit_keys.add(job.limit_key)
         row = dict(zip(JOB_COLUMNS, encoded(changed), strict=True))
+        if changed.payload_json == job.payload_json:
+            # It stays where it is: a row that another program inserted may have a long one.
+            row["payload_json"] = None
         values = [row[name] for name in CHANGING_COLUMNS]
         self.cursor.execute(SQL["update"], (*values, job.queue_id))
         if changed.payload_json != job.payload_json and len(changed.payload_json) > SPILL_OVER:
@@ -296,7 +299,7 @@ class SqliteRows:
     def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
         found = self._after("claimable", limit, after)
         return [
-            RowPosition(queue_id, tenant_id, collection, priority, turn, datetime.fromisoformat(created))
+            RowPosition(queue_id, tenant_id, collection, priority, turn, read_time(created))
             for queue_id, tenant_id, collection, priority, turn, created in found
         ]
 
@@ -332,9 +335,7 @@ class SqliteRows:
 def _pause(
     tenant_id: str, collection: str, phase: str, priority: int | None, turn: int, created: str, queue_id: str
 ) -> Pause:
-    at = (
-        None if priority is None else ClaimPosition(priority, turn, datetime.fromisoformat(created), queue_id)
-    )
+    at = None if priority is None else ClaimPosition(priority, turn, read_time(created), queue_id)
     return Pause(Scope(tenant_id, collection), PauseState(phase), at)
 
 

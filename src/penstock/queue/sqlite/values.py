@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from penstock.clock import format_time
+from penstock.clock import format_time, read_time
 from penstock.job import Held, Job, Status
 from penstock.queue.sql.statements import INSERTED_COLUMNS, JOB_COLUMNS
 
 SPILL_OVER = 2_048
 """Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
+
+SPILLED = "null"
+"""Stands for such a payload in its row: JSON that every program can read, but never a payload."""
 
 AT_ONCE = 4
 """Rows from which on one statement for all is cheaper than one for each: it decodes a list."""
@@ -54,7 +56,7 @@ def as_new(job: Job) -> list[Any]:
         values[_HELD_IN] = job.held.value
         values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
     if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_IN] = ""
+        values[_PAYLOAD_IN] = SPILLED
     return values
 
 
@@ -76,7 +78,7 @@ def encoded(job: Job) -> tuple[Any, ...]:
     # The name of the lock, so that a unique index refuses a second holder.
     values[lock_at] = job.lock_key if job.lock_held else None
     if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_AT] = ""
+        values[_PAYLOAD_AT] = SPILLED
     return tuple(values)
 
 
@@ -86,7 +88,7 @@ def decoded(row: tuple[Any, ...], payload: Any) -> Job:
     for at in _TIME_AT:
         text = values[at]
         if text is not None:
-            values[at] = datetime.fromisoformat(text)
+            values[at] = read_time(text)
     values[_STATUS_AT] = STATUSES[values[_STATUS_AT]]
     held = values[_HELD_AT]
     values[_HELD_AT] = None if held is None else _HELD[held]
@@ -95,6 +97,6 @@ def decoded(row: tuple[Any, ...], payload: Any) -> Job:
     values[lock_at] = values[lock_at] is not None
     values[cancel_at] = values[cancel_at] == 1
     values[awaited_at] = values[awaited_at] == 1
-    if values[_PAYLOAD_AT] == "":
+    if values[_PAYLOAD_AT] == SPILLED:
         values[_PAYLOAD_AT] = payload(row[0])
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))

@@ -236,7 +236,18 @@ CREATE TABLE queue_limit (
     body       text NOT NULL
 );
 
--- Function jobs with the columns and words of a task queue. Read only.
+-- The queue with every payload, as in SQLite, where long ones are in another table.
+CREATE VIEW unified_queue_jobs AS
+SELECT
+    queue_id, item_type, op, tenant_id, collection, branch, priority, status, created_at, updated_at,
+    idempotency_key, dedupe, retry_count, max_retries, timeout_s, submitted_by, run, claim_number, turn, held,
+    run_at, lock_key, lock_held, lease_until, worker_id, started_at, finished_at, parent_id, parent_run,
+    root_id, waiting_for, awaited, limit_key, limit_at, backlog_key, result_ttl_s, cancel_requested, lost_count,
+    children_open, children_failed, total_chunks, error_code, error_message, error_reason, last_error_at,
+    after_json, payload_json, metadata, followup_json, progress_json, result_json, history_json
+FROM unified_queue;
+
+-- Function jobs with the columns and words of a task queue. New ones can be inserted, see below.
 CREATE VIEW task_queue AS
 SELECT
     queue_id                                 AS task_id,
@@ -257,3 +268,56 @@ SELECT
     updated_at
 FROM unified_queue
 WHERE item_type = 'function';
+
+-- A task that is inserted becomes a job, as by a call without options: at the end of the queue, in the default tenant
+-- and collection. What a registered function asks for (limits, hooks, required fields) is not known here.
+CREATE FUNCTION task_queue_insert() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    id   text        := coalesce(NEW.task_id, replace(gen_random_uuid()::text, '-', ''));
+    at   timestamptz := coalesce(NEW.created_at, now());
+    asked jsonb      := jsonb_build_object('function_name', NEW.function_name, 'payload', NEW.payload);
+    turn  integer;
+BEGIN
+    IF NEW.function_name IS NULL OR length(NEW.function_name) NOT BETWEEN 1 AND 255 THEN
+        RAISE check_violation USING MESSAGE = 'task_queue: function_name must be text of 1 to 255 characters';
+    ELSIF (NEW.entity_type IS NULL) <> (NEW.entity_id IS NULL) OR length(NEW.entity_type) NOT BETWEEN 1 AND 255
+          OR length(NEW.entity_id) NOT BETWEEN 1 AND 255 THEN
+        RAISE check_violation USING
+            MESSAGE = 'task_queue: entity_type and entity_id: expected both or neither, of 1 to 255 characters';
+    ELSIF strpos(NEW.entity_type, ':') > 0 THEN
+        RAISE check_violation USING MESSAGE = 'task_queue: entity_type must not contain a colon';
+    ELSIF NEW.payload IS NOT NULL AND json_typeof(NEW.payload) NOT IN ('object', 'null') THEN
+        RAISE check_violation USING MESSAGE = 'task_queue: payload must be a JSON object';
+    ELSIF coalesce(NEW.status, 'PENDING') <> 'PENDING' OR coalesce(NEW.retry_count, 0) <> 0
+          OR NEW.error_message IS NOT NULL THEN
+        RAISE check_violation USING
+            MESSAGE = 'task_queue: a new task is PENDING, without an error and without retries';
+    ELSIF id !~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$' THEN
+        RAISE check_violation USING MESSAGE = 'task_queue: task_id must be 1 to 128 letters, digits and . _ : -';
+    END IF;
+    IF NEW.entity_type IS NOT NULL THEN
+        asked := asked || jsonb_build_object('entity_type', NEW.entity_type, 'entity_id', NEW.entity_id);
+    END IF;
+    turn := greatest(
+        (SELECT q.turn FROM unified_queue q WHERE coalesce(q.held, q.status) = 'pending' AND q.priority = 5
+         AND q.turn >= 0 ORDER BY q.priority DESC, q.turn LIMIT 1),
+        (SELECT q.turn + 1 FROM unified_queue q WHERE q.status = 'pending' AND q.tenant_id = 'default'
+         AND q.priority = 5 ORDER BY q.turn DESC LIMIT 1),
+        0);
+    INSERT INTO unified_queue (
+        queue_id, item_type, op, tenant_id, collection, created_at, updated_at, idempotency_key, dedupe, max_retries,
+        turn, lock_key, root_id, payload_json)
+    VALUES (
+        id, 'function', 'run', 'default', 'default', at, at, 'function:default:' || right(id, 16), false,
+        coalesce(NEW.max_retries, 3), turn, 'entity:' || NEW.entity_type || ':' || NEW.entity_id, id, asked::text);
+    PERFORM pg_notify('penstock_' || md5(current_schema()), '');
+    NEW.task_id := id;
+    NEW.status := 'PENDING';
+    NEW.retry_count := 0;
+    NEW.max_retries := coalesce(NEW.max_retries, 3);
+    NEW.created_at := at;
+    NEW.updated_at := at;
+    RETURN NEW;
+END;
+$$;
+CREATE TRIGGER task_queue_insert INSTEAD OF INSERT ON task_queue FOR EACH ROW EXECUTE FUNCTION task_queue_insert();

@@ -55,7 +55,7 @@ CREATE TABLE unified_queue (
     error_reason      TEXT,
     last_error_at     TEXT,
     after_json        TEXT,
-    -- Empty when the payload is kept in unified_queue_payload.
+    -- A JSON null when the payload is kept in unified_queue_payload; unified_queue_jobs has every payload.
     payload_json      TEXT    NOT NULL,
     metadata          TEXT    NOT NULL DEFAULT '{}',
     followup_json     TEXT,
@@ -75,6 +75,8 @@ CREATE TABLE unified_queue (
     CONSTRAINT chk_held_means_pending CHECK (held IS NULL OR status = 'pending'),
     CONSTRAINT chk_held_time_has_run_at CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
     CONSTRAINT chk_run_at_means_held CHECK (run_at IS NULL OR held IS 'time' OR held IS 'after'),
+    -- It is compared as text.
+    CONSTRAINT chk_run_at_sorts CHECK (run_at IS NULL OR run_at GLOB '????-??-??T*Z'),
     CONSTRAINT chk_held_after_has_jobs CHECK (held IS NOT 'after' OR after_json IS NOT NULL),
     CONSTRAINT chk_held_lock_has_key CHECK (held IS NOT 'lock' OR lock_key IS NOT NULL),
     CONSTRAINT chk_held_limit_has_key CHECK (held IS NOT 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL)),
@@ -205,8 +207,21 @@ CREATE TABLE queue_limit (
     body       TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Function jobs with the columns and words of a task queue. Read only. Long payloads are in their own table; SQLite
--- omits the join when a query does not use them.
+-- The queue with every payload, long ones too. The same view is in PostgreSQL. SQLite omits the join when a query does
+-- not use the payload.
+CREATE VIEW unified_queue_jobs AS
+SELECT
+    q.queue_id, q.item_type, q.op, q.tenant_id, q.collection, q.branch, q.priority, q.status, q.created_at,
+    q.updated_at, q.idempotency_key, q.dedupe, q.retry_count, q.max_retries, q.timeout_s, q.submitted_by, q.run,
+    q.claim_number, q.turn, q.held, q.run_at, q.lock_key, q.lock_held, q.lease_until, q.worker_id, q.started_at,
+    q.finished_at, q.parent_id, q.parent_run, q.root_id, q.waiting_for, q.awaited, q.limit_key, q.limit_at,
+    q.backlog_key, q.result_ttl_s, q.cancel_requested, q.lost_count, q.children_open, q.children_failed,
+    q.total_chunks, q.error_code, q.error_message, q.error_reason, q.last_error_at, q.after_json,
+    CASE q.payload_json WHEN 'null' THEN p.payload_json ELSE q.payload_json END AS payload_json,
+    q.metadata, q.followup_json, q.progress_json, q.result_json, q.history_json
+FROM unified_queue q LEFT JOIN unified_queue_payload p ON p.queue_id = q.queue_id;
+
+-- Function jobs with the columns and words of a task queue. New ones can be inserted, see below.
 CREATE VIEW task_queue AS
 SELECT
     task_id,
@@ -223,7 +238,7 @@ SELECT
 FROM (
     SELECT
         q.queue_id AS task_id,
-        coalesce(nullif(q.payload_json, ''), p.payload_json) AS asked,
+        CASE q.payload_json WHEN 'null' THEN p.payload_json ELSE q.payload_json END AS asked,
         CASE q.status
             WHEN 'pending' THEN 'PENDING'
             WHEN 'in_progress' THEN 'IN_PROGRESS'
@@ -239,3 +254,45 @@ FROM (
     LEFT JOIN unified_queue_payload p ON p.queue_id = q.queue_id
     WHERE q.item_type = 'function'
 );
+
+-- A task that is inserted becomes a job, as by a call without options: at the end of the queue, in the default tenant
+-- and collection. What a registered function asks for (limits, hooks, required fields) is not known here.
+CREATE TRIGGER task_queue_insert INSTEAD OF INSERT ON task_queue
+BEGIN
+    SELECT RAISE(ABORT, 'task_queue: function_name must be text of 1 to 255 characters')
+    WHERE typeof(NEW.function_name) <> 'text' OR length(NEW.function_name) NOT BETWEEN 1 AND 255;
+    SELECT RAISE(ABORT, 'task_queue: entity_type and entity_id: expected both or neither, of 1 to 255 characters')
+    WHERE (NEW.entity_type IS NULL) <> (NEW.entity_id IS NULL)
+       OR length(NEW.entity_type) NOT BETWEEN 1 AND 255 OR length(NEW.entity_id) NOT BETWEEN 1 AND 255;
+    SELECT RAISE(ABORT, 'task_queue: entity_type must not contain a colon') WHERE instr(NEW.entity_type, ':') > 0;
+    SELECT RAISE(ABORT, 'task_queue: payload must be a JSON object')
+    WHERE CASE WHEN NEW.payload IS NULL THEN 0 WHEN NOT json_valid(NEW.payload) THEN 1
+               ELSE json_type(NEW.payload) NOT IN ('object', 'null') END;
+    SELECT RAISE(ABORT, 'task_queue: a new task is PENDING, without an error and without retries')
+    WHERE coalesce(NEW.status, 'PENDING') <> 'PENDING' OR coalesce(NEW.retry_count, 0) <> 0
+       OR NEW.error_message IS NOT NULL;
+    SELECT RAISE(ABORT, 'task_queue: task_id must be 1 to 128 letters, digits and . _ : -')
+    WHERE NEW.task_id IS NOT NULL AND (length(NEW.task_id) NOT BETWEEN 1 AND 128
+       OR NEW.task_id GLOB '*[^A-Za-z0-9._:-]*' OR NEW.task_id GLOB '[._:-]*');
+    SELECT RAISE(ABORT, 'task_queue: created_at is not a time')
+    WHERE NEW.created_at IS NOT NULL AND strftime('%s', NEW.created_at) IS NULL;
+    INSERT INTO unified_queue (
+        queue_id, item_type, op, tenant_id, collection, created_at, updated_at, idempotency_key, dedupe, max_retries,
+        turn, lock_key, root_id, payload_json)
+    SELECT
+        id, 'function', 'run', 'default', 'default', at, at, 'function:default:' || substr(id, -16), 0,
+        coalesce(NEW.max_retries, 3),
+        max(
+            coalesce((SELECT turn FROM unified_queue WHERE status = 'pending' AND held IS NULL AND priority = 5
+                      AND turn >= 0 ORDER BY turn LIMIT 1), 0),
+            coalesce((SELECT turn + 1 FROM unified_queue WHERE status = 'pending' AND tenant_id = 'default'
+                      AND priority = 5 ORDER BY turn DESC LIMIT 1), 0)),
+        'entity:' || NEW.entity_type || ':' || NEW.entity_id,
+        id,
+        CASE WHEN NEW.entity_type IS NULL
+             THEN json_object('function_name', NEW.function_name, 'payload', json(coalesce(NEW.payload, 'null')))
+             ELSE json_object('function_name', NEW.function_name, 'payload', json(coalesce(NEW.payload, 'null')),
+                              'entity_type', NEW.entity_type, 'entity_id', NEW.entity_id) END
+    FROM (SELECT coalesce(NEW.task_id, lower(hex(randomblob(16)))) AS id,
+                 strftime('%Y-%m-%dT%H:%M:%f', coalesce(NEW.created_at, 'now')) || '000Z' AS at);
+END;
