@@ -10,6 +10,7 @@ from msgspec import structs
 from penstock.catalog.factory import open_catalog
 from penstock.cli.page_progress import PageProgress
 from penstock.job import ClaimRequest, Job, Status
+from penstock.service.job_records import JobRecords
 from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
 from tests.documents.conftest import IndexedFolder
 from tests.pipeline.scanned_documents import scan
@@ -56,6 +57,8 @@ def test_a_folder_job_reports_while_its_files_are_indexed(docs: IndexedFolder):
 
         (claim,) = docs.app.queue.claim(ONE)
         assert str(docs.folder / "a.md") == reported(docs, job_id).current_file
+        (listed,) = JobRecords(docs.app).page([None], top_level=True).jobs
+        assert str(docs.folder / "a.md") == listed.progress.current_file
         worker.run(claim)
         assert ("indexing", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
 
@@ -120,6 +123,45 @@ def test_a_pending_run_does_not_report_the_result_of_the_run_before(docs: Indexe
         worker.run_jobs()
     assert ("pending", 2) == (str(docs.app.job(again.job_id).status), docs.app.job(again.job_id).run)
     assert ("waiting", 0, 0, 0, 0.0) == numbers(reported(docs, again.job_id))
+
+
+def test_a_cancelled_folder_job_still_knows_what_was_done(docs: IndexedFolder):
+    put_files(docs)
+    job_id = docs.app.index(docs.folder).job_id
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        worker.run_jobs(1)
+        docs.app.cancel(job_id)
+    assert ("ended", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
+    records = JobRecords(docs.app)
+    detail = records.detail(docs.app.job(job_id))
+    assert ("cancelled", 1, 1) == (detail.status, detail.progress.files_processed, detail.result["done"])
+    assert 1 == records.page([None], top_level=True).jobs[0].progress.files_processed
+
+    docs.app.retry(job_id)
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        docs.app.cancel(job_id)
+    # The retry continues with the files that were cancelled.
+    assert ("ended", 2, 3) == numbers(reported(docs, job_id))[:3]
+
+
+def test_a_job_says_what_it_works_with(docs: IndexedFolder):
+    records = JobRecords(docs.app)
+
+    def options(job_id: str) -> tuple[bool | None, int | None, int | None]:
+        shown = records.detail(docs.app.job(job_id))
+        return shown.recursive, shown.chunk_size, shown.chunk_overlap
+
+    put_files(docs)
+    usual = docs.app.index(docs.folder)
+    flat = docs.app.index(docs.folder, recursive=False, chunk_size=64, chunk_overlap=8, collection="flat")
+    file = docs.app.index(docs.folder / "a.md")
+    removal = docs.app.submit(item_type="folder", op="delete", payload={"folder_path": "/gone"})
+    call = docs.app.submit(item_type="function", op="run", payload={"function_name": "mill"})
+    assert [(True, 512, 0), (False, 64, 8), (None, 512, 0), (None, None, None), (None, None, None)] == [
+        options(receipt.job_id) for receipt in (usual, flat, file, removal, call)
+    ]
 
 
 def test_a_job_cancelled_during_its_walk_has_counts_and_no_result(docs: IndexedFolder):

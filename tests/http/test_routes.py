@@ -12,7 +12,8 @@ from tests.http.live_server import LiveServer, until
 SERVE = ("--processes", "1")
 
 JOB_FIELDS = set(
-    "job_id id dedupe_key operation folder_path include_code status cancel_requested enqueued_at started_at "
+    "job_id id dedupe_key operation folder_path include_code recursive chunk_size chunk_overlap "
+    "status cancel_requested enqueued_at started_at "
     "finished_at error error_code remedy retry_count progress total_chunks execution_time_ms running_time_ms "
     "time_left_s rate rate_window_s item_type op tenant_id "
     "collection branch priority held reason run parent_id "

@@ -15,6 +15,7 @@ from penstock.dependencies import dependencies_of
 from penstock.errors import InvalidRequest, JobNotFound
 from penstock.items import OperationName, TypeName, validate_name
 from penstock.job import Held, Job, JobQuery, Status
+from penstock.payloads import USUAL_CHUNK
 from penstock.queue.protocol import Queue
 from penstock.results import kept_until
 from penstock.service import explanations
@@ -34,7 +35,7 @@ MASK = "***"
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of an indexing job. ``files_processed`` None: not known, because child jobs were cancelled."""
+    """Progress of an indexing job. ``files_processed`` None: in lists, of a cancelled job with many files."""
 
     files_processed: int | None = 0
     files_total: int = 0
@@ -52,7 +53,11 @@ class ChildCounts(msgspec.Struct, frozen=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. ``reason`` says why it waits; ``time_left_s`` and ``rate`` (files a second) are estimates."""
+    """A job. ``reason`` says why it waits; ``time_left_s`` and ``rate`` (files a second) are estimates.
+
+    ``recursive`` (of folders), ``chunk_size`` and ``chunk_overlap`` (in tokens) are what the job works with,
+    also where the request did not name them; None for jobs that have no such option.
+    """
 
     job_id: str
     id: str
@@ -60,6 +65,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     operation: str
     folder_path: str | None
     include_code: bool
+    recursive: bool | None
+    chunk_size: int | None
+    chunk_overlap: int | None
     status: JobWord
     cancel_requested: bool
     enqueued_at: datetime
@@ -164,6 +172,14 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     run_at: datetime | None = None
 
 
+_OPTIONS = {
+    "folder": ("folder", "chunks"),
+    "project": ("folder", "chunks"),
+    "library": ("folder", "chunks"),
+    "file": ("chunks",),
+    "content": ("chunks",),
+}
+"""Item types that look through folders, and those that cut chunks."""
 _ROW = (
     "submitted_by",
     "worker_id",
@@ -224,13 +240,13 @@ class JobRecords:
     def detail(self, job: Job) -> JobDetail:
         """The record of one job with everything known of it."""
         found = self._jobs.details(job.queue_id)
-        record = self._record(found.job, found.reason, self._jobs.queue)
+        record = self._record(found.job, found.reason)
         waits = dependencies_of(found.job)
         return JobDetail(
             **{name: getattr(record, name) for name in record.__struct_fields__},
             queue_position=found.queue_position,
             queue_length=found.queue_length,
-            result=result_of(found.job),
+            result=result_of(found.job, report_of(found.job, self._jobs.queue)),
             payload=masked_payload(found.job.payload),
             history=found.history,
             follow_up=found.job.followup_json is not None,
@@ -277,8 +293,8 @@ class JobRecords:
         return merged[first:last]
 
     def record(self, job: Job) -> JobRecord:
-        """The record of a job in a list or an event, from its own row alone."""
-        return self._record(job, self._short_reason(job), None)
+        """The record of a job in a list or an event, from its own row and the file in work."""
+        return self._record(job, self._short_reason(job), listed=True)
 
     def count(
         self, tenants: Sequence[str | None], filters: JobFilter, *, cap: int | None = None
@@ -313,9 +329,10 @@ class JobRecords:
             return f"held: limit {job.limit_key}"
         return None if job.held is None else f"held: {job.held}"
 
-    def _record(self, job: Job, reason: str | None, queue: Queue | None) -> JobRecord:
+    def _record(self, job: Job, reason: str | None, *, listed: bool = False) -> JobRecord:
         payload = job.payload
-        report = report_of(job, queue)
+        report = report_of(job, self._jobs.queue, listed=listed)
+        options = () if job.op == "delete" else _OPTIONS.get(job.item_type, ())
         # A pending row still has the start of its last attempt.
         started_at = None if job.status is Status.PENDING else job.started_at
         runs = job.status is Status.IN_PROGRESS
@@ -328,6 +345,9 @@ class JobRecords:
             operation=str(payload.get("operation", "index")),
             folder_path=next((str(payload[name]) for name in _PATHS if payload.get(name)), None),
             include_code=bool(payload.get("include_code", job.item_type == "project")),
+            recursive=payload.get("recursive", True) if "folder" in options else None,
+            chunk_size=(payload.get("chunk_size") or USUAL_CHUNK) if "chunks" in options else None,
+            chunk_overlap=(payload.get("chunk_overlap") or 0) if "chunks" in options else None,
             status=self._jobs.word(job.status),
             cancel_requested=job.cancel_requested,
             enqueued_at=job.created_at,

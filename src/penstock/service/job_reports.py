@@ -25,6 +25,8 @@ from penstock.service.failures import FailedPath
 _WALKED = ("folder", "project")
 _SINGLE = ("file", "content")
 CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
+MOST_CANCELLED = 2_000
+"""Child jobs of a cancelled job up to which a list counts those that were cancelled."""
 MOST_FAILED = 1_000
 """Failed child jobs that are looked at for files inside others."""
 
@@ -35,7 +37,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     """``waiting``, ``walking``, ``indexing`` or ``ended``."""
     files_processed: int | None
-    """Files done, or without need of a job. None: not known, because child jobs were cancelled."""
+    """Files done, or without need of a job. None: not counted, in a list, as many were cancelled."""
     files_total: int
     """All files to index or compare; while walking, those found so far."""
     failed: int = 0
@@ -88,11 +90,16 @@ def _are_counts(found: dict[str, Any]) -> bool:
     return numbers and all(isinstance(found.get(name, {}), dict) for name in _BY_NAME)
 
 
-def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
-    """Report on an indexing job; None for other types. ``queue``: to look up the file in work."""
+def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> JobReport | None:
+    """Report on an indexing job; None for other types.
+
+    ``queue``: to look up child jobs: the file in work, files that were cancelled, files that failed inside
+    others. ``listed``: a job among others, for which little is read: no failed files, and cancelled ones only
+    of up to ``MOST_CANCELLED`` child jobs.
+    """
     if job.op == "delete":
         return None
-    inside = _failed_inside(job, queue) if queue is not None else _FailedInside()
+    inside = _failed_inside(job, queue) if queue is not None and not listed else _FailedInside()
     if job.item_type in _SINGLE:
         return _single(job, inside)
     counts = counts_of(job)
@@ -104,7 +111,8 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
     if walking:
         done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
     elif job.status is Status.CANCELLED and sent:
-        done = None
+        counted = queue is not None and (sent <= MOST_CANCELLED or not listed)
+        done = max(total - cancelled_children(queue, job), 0) if queue is not None and counted else None
     return JobReport(
         stage=_stage(job),
         files_processed=done,
@@ -117,6 +125,19 @@ def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
         current_file=_current_file(job, queue),
         updated_at=job.updated_at,
     )
+
+
+def cancelled_children(queue: Queue, job: Job) -> int:
+    """Count the cancelled child jobs of the current run of a job."""
+    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}), limit=MOST_FAILED)
+    if job.run == 1:
+        return sum(queue.count(query).values())
+    # Child jobs of a run before the last retry are still there.
+    number = 0
+    while page := queue.find(query):
+        number += sum(child.parent_run == job.run for child in page)
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+    return number
 
 
 class _FailedInside(NamedTuple):

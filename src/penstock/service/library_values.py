@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.catalog.views import Document, PageState, RecognizedPages, Source
 from penstock.errors import AmbiguousId, JobNotFound
-from penstock.job import Job, JobQuery
+from penstock.job import Job, JobQuery, Status
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
 from penstock.service.failures import FailedPath
@@ -89,7 +89,10 @@ def find_job(jobs: Jobs, id_or_prefix: str, tenants: Sequence[str]) -> Job:
 
 def listing(jobs: Jobs, found: list[Job]) -> JobListing:
     """The listing of these jobs, with reports."""
-    reports = {job.queue_id: report for job in found if (report := report_of(job, jobs.queue)) is not None}
+    # Failed files are counted of jobs that failed, cancelled ones only of small jobs.
+    found_reports = (report_of(job, jobs.queue, listed=job.status is Status.CANCELLED) for job in found)
+    pairs = zip(found, found_reports, strict=True)
+    reports = {job.queue_id: report for job, report in pairs if report is not None}
     return JobListing(jobs=found, reports=reports, now=jobs.queue.now())
 
 

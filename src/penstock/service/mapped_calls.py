@@ -12,6 +12,7 @@ from penstock.handlers.function_map import MAP, MAP_INDEX
 from penstock.handlers.functions import Function
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.service.job_reports import cancelled_children
 from penstock.service.limits import checked_key
 
 PAGE = 1_000
@@ -87,7 +88,7 @@ def map_progress(queue: Queue, job: Job) -> MapProgress:
     if job.waiting or job.result_json is not None:
         added = total
     ended = max(added - job.children_open - job.children_failed, 0)
-    cancelled = min(_cancelled(queue, job), ended) if ended else 0
+    cancelled = min(cancelled_children(queue, job), ended) if ended else 0
     # A cancelled parent adds no more calls.
     never_added = total - added if job.status is Status.CANCELLED else 0
     return MapProgress(
@@ -97,14 +98,6 @@ def map_progress(queue: Queue, job: Job) -> MapProgress:
         open=total - added + job.children_open - never_added,
         cancelled=cancelled + never_added,
     )
-
-
-def _cancelled(queue: Queue, job: Job) -> int:
-    query = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.CANCELLED}))
-    if job.run == 1:
-        return sum(queue.count(query).values())
-    # Also calls of a run before the last retry, which this run added again.
-    return sum(child.parent_run == job.run for child in _all(queue, query))
 
 
 def _all(queue: Queue, query: JobQuery) -> Iterator[Job]:

@@ -47,6 +47,7 @@ _AGE: dict[Dialect, str] = {
 """Seconds between a failure and a time, given in seconds since 1970."""
 _UNORDERED: dict[Dialect, str] = {"sqlite": "+queue_id", "postgres": "(queue_id || '')"}
 """The id as a value that no index has in order."""
+_UNORDERED_PARENT: dict[Dialect, str] = {"sqlite": "+parent_id", "postgres": "(parent_id || '')"}
 _FLOOR: dict[Dialect, str] = {"sqlite": "CAST({} AS INTEGER)", "postgres": "trunc({})::integer"}
 
 
@@ -180,6 +181,8 @@ def _where(query: JobQuery, dialect: Dialect) -> tuple[list[str], list[object]]:
     for name in _EQUAL:
         value = getattr(query, name)
         if value is not None:
-            where.append(f"{name} = ?")
+            # The few children in progress among all of a parent: not by the index of children.
+            few = name == "parent_id" and query.statuses == {Status.IN_PROGRESS}
+            where.append(f"{_UNORDERED_PARENT[dialect] if few else name} = ?")
             values.append(str(value))
     return where, values
