@@ -175,7 +175,7 @@ class Table(HeldTable, FamilyTable, BatchTable):
         else:
             self.pending_children += number
 
-    def requests_before(self, place: Order) -> int:
+    def requests_before(self, place: tuple[int, Order]) -> int:
         """Count claimable requests before a place in the claim order."""
         waiting = map(self.rows.__getitem__, self.pending_requests)
         return sum(job.held is None and claim_order(job) < place for job in waiting)
