@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeAlias
-
-import msgspec
+from typing import Literal, TypeAlias
 
 from penstock.errors import UnknownStatus
 
@@ -47,13 +45,10 @@ def _read_synonyms() -> dict[str, str]:
 SYNONYMS: Mapping[str, str] = MappingProxyType(_read_synonyms())
 """All input words in lower case, with their canonical words."""
 
-JobWord = Annotated[
-    str,
-    msgspec.Meta(
-        extra_json_schema={"enum": [words["http"] for words in _WORDS.values() if words["http"] is not None]}
-    ),
-]
-"""The word for a job's status in an answer of the server. Other interfaces have their own words."""
+WORDS_OF_JOBS: tuple[str, ...] = tuple(
+    word for words in _WORDS.values() if (word := words["http"]) is not None
+)
+"""The words for the statuses of jobs in answers of the server."""
 
 STATUSES: tuple[str, ...] = tuple(_WORDS)
 """Canonical words: those of jobs, and `skipped` for phases."""

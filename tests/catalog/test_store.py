@@ -314,9 +314,10 @@ def test_an_id_of_documents_means_the_source_of_that_version(catalog: Catalog):
     ids = [own.source_id, str(first.document_id), str(second.document_id)]
     with catalog.snapshot() as snapshot:
         if isinstance(catalog, PostgresCatalog):
-            statement = b"SELECT id::text FROM documents WHERE key = %s"
-            found = snapshot.rows.connection.execute(statement, (second.document_id,)).fetchall()
-            ids += [found[0][0], found[0][0].upper()]
+            with catalog._writers.borrowed() as connection:
+                statement = b"SELECT id::text FROM documents WHERE key = %s"
+                ((uuid_of_second,),) = connection.execute(statement, (second.document_id,)).fetchall()
+            ids += [uuid_of_second, uuid_of_second.upper()]
         assert {"/a.md"} == {getattr(snapshot.identified(text), "path", None) for text in ids}
         for text in ("", "0", "99999999999", "9" * 30, "-1", own.source_id + "0", "/a.md", str(uuid.uuid4())):
             assert None is snapshot.identified(text), text

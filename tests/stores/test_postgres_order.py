@@ -163,7 +163,7 @@ def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
     def claim(rows: PostgresRows) -> list[Claim]:
         claim = PostgresClaim(rows, ClaimRequest("w", 10), T0)
         look = claim.send_candidates(10)
-        rows.scalar("pending", cap=1)
+        rows.scalar("lengths", cap=1)
         looked.set()
         assert go.wait(120)
         taken = claim.take(look)

@@ -218,7 +218,7 @@ def test_tables_of_somebody_else(url: str, own: Own) -> None:
 
 def test_a_schema_that_lacks_something(url: str, own: Own) -> None:
     queue = PostgresQueue(url)
-    own.execute("ALTER TABLE unified_queue DROP COLUMN metadata")
+    own.execute("ALTER TABLE unified_queue DROP COLUMN metadata CASCADE")
     for call in (queue.check, lambda: queue.add(jobs(1)), lambda: queue.get("x")):
         with refused(errors.SchemaMismatch, message="metadata"):
             call()

@@ -500,7 +500,7 @@ class Documents:
         return self.place(tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch)
 
     def _by_id(self, found: Source | None, place: Place, where: PathPlace) -> Source | None:
-        """A document that was found by its id, if of the tenant asked for; by default also of the settings."""
+        """A document found by its id, if of the tenant asked for, or else of the settings."""
         if found is None or found.place.tenant_id == place.tenant_id:
             return found
         named = where.get("tenant_id") is not None or where.get("project") is not None

@@ -22,8 +22,7 @@ from penstock.service import explanations
 from penstock.service.job_filters import MAX_PAGE, JobFilter, cursor_after, job_query
 from penstock.service.job_reports import JobReport, report_of, result_of
 from penstock.service.jobs import Jobs
-from penstock.service.responses import HistoryEntry, Receipt
-from penstock.vocabulary import JobWord
+from penstock.service.responses import HistoryEntry, JobWord, Receipt
 
 MAX_OFFSET = 10_000
 MOST_COUNTED = 100_000

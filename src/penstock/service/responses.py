@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from penstock.job import Job, Scope, Status, WorkerReport
+from penstock.vocabulary import WORDS_OF_JOBS
+
+JobWord = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(WORDS_OF_JOBS)})]
+"""The word for a job's status in an answer of the server. Other interfaces have their own words."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

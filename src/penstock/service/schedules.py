@@ -24,8 +24,7 @@ from penstock.service.job_records import masked_payload
 from penstock.service.jobs import Jobs
 from penstock.service.options import IndexOptions, ScheduleOptions, refuse_unknown
 from penstock.service.requests import Submission
-from penstock.service.responses import Receipt
-from penstock.vocabulary import JobWord
+from penstock.service.responses import JobWord, Receipt
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents

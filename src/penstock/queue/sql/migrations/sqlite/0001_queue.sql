@@ -75,8 +75,9 @@ CREATE TABLE unified_queue (
     CONSTRAINT chk_held_means_pending CHECK (held IS NULL OR status = 'pending'),
     CONSTRAINT chk_held_time_has_run_at CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
     CONSTRAINT chk_run_at_means_held CHECK (run_at IS NULL OR held IS 'time' OR held IS 'after'),
-    -- It is compared as text.
-    CONSTRAINT chk_run_at_sorts CHECK (run_at IS NULL OR run_at GLOB '????-??-??T*Z'),
+    -- It is compared as text: ISO 8601 in UTC.
+    CONSTRAINT chk_run_at_sorts CHECK (
+        run_at IS NULL OR run_at GLOB '????-??-??T*Z' OR run_at GLOB '????-??-??T*+00:00'),
     CONSTRAINT chk_held_after_has_jobs CHECK (held IS NOT 'after' OR after_json IS NOT NULL),
     CONSTRAINT chk_held_lock_has_key CHECK (held IS NOT 'lock' OR lock_key IS NOT NULL),
     CONSTRAINT chk_held_limit_has_key CHECK (held IS NOT 'limit' OR (limit_key IS NOT NULL AND limit_at IS NULL)),
