@@ -19,6 +19,7 @@ from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load
+from penstock.database.sqlite_file import CONNECTION
 from tests.servers import postgres
 
 CHUNKS_OF_A_DOCUMENT = 4
@@ -282,7 +283,7 @@ def test_a_page_of_documents_is_read_in_order_and_not_sorted(catalog: PostgresCa
 
 def test_a_page_of_documents_is_read_in_order_and_not_sorted_in_sqlite(tmp_path: Path):
     SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL").close()
-    raw = sqlite3.connect(tmp_path / "catalog.db")
+    raw = sqlite3.connect(tmp_path / "catalog.db", factory=CONNECTION)
     raw.create_function("catalog_glob", -1, lambda *_: True)
     statements = load("sqlite")
     for name in LISTS:
@@ -349,7 +350,7 @@ def test_an_audit_leaves_the_settings_of_the_session_alone(catalog: PostgresCata
 
 def test_no_statement_multiplies_two_tables_in_sqlite(tmp_path: Path):
     SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL").close()
-    raw = sqlite3.connect(tmp_path / "catalog.db")
+    raw = sqlite3.connect(tmp_path / "catalog.db", factory=CONNECTION)
     raw.create_function("catalog_glob", -1, lambda *_: True)
     found = {}
     for name, statement in load("sqlite").items():

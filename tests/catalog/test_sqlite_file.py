@@ -22,6 +22,7 @@ from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
 from penstock.catalog.views import Filters
 from penstock.database import sqlite_connections
+from penstock.database.sqlite_file import CONNECTION
 from penstock.errors import SchemaMismatch, UnknownScheme
 from penstock.queue.factory import open_queue
 from tests.catalog.conftest import CATALOGS, begin, embed, found, page, put, vectors
@@ -66,7 +67,7 @@ INDEXES = {
 @pytest.fixture
 def raw(tmp_path: Path):
     SqliteCatalog(tmp_path / "catalog.db").close()
-    connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection = sqlite3.connect(tmp_path / "catalog.db", factory=CONNECTION)
     connection.execute("PRAGMA foreign_keys = 1")
     yield connection
     connection.close()

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
+from penstock.database import sqlite_file
 from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors
+from penstock.database.sqlite_file import CONNECTION, NamedConnection, takes_numbers_for_names
 from penstock.database.sqlite_schema import migrate
 from penstock.errors import InvalidRequest, QueueFull, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
@@ -37,7 +39,7 @@ def queue(path: Path):
 
 
 def plan(path: Path, name: str, *values: object) -> str:
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, factory=CONNECTION)
     rows = connection.execute("EXPLAIN QUERY PLAN " + SQL[name], values).fetchall()
     connection.close()
     return " | ".join(row[3] for row in rows)
@@ -350,3 +352,35 @@ def test_a_read_does_not_wait_for_a_long_one(queue: SqliteQueue) -> None:
     with queue._reading() as rows, ThreadPoolExecutor(1) as others:
         rows.scalar("oldest")
         assert others.submit(queue.get, "job_000001").result(60) is not None
+
+
+@pytest.mark.parametrize(
+    ("python", "fault"), [((3, 11, 9), False), ((3, 12, 0), True), ((3, 12, 3), True), ((3, 12, 4), False)]
+)
+def test_only_four_versions_of_python_take_a_number_for_a_name(python: tuple[int, ...], fault: bool) -> None:
+    assert fault is takes_numbers_for_names(python)
+
+
+def test_numbers_bound_by_name_reach_the_same_places(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bind, bound = sqlite_file._by_name, list[object]()
+    monkeypatch.setattr(sqlite_file, "_by_name", lambda values: bound.append(values) or bind(values))
+    with closing(sqlite3.connect(path, factory=NamedConnection)) as connection:
+        connection.execute("CREATE TABLE t (a, b)")
+        connection.executemany("INSERT INTO t VALUES (?3, ?1)", [("x", "unused", "y")])
+        connection.execute("INSERT INTO t VALUES (?, ?)", ("?1", "plain"))
+
+        assert [("y", "x")] == connection.execute(
+            "SELECT * FROM t WHERE b = ?1 AND ?1 < a", ("x",)
+        ).fetchall()
+        assert ("?1", "plain") == connection.execute("SELECT * FROM t WHERE a = ?", ("?1",)).fetchone()
+    assert [("x", "unused", "y"), ("x",)] == bound
+
+
+def test_a_queue_works_with_names_for_numbers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "CONNECTION", NamedConnection)
+    with closing(SqliteQueue(path)) as queue:
+        queue.add([new(number) for number in range(1, 4)], now=T0)
+        claimed = queue.claim(ClaimRequest("w", limit=2), now=T0)
+
+        assert ["job_000001", "job_000002"] == [job.queue_id for job in claimed]
+        assert 1 == queue.count(JobQuery(statuses=frozenset({Status.PENDING})))[()]

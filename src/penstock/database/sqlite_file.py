@@ -3,13 +3,79 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
+import sys
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from penstock.errors import StoreReadOnly, StoreVanished
+
+
+class NamedCursor(sqlite3.Cursor):
+    """A cursor for drivers that take ``?1`` for a name, and warn of each value in a sequence.
+
+    The number becomes the name, and the values a mapping.
+    """
+
+    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
+        if "?1" in statement:
+            super().execute(_with_names(statement), _by_name(values))
+        else:
+            super().execute(statement, values)
+        return self
+
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
+        if "?1" in statement:
+            super().executemany(_with_names(statement), map(_by_name, rows))
+        else:
+            super().executemany(statement, rows)
+        return self
+
+
+class NamedConnection(sqlite3.Connection):
+    """A connection with such cursors."""
+
+    def cursor(self, factory: Any = NamedCursor) -> Any:
+        return super().cursor(factory)
+
+    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
+        cursor: NamedCursor = self.cursor()
+        return cursor.execute(statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
+        cursor: NamedCursor = self.cursor()
+        return cursor.executemany(statement, rows)
+
+
+@cache
+def _with_names(statement: str) -> str:
+    # By its number a parameter may be missing in between; such a gap would have no name.
+    return re.sub(r"\?([0-9]+)", r":\1", statement)
+
+
+def _by_name(values: Sequence[object]) -> dict[str, object]:
+    return {str(number): value for number, value in enumerate(values, 1)}
+
+
+def takes_numbers_for_names(python: Sequence[int]) -> bool:
+    """Tell whether this version of Python has that fault (3.12.0 to 3.12.3).
+
+    Statements number their parameters, as a value often stands in several places. Elsewhere tuples are
+    bound, which is faster than a mapping.
+    """
+    return (3, 12) <= tuple(python[:3]) < (3, 12, 4)
+
+
+_NAMED = takes_numbers_for_names(sys.version_info[:3])
+CONNECTION: type[sqlite3.Connection] = NamedConnection if _NAMED else sqlite3.Connection
+CURSOR: type[sqlite3.Cursor] = NamedCursor if _NAMED else sqlite3.Cursor
+"""The class of cursors on the connections of callers."""
 
 _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
@@ -69,6 +135,7 @@ class SqliteFile:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
+            factory=CONNECTION,
         )
 
     def connect_read_only(

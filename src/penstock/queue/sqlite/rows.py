@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.clock import format_time, read_time
+from penstock.database.sqlite_file import CURSOR
 from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
 from penstock.job import (
@@ -41,7 +42,7 @@ class SqliteRows:
     """Rows of one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.cursor = connection.cursor()
+        self.cursor = connection.cursor(CURSOR)
         # The connection of a caller may have another row factory.
         self.cursor.row_factory = None
         self._known_pauses: list[Pause] | None = None
