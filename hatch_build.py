@@ -13,6 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+# An older Python gets this far: an installer reads what it needs from metadata that are built with this hook.
+if sys.version_info < (3, 11):  # noqa: UP036 - as requires-python says
+    raise SystemExit(f"Penstock needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 REQUIREMENT = "wordllama==0.4.0.post1"

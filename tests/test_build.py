@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +26,10 @@ PLAIN = frozenset(
 
 @pytest.fixture
 def hook() -> ModuleType:
+    return load_hook()
+
+
+def load_hook() -> ModuleType:
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -72,6 +77,13 @@ def test_files_of_another_version_are_refused(hook: ModuleType, package: Path, t
 def test_the_build_and_the_library_name_the_same_files(hook: ModuleType):
     assert table_files.SHA256 == {name: checksum for name, (_, checksum) in hook.FILES.items()}
     assert ROOT / hook.TABLE == table_files._OWN
+
+
+def test_an_older_python_is_refused_before_anything_is_built(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "version_info", (3, 10, 13))
+
+    with pytest.raises(SystemExit, match=r"^Penstock needs Python 3\.11 or newer; this is "):
+        load_hook()
 
 
 def test_a_plain_installation_brings_only_what_it_uses():
