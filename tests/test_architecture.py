@@ -52,6 +52,7 @@ GROUPS = {
     "testing": "app",
     "store_url": "config",
     "state_directory": "config",
+    "trust": "config",
     "clock": "clock",
     "database": "stores",
     "queue": "stores",

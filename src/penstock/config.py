@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from penstock import setting_fields, settings_file
 from penstock import setting_types as types
+from penstock import trust as trust_of_user
 from penstock.errors import InvalidSetting
 from penstock.named_tuple import NamedTuple
 from penstock.setting_fields import DERIVED, SettingValues
@@ -381,6 +382,11 @@ def file_places() -> settings_file.FilePlaces:
 def read_project_file(path: Path) -> settings_file.SettingsFile:
     """Read a project's settings file without applying the values."""
     return settings_file.read(path, "project", SETTINGS, os.environ)
+
+
+def trust_state(directory: Path, *, trust: bool = True) -> None:
+    """Record, or forget, that a state directory is the user's own; see ``penstock.trust``."""
+    trust_of_user.trust_state(directory, os.environ, trust=trust)
 
 
 def _plain(name: str, value: object) -> object:

@@ -18,9 +18,9 @@ from penstock.named_tuple import NamedTuple
 from penstock.setting_types import Setting
 from penstock.state_directory import absolute
 from penstock.store_url import StoreUrl
+from penstock.trust import LIST, digest_of, read_list, record, user_directory
 
 NAME = "penstock.toml"
-TRUSTED = "trusted.json"
 MAX_BYTES = 256 * 1024
 
 
@@ -46,12 +46,12 @@ class FilePlaces(NamedTuple):
     @property
     def trusted(self) -> Path | None:
         """The list of trusted project files."""
-        return None if self.user is None else self.user.with_name(TRUSTED)
+        return None if self.user is None else self.user.with_name(LIST)
 
 
 def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlaces:
     """Look for ``penstock.toml`` from the working directory upwards, and for the user's."""
-    directory = _user_directory(environ, platform)
+    directory = user_directory(environ, platform)
     user = None if directory is None else directory / NAME
     foreign: Path | None = None
     try:
@@ -74,18 +74,6 @@ def _is_own(path: Path) -> bool:
     Else another user could choose by a link in a shared folder which of this user's files is read.
     """
     return {path.stat().st_uid, path.lstat().st_uid} <= {os.geteuid(), 0}
-
-
-def _user_directory(environ: Mapping[str, str], platform: str) -> Path | None:
-    # The XDG specification asks to ignore a relative directory.
-    if environ.get("XDG_CONFIG_HOME", "").startswith("/"):
-        return Path(environ["XDG_CONFIG_HOME"]) / "penstock"
-    if platform == "win32":
-        return Path(environ["APPDATA"]) / "penstock" if environ.get("APPDATA") else None
-    home = environ.get("HOME", "")
-    if not home.startswith("/"):
-        return None
-    return Path(home, "Library/Application Support" if platform == "darwin" else ".config", "penstock")
 
 
 def _exists(path: Path) -> bool:
@@ -215,48 +203,13 @@ def refuse_untrusted(file: SettingsFile, setting: Setting, weaker: Any, environ:
 
 def set_trust(file: SettingsFile, trusted: Path, *, trust: bool) -> None:
     """Record, or with ``trust=False`` forget, that the user trusts this file with this content."""
-    import json
-
     if trust and not _is_own(file.path):
         raise UntrustedSetting(
             f"{file.path} belongs to another user, and is not read", remedy="Copy it, or change its owner."
         )
-    known = _read_trusted(trusted)
-    known.pop(str(file.path), None)
-    if trust:
-        known[str(file.path)] = _digest(file.content)
-    part = trusted.with_suffix(f".{os.getpid()}")
-    try:
-        trusted.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part.touch(mode=0o600)
-        part.write_text(json.dumps(known, indent=2), encoding="utf-8")
-        part.replace(trusted)
-    except OSError as error:
-        raise InvalidSettingsFile(f"{trusted}: cannot be written ({error.strerror})") from None
+    record(trusted, str(file.path), digest_of(file.content) if trust else None)
 
 
 def is_trusted(file: SettingsFile, trusted: Path | None) -> bool:
     """Tell whether the user trusts this file with this content."""
-    return trusted is not None and _read_trusted(trusted).get(str(file.path)) == _digest(file.content)
-
-
-def _read_trusted(path: Path) -> dict[str, str]:
-    import json
-
-    try:
-        known = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise InvalidSettingsFile(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError):
-        known = None
-    if not isinstance(known, dict):
-        raise InvalidSettingsFile(f"{path}: not a list of trusted files", remedy="Remove that file.")
-    return known
-
-
-def _digest(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
+    return trusted is not None and read_list(trusted).get(str(file.path)) == digest_of(file.content)

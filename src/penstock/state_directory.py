@@ -8,15 +8,20 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from penstock import trust
 from penstock.errors import DiskFull, InvalidSetting, StoreDenied, StoreError, StoreReadOnly, StoreUnavailable
 
 PROJECT_STATE = ".penstock"
 
 
 def default_state(environ: Mapping[str, str]) -> str:
-    """The project's own directory, else ``$XDG_STATE_HOME/penstock``, else one in the home directory."""
+    """The project's own directory, else ``$XDG_STATE_HOME/penstock``, else one in the home directory.
+
+    That of a project has to be known as the user's; see ``penstock.trust``.
+    """
     own = _project_state()
     if own is not None:
+        trust.require_state(own, environ)
         return str(own)
     # The XDG specification asks to ignore a relative XDG_STATE_HOME.
     xdg = environ.get("XDG_STATE_HOME", "")

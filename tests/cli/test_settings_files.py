@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from penstock import Penstock
+from penstock.cli.main import cli
+from penstock.errors import UntrustedState
 from tests.cli.conftest import Run
 
 
@@ -114,3 +122,116 @@ def test_the_users_file_is_found_by_a_command(run: Run, clone: Path):
     told = run("status", code=3).stderr
     assert f"{place / 'penstock.toml'}: tenant_id = '5': expected" in told
     assert "ERR_SETTINGS_FILE" in told
+
+
+# State directories.
+
+
+def shipped(clone: Path) -> Path:
+    """The state directory of a stranger, with a key that they know."""
+    with Penstock(state_dir=clone / ".penstock") as app:
+        assert app.settings.state_dir.is_dir()
+    (clone / ".penstock" / "keys.json").write_text("{}")
+    return clone / ".penstock"
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "index .",
+        "search mill",
+        "jobs",
+        "worker --until-idle",
+        "serve",
+        "start",
+        "watch .",
+        "mcp",
+        "keys list",
+        "why readme.md",
+        "backup kept.tar",
+        "import penstock sqlite:///other.db",
+        "config show",
+        "redis gateway --rags rags.yaml",
+    ],
+)
+def test_no_command_uses_a_state_directory_that_came_with_a_clone(clone: Path, command: str):
+    directory = shipped(clone)
+    before = content(directory)
+
+    refused = CliRunner().invoke(cli, command.split())
+
+    assert 3 == refused.exit_code, refused.output
+    assert "ERR_UNTRUSTED_STATE" in refused.stderr
+    assert f"penstock config trust {directory}" in refused.stderr
+    assert "--state" in refused.stderr
+    assert before == content(directory)
+
+
+def test_the_library_and_an_adapter_refuse_it_as_well(clone: Path):
+    shipped(clone)
+
+    with pytest.raises(UntrustedState):
+        Penstock()
+    with pytest.raises(UntrustedState):
+        Penstock("sqlite:///elsewhere.db")
+
+
+def test_a_trusted_state_directory_is_used_until_it_is_moved(clone: Path, monkeypatch: pytest.MonkeyPatch):
+    directory = shipped(clone)
+    run = CliRunner().invoke
+
+    assert f"Trusted: {directory}.\n" == run(cli, ["config", "trust", ".penstock"]).stdout
+    assert 0 == run(cli, ["jobs"]).exit_code
+    moved = clone.rename(clone.with_name("moved"))
+    monkeypatch.chdir(moved)
+    assert 3 == run(cli, ["jobs"]).exit_code
+    assert 0 == run(cli, ["--state", ".penstock", "jobs"]).exit_code
+    assert {"directory": str(moved / ".penstock"), "trusted": True} == json.loads(
+        run(cli, ["--json", "config", "trust", str(moved / ".penstock")]).stdout
+    )
+    assert 0 == run(cli, ["jobs"]).exit_code
+    run(cli, ["config", "trust", "--revoke", ".penstock"])
+    assert 3 == run(cli, ["jobs"]).exit_code
+
+
+def test_only_a_state_directory_of_a_project_is_trusted_as_one(clone: Path):
+    refused = CliRunner().invoke(cli, ["config", "trust", "."])
+
+    assert 2 == refused.exit_code
+    assert "one is named .penstock" in refused.stderr
+    assert ["readme.md"] == [path.name for path in clone.iterdir()]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 3), ("y", 0)])
+def test_a_person_at_a_terminal_is_asked_once(clone: Path, answer: str, code: int):
+    shipped(clone)
+
+    said, ended = at_a_terminal(["jobs"], answer)
+    again, ended_again = at_a_terminal(["jobs"], None if answer == "y" else "n")
+
+    assert said.count("Did you make it, and is it to be used? [y/N]") == 1
+    assert code == ended == ended_again
+    assert (answer == "n") is ("Did you make it" in again)
+
+
+def at_a_terminal(arguments: list[str], answer: str | None) -> tuple[str, int]:
+    """What a command in a terminal says to a person who types an answer."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock", *arguments], stdin=terminal, stdout=terminal, stderr=terminal
+    ) as command:
+        os.close(terminal)
+        said = b""
+        with suppress(OSError):
+            while part := os.read(controller, 4096):
+                said += part
+                if answer is not None and b"[y/N]" in said:
+                    os.write(controller, f"{answer}\n".encode())
+                    answer = None
+        code = command.wait(60)
+    os.close(controller)
+    return " ".join(said.decode().split()), code

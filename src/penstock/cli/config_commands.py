@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Show the settings, and trust the settings file of a project."""
+    """Show the settings, and trust what a project brings along."""
 
 
 @config.command()
@@ -64,15 +65,39 @@ def _files(places: FilePlaces) -> list[tuple[str, object]]:
 
 
 @config.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--revoke", is_flag=True, help="Stop trusting the file.")
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--revoke", is_flag=True, help="Stop trusting the file or directory.")
 @click.pass_obj
-def trust(session: Session, file: Path | None, revoke: bool) -> None:
-    """Let the settings file of a project set everything.
+def trust(session: Session, path: Path | None, revoke: bool) -> None:
+    """Trust the settings file of a project, or a state directory.
 
-    FILE is by default the nearest penstock.toml, from the current directory upwards. Read it first: it can
-    send your documents to another store. The trust ends when the file changes.
+    A trusted file may set everything. PATH is by default the nearest penstock.toml, from the current
+    directory upwards. Read it first: it can send your documents to another store. The trust ends when the
+    file changes.
+
+    A trusted directory is used as the state directory of the folders around it. It has to be yours: it can
+    hold documents, jobs and keys. The trust ends when it is moved or copied.
     """
+    if path is not None and path.is_dir():
+        _trust_state(session, Path(os.path.abspath(path)), revoke=revoke)  # noqa: PTH100 - a link counts itself
+    else:
+        _trust_file(session, path, revoke=revoke)
+
+
+def _trust_state(session: Session, directory: Path, *, revoke: bool) -> None:
+    from penstock.config import trust_state
+    from penstock.state_directory import PROJECT_STATE
+
+    if directory.name != PROJECT_STATE:
+        raise click.UsageError(f"{directory} is not a state directory of a project: one is named .penstock.")
+    trust_state(directory, trust=not revoke)
+    if session.as_json:
+        emit_json({"directory": str(directory), "trusted": not revoke})
+    else:
+        session.confirm_done(f"{directory} is no longer trusted." if revoke else f"Trusted: {directory}.")
+
+
+def _trust_file(session: Session, file: Path | None, *, revoke: bool) -> None:
     from penstock.config import file_places, read_project_file
     from penstock.errors import InvalidSettingsFile
     from penstock.settings_file import set_trust

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,10 +14,12 @@ import click
 from penstock.cli.command_group import CommandContext
 from penstock.cli.output import emit
 from penstock.cli.services import LocalServices, discovered, is_this_host, make_client, server_path
-from penstock.errors import LocalOnly
+from penstock.errors import LocalOnly, UntrustedState
 from penstock.process_start import log_to_stderr
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from penstock.assembly import Assembly
     from penstock.cli.services import Services
     from penstock.client.sync_client import Client
@@ -81,7 +84,28 @@ class Session:
     def settings(self) -> Settings:
         from penstock import config
 
-        return config.load(**self.overrides)
+        try:
+            return config.load(**self.overrides)
+        except UntrustedState as error:
+            if error.directory is None or not self._trusts(error.directory):
+                raise
+            return config.load(**self.overrides)
+
+    def _trusts(self, directory: Path) -> bool:
+        """Ask a person whether a state directory is theirs, and record a yes."""
+        from penstock import config
+
+        if self.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        question = (
+            f"{directory} has Penstock's state, and is not known as yours. It may have come with a clone or "
+            "an archive, with documents, jobs and keys of someone else. Did you make it, and is it to be "
+            "used?"
+        )
+        if not click.confirm(question, err=True):
+            return False
+        config.trust_state(directory)
+        return True
 
     @functools.cached_property
     def assembly(self) -> Assembly:

@@ -42,7 +42,7 @@ PenstockError
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
     ├── InvalidSettingsFile · UntrustedSetting · ModelDamaged · ModelUnavailable · KeylessServer
-    ├── ExtensionFailed
+    ├── ExtensionFailed · UntrustedState
 
 Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
@@ -174,6 +174,7 @@ from penstock.errors.stores import (
     TooManyFiles,
     UnknownScheme,
     UntrustedSetting,
+    UntrustedState,
 )
 from penstock.errors.web import (
     AddressRefused,
@@ -282,6 +283,7 @@ __all__ = [
     "InvalidSetting",
     "InvalidSettingsFile",
     "UntrustedSetting",
+    "UntrustedState",
     "UnknownScheme",
     "DriverMissing",
     "ExtensionFailed",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from penstock.errors.requests import PenstockError
 
 
@@ -107,6 +109,17 @@ class UntrustedSetting(ConfigError):
 
     code = "ERR_UNTRUSTED_SETTING"
     default_remedy = "Read the file in the message, then run `penstock config trust` if you trust it."
+
+
+class UntrustedState(ConfigError):
+    """A state directory found from the current directory upwards that is not known as the user's own."""
+
+    code = "ERR_UNTRUSTED_STATE"
+    default_remedy = "Run `penstock config trust DIRECTORY` if it is yours, or name another one with --state."
+
+    def __init__(self, message: str, directory: Path | None = None, *, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.directory = directory
 
 
 class UnknownScheme(ConfigError):
