@@ -59,6 +59,10 @@ class Inbox:
                 thread.join()
 
 
+INTERFACES = ("http://[fe80::abcd]/", "http://[fe80::1%25eth0]/", "http://[2001:db8::1%25eth0]/")
+"""Addresses that only a machine with an interface of that name could reach."""
+
+
 @pytest.fixture
 def inbox() -> Inbox:
     return Inbox()
@@ -192,18 +196,35 @@ def test_the_signature_is_that_of_standard_webhooks():
 def test_private_addresses_are_refused_unless_allowed(tmp_path: Path, inbox: Inbox):
     with opened(tmp_path, webhook_private=False) as app, inbox.open():
         urls = [inbox.url, inbox.url.replace("127.0.0.1", "localhost"), "http://[::1]:1/", "http://10.0.0.1/"]
+        urls += ["http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[fc00::abcd]/"]
         jobs = [app.call("mill", {}, webhook=url).job_id for url in urls]
         run_all(app)
         found = [(hook.status, hook.error_code) for job in jobs for hook in hooks_of(app, job)]
-    assert [(Status.FAILED, "ERR_WEBHOOK_ADDRESS")] * 4 == found
+    assert [(Status.FAILED, "ERR_WEBHOOK_ADDRESS")] * 7 == found
     assert [] == inbox.answers
+
+
+def test_a_receiver_is_reached_by_an_address_whose_end_looks_like_a_port(tmp_path: Path, inbox: Inbox):
+    with opened(tmp_path) as app, inbox.open():
+        receipt = app.call("mill", {}, webhook=inbox.url.replace("127.0.0.1", "[::ffff:127.0.0.1]"))
+        run_all(app)
+        (hook,) = hooks_of(app, receipt.job_id)
+
+    assert (Status.DONE, {"status": 200}) == (hook.status, hook.result)
 
 
 def test_a_webhook_needs_a_secret_and_a_url(tmp_path: Path):
     with opened(tmp_path, webhook_key=None) as app:
         with pytest.raises(WebhookUnsigned, match="no secret"):
             app.call("mill", {}, webhook="https://example.org/")
-        for url in ("ftp://example.org/", "https://me:pw@example.org/", "https://example.org/ö", "mill", ""):
+        for url in (
+            "ftp://example.org/",
+            "https://me:pw@example.org/",
+            "https://example.org/ö",
+            "mill",
+            "",
+            *INTERFACES,
+        ):
             with pytest.raises(InvalidUrl):
                 app.submit(item_type="content", op="ingest", payload={"content": "a"}, webhook=url)
         assert [] == app.jobs()

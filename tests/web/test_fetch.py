@@ -40,13 +40,45 @@ def test_an_unchanged_page_has_no_body(site: Site):
     assert fetcher().get(f"{site.url}/a", lambda _: Validators('"1"')).body is None
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "[::ffff:127.0.0.1]"]
+)
 def test_a_loopback_address_is_refused_in_every_spelling(site: Site, host: str):
     site.put("/a", "secret")
     with pytest.raises(AddressRefused) as refused:
         fetcher(private=False).get(f"http://{host}:{site.port}/a")
     found = classify(refused.value)
     assert ("permanent", "ERR_WEB_ADDRESS") == (found.kind, found.code)
+    assert [] == site.asked
+
+
+@pytest.mark.parametrize("host", ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]"])
+def test_an_address_whose_end_looks_like_a_port_is_contacted(site: Site, host: str):
+    site.put("/a", "text")
+
+    assert b"text" == fetcher().get(f"http://{host}:{site.port}/a").body
+
+
+def test_a_port_left_out_is_that_of_the_scheme(monkeypatch: pytest.MonkeyPatch):
+    connected: list[Any] = []
+
+    def connect(address: Any, **_: Any) -> socket.socket:
+        connected.append(address)
+        raise ConnectionRefusedError(111, "refused")
+
+    monkeypatch.setattr("penstock.pipeline.web.fetch.socket.create_connection", connect)
+    with pytest.raises(PageUnavailable):
+        fetcher().get("http://[2001:db8::abcd]/")
+
+    assert [("2001:db8::abcd", 80)] == connected
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\x01b", "/a\r\nX-Other: 1"])
+def test_what_cannot_be_a_request_is_refused_for_good(site: Site, path: str):
+    with pytest.raises(PageRefused) as refused:
+        fetcher().get(f"{site.url}{path}")
+
+    assert "permanent" == classify(refused.value).kind
     assert [] == site.asked
 
 

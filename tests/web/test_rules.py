@@ -59,6 +59,13 @@ def test_each_page_has_one_url(given: str, expected: str):
         "http://a b/",
         "http://h:99999/",
         "gopher://h/",
+        "http://[fe80::abcd]/",
+        "http://[FEBF::1]:8080/",
+        "http://[fe80::1%25eth0]/",
+        "http://[2001:db8::1%25eth0]/",
+        "http://[1::2::3]/",
+        "http://a:b:c/",
+        "http://[::ffff:1.2.3]/",
     ],
 )
 def test_anything_but_a_web_page_is_no_url(given: str):

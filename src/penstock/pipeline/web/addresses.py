@@ -40,10 +40,21 @@ def resolve(host: str, port: int, *, private: bool, timeout_s: float) -> list[st
     name server could give another answer the second time. Raises ``AddressRefused`` if all are refused.
     """
     found = _look_up(host, port, timeout_s)
-    allowed = [each for each in found if private or is_public(_parsed(each))]
+    allowed = [each for each in found if is_public(_parsed(each)) or (private and _is_complete(each))]
+    if not allowed and private:
+        raise AddressRefused(
+            f"{host} has the address {found[0]}, which only an interface of each machine gives a meaning",
+            remedy="Use a name, or another address of that server.",
+        )
     if not allowed:
         raise AddressRefused(f"{host} has the address {found[0]}, which is not a public one")
     return allowed
+
+
+def _is_complete(text: str) -> bool:
+    """Tell whether a connection can be made: a link-local address counts on one interface only."""
+    address = _parsed(text)
+    return "%" in text or not (address.version == 6 and address.is_link_local)
 
 
 def _parsed(text: str) -> Address:

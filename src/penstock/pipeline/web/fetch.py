@@ -101,6 +101,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str], limits: FetchLimits)
     return exchange.send("POST", {**own, **headers}, read, body)
 
 
+def _port_of(parts: SplitResult) -> int:
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
 class _Exchange:
     """One request with the response."""
 
@@ -128,13 +132,17 @@ class _Exchange:
         over = threading.Timer(self._left(), self._cut_off)
         over.daemon = True
         over.start()
-        connection = http.client.HTTPConnection(str(parts.hostname))
+        # With a port: the end of an IPv6 address would be taken for one.
+        connection = http.client.HTTPConnection(str(parts.hostname), _port_of(parts))
         try:
             connection.sock = self._connect(parts)
             target = parts.path + (f"?{parts.query}" if parts.query else "")
             connection.request(method, target, body, headers=dict(headers))
             with connection.getresponse() as response:
                 return read(response)
+        except http.client.InvalidURL as error:
+            # No time makes a request of it.
+            raise PageRefused(f"{self._shown} cannot be asked for ({error})") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             # An error of Penstock may be a ValueError as well.
             if isinstance(error, PenstockError):
@@ -167,7 +175,7 @@ class _Exchange:
     def _connect(self, parts: SplitResult) -> socket.socket:
         """Connect to one of the checked addresses, under the name of the URL."""
         host, secure = str(parts.hostname), parts.scheme == "https"
-        port = parts.port or (443 if secure else 80)
+        port = _port_of(parts)
         found = addresses.resolve(host, port, private=self._limits.private, timeout_s=self._left())
         failure: Exception | None = None
         for address in found[:MOST_ADDRESSES]:

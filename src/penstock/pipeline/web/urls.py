@@ -36,12 +36,18 @@ def canonical(url: str) -> str:
     try:
         parts = urlsplit(_SPACES.sub("", url.strip()))
         host, port = _host(parts), parts.port
+        bound = _needs_interface(host)
     except (ValueError, UnicodeError):
         raise InvalidUrl(f"{shown(url)!r} is not a valid URL") from None
     if parts.scheme not in _PORTS or not host:
         raise InvalidUrl(f"{shown(url)!r} is not an http or https URL")
     if parts.username is not None or parts.password is not None:
         raise InvalidUrl(f"{shown(url)} has a user or a password, which would be stored with each page")
+    if bound:
+        raise InvalidUrl(
+            f"{shown(url)!r} has an address that only an interface of each machine gives a meaning",
+            remedy="Use a name, or another address of that server.",
+        )
     at = f"[{host}]" if ":" in host else host
     if port is not None and port != _PORTS[parts.scheme]:
         at += f":{port}"
@@ -66,6 +72,14 @@ def _host(parts: SplitResult) -> str:
     if not re.fullmatch(r"[a-z0-9._:%-]*", host):
         raise ValueError
     return host
+
+
+def _needs_interface(host: str) -> bool:
+    if ":" not in host:
+        return False
+    import ipaddress
+
+    return "%" in host or ipaddress.IPv6Address(host).is_link_local
 
 
 def _path(path: str) -> str:
