@@ -148,3 +148,26 @@ def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(docs: Ind
 
     assert "removed" == docs.app.job(receipt.job_id).result["outcome"]
     assert (["new.md"] if what == "moved" else []) == docs.found("wheel", mode="keyword")
+
+
+@pytest.mark.parametrize("swapped", ["", "inner"])
+def test_a_root_that_became_a_link_is_refused_and_tells_no_names(docs: IndexedFolder, swapped: str):
+    """The folder was checked when it was named; what stands in its place now was not."""
+    docs.put("root/inner/mill.md", "the wheel turns")
+    secret = docs.put("secret/inner/letter-to-ada.mp3", "x").parents[1]
+    root = docs.folder / "root" / "inner"
+    assert Status.DONE is docs.index(root).status
+    receipt = docs.app.index(root, force=True)
+    place = docs.folder / "root" / swapped
+    place.rename(docs.folder / "away")
+    place.symlink_to(secret / swapped)
+
+    job = docs.finish(receipt.job_id)
+
+    assert (Status.FAILED, "ERR_UNSUPPORTED_TYPE") == (job.status, job.error_code)
+    assert "link" in str(job.error_message)
+    assert ["mill.md"] == docs.found("wheel")
+    # The ledger of a walk keeps the names that it skipped.
+    kept = [file.read_bytes() for file in docs.folder.parent.rglob("*.db*")]
+    assert b"mill.md" in b"".join(kept)
+    assert b"letter-to-ada" not in b"".join(kept)

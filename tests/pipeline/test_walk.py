@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.pipeline.walk.no_links import BehindLink
 from penstock.pipeline.walk.protocol import FoundFile, Repository, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.rules import rule_of_name
-from penstock.pipeline.walk.walker import walk
+from penstock.pipeline.walk.walker import MOST_OPEN, walk
 
 
 def put(root: Path, *paths: str, text: str = "words\n") -> None:
@@ -225,11 +226,65 @@ def test_ignore_files_behind_links_are_not_read(tmp_path: Path, name: str):
     assert ["secret-of-the-mill.txt"] == found(tmp_path / "root")
 
 
-def test_a_root_that_is_a_link_is_walked(tmp_path: Path):
-    put(tmp_path, "real/a.md")
+@pytest.mark.parametrize("root", ["link", "link/inner"])
+def test_a_root_behind_a_link_is_not_listed(tmp_path: Path, root: str):
+    put(tmp_path, "real/inner/a.md")
     (tmp_path / "link").symlink_to("real")
 
-    assert ["a.md"] == found(tmp_path / "link")
+    with pytest.raises(BehindLink):
+        found(tmp_path / root)
+
+
+@pytest.mark.parametrize("swapped", ["", "inner", "inner/deep"])
+def test_a_folder_replaced_by_a_link_during_the_walk_leads_nowhere(tmp_path: Path, swapped: str):
+    put(tmp_path, "root/a.md", "root/inner/b.md", "root/inner/deep/c.md", "root/z.md", "root/zz/y.md")
+    put(tmp_path, "secret/a.md", "secret/b.md", "secret/c.md", "secret/y.md", "secret/of-others.md")
+    put(tmp_path, "secret/.gitignore", text="named-*.txt\n")
+    reports = walk(str(tmp_path / "root"))
+    seen = [next(reports)]
+
+    (tmp_path / "root" / swapped).rename(tmp_path / "away")
+    (tmp_path / "root" / swapped).symlink_to(tmp_path / "secret")
+    seen += reports
+
+    assert {"a.md", "inner/b.md", "inner/deep/c.md", "z.md", "zz/y.md"} >= {
+        report.path for report in seen if isinstance(report, FoundFile)
+    }
+    assert {"a.md", "zz/y.md"} <= {report.path for report in seen if isinstance(report, FoundFile)}
+    assert "of-others" not in str(seen)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_deep_tree_is_walked_with_few_open_directories(tmp_path: Path):
+    deep = tmp_path / "root"
+    for level in range(3 * MOST_OPEN):
+        deep /= f"d{level}"
+        (deep / "zz").mkdir(parents=True)
+        (deep / "zz" / "last.md").touch()
+    open_before = open_files()
+    most = 0
+
+    for _ in (reports := walk(str(tmp_path / "root"))):
+        most = max(most, open_files() - open_before)
+
+    assert MOST_OPEN <= most <= MOST_OPEN + 5
+    assert 3 * MOST_OPEN == len(found(tmp_path / "root"))
+    assert [] == list(reports)
+    assert open_before == open_files()
+
+
+def test_a_walk_that_is_dropped_closes_its_directories(tmp_path: Path):
+    put(tmp_path, "a/b/c.md", "a/b/d.md")
+    open_before = open_files()
+    reports = walk(str(tmp_path))
+    next(reports)
+
+    reports.close()
+
+    assert open_before == open_files()
 
 
 def test_pipes_and_sockets_are_never_opened(tmp_path: Path):

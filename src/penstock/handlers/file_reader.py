@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -14,10 +13,8 @@ from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.pipeline.walk.no_links import BehindLink, open_file
 
-# Non-blocking: a path that was a file may be a pipe by now.
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HASHED_AT_ONCE = 1 << 20
 
 
@@ -50,8 +47,8 @@ def read_file(
     is larger than the limit and cannot be read in part.
     """
     try:
-        fd = _open(path)
-    except _BehindLink:
+        fd = open_file(path)
+    except BehindLink:
         if delivered:
             raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
         raise UnsupportedType(
@@ -101,7 +98,7 @@ def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
 
 def hash_of(path: str, limits: ExtractLimits) -> str:
     """Content hash of a file of any size, over the bytes that are read; as stored with documents."""
-    with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb", buffering=0) as file:
+    with os.fdopen(open_file(path), "rb", buffering=0) as file:
         left = os.fstat(file.fileno()).st_size
         with suppress(DocumentTooLarge):
             left = _bytes_to_read(file.fileno(), left, path, limits)
@@ -110,36 +107,3 @@ def hash_of(path: str, limits: ExtractLimits) -> str:
             digest.update(read)
             left -= len(read)
         return digest.hexdigest()
-
-
-class _BehindLink(Exception):
-    """The file, or a folder above, is a symbolic link."""
-
-
-def _open(path: str) -> int:
-    """Open a path folder by folder, and refuse a link put in the way at any moment."""
-    *folders, name = filter(None, path.split("/"))
-    folder_fd = os.open("/" if path.startswith("/") else ".", _TRAVERSE)
-    try:
-        for folder in folders:
-            next_fd = _open_folder(folder, folder_fd)
-            os.close(folder_fd)
-            folder_fd = next_fd
-        return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder_fd)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise _BehindLink from None
-    finally:
-        os.close(folder_fd)
-
-
-def _open_folder(name: str, above: int) -> int:
-    try:
-        return os.open(name, _TRAVERSE, dir_fd=above)
-    except NotADirectoryError:
-        # Linux has the same error for a link.
-        with suppress(OSError):
-            if stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-                raise _BehindLink from None
-        raise

@@ -17,7 +17,7 @@ from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
-from penstock.errors import NothingToIndex, PermanentFailure
+from penstock.errors import NothingToIndex, PermanentFailure, UnsupportedType
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.container_paths import ContainerFile, container_of, published_members
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
@@ -35,6 +35,7 @@ from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
+from penstock.pipeline.walk.no_links import BehindLink, open_folder
 from penstock.pipeline.walk.protocol import (
     BINDING,
     FoundFile,
@@ -386,11 +387,15 @@ def _payload(context: Context) -> Walked:
 
 
 def _refuse_missing(root: str) -> None:
-    """Raise for a missing root, maybe on an unmounted disk: nothing is removed then."""
+    """Raise for a missing root, maybe on an unmounted disk, and for a link: nothing is removed then."""
     try:
-        os.scandir(root).close()
+        os.close(open_folder(root))
     except FileNotFoundError:
         raise PermanentFailure(f"{root} does not exist", code="ERR_FILE_NOT_FOUND") from None
+    except BehindLink:
+        raise UnsupportedType(
+            f"{root} is a link, or behind one", remedy="Index the target of the link."
+        ) from None
 
 
 def _covered(path: str, folders: set[str]) -> bool:

@@ -6,6 +6,7 @@ removes the others once the new one is indexed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -152,7 +153,7 @@ class LibraryJobs:
             urls.canonical(payload.source_url),
             lambda url: self._fetched.wait_turn(urls.host_of(url), 0.0, context.checkpoint),
         )
-        return found.found_at(archive.body)
+        return found.found_at(os.path.realpath(archive.body))
 
     def _open_children(self, context: Context) -> bool:
         if self._open_queue is None:

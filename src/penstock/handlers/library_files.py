@@ -48,7 +48,10 @@ class LibraryFiles:
         self._pictures = pictures
 
     def found_at(self, path: str) -> Iterator[FoundOrSkipped]:
-        """Files of a folder, members of an archive, or one file. Raises OSError if there is nothing."""
+        """Files of a folder, members of an archive, or one file. Raises OSError if there is nothing.
+
+        The path has no links in it, as no stored one has.
+        """
         if os.path.isdir(path):  # noqa: PTH112 - it never raises
             return self._in_folder(path)
         status = Path(path).stat()
@@ -66,7 +69,6 @@ class LibraryFiles:
         return OriginFile(f"{self._root}/{inside}", origin, size, mtime_ns)
 
     def _in_folder(self, folder: str) -> Iterator[FoundOrSkipped]:
-        folder = os.path.realpath(folder)
         sphinx = Path(folder, INVENTORY).is_file()
         for report in walk(folder, self._rules):
             if isinstance(report, FoundFile):
@@ -79,7 +81,6 @@ class LibraryFiles:
 
     def _in_archive(self, archive: str) -> Iterator[FoundOrSkipped]:
         """Members of an archive, without a common top folder."""
-        archive = os.path.realpath(archive)
         limits = self._pipeline.limits
         read = read_file(archive, limits, lambda _: False)
         if read is None:

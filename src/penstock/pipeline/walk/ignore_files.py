@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.named_tuple import NamedTuple
+from penstock.pipeline.walk.no_links import open_folder
 from penstock.pipeline.walk.patterns import PatternList
 from penstock.pipeline.walk.protocol import Rule
 
@@ -67,18 +69,18 @@ class Ignores(NamedTuple):
         return None
 
     def with_directory(
-        self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool
+        self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool, opened: int
     ) -> Ignores:
-        """Add the ignore files among ``names`` of ``directory``."""
+        """Add the ignore files among ``names`` of ``directory``, which is open with this descriptor."""
         present = {name.rstrip("/") for name in names}
         found = [
             patterns
             for name, rule in FILES
             if name in present and (use_gitignore or rule is not Rule.GITIGNORE)
-            for patterns in _read((directory, name), below, rule)
+            for patterns in _read((directory, name), below, rule, opened)
         ]
         if use_gitignore and ".git" in present:
-            found += _read((directory, ".git", "info", "exclude"), below, Rule.GITIGNORE)
+            found += _read((directory, ".git", "info", "exclude"), below, Rule.GITIGNORE, opened)
         return Ignores((*found, *self.files)) if found else self
 
 
@@ -88,19 +90,23 @@ def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
     below = ""
     for part in Path(root).relative_to(top).parts:
         directory = os.path.join(top, below)
-        try:
-            names = os.listdir(directory)
-        except OSError:
-            names = []
-        ignores = ignores.with_directory(directory, below, names, use_gitignore=use_gitignore)
+        with suppress(OSError):
+            opened = open_folder(directory)
+            try:
+                names = os.listdir(opened)
+                ignores = ignores.with_directory(
+                    directory, below, names, use_gitignore=use_gitignore, opened=opened
+                )
+            finally:
+                os.close(opened)
         below += part + "/"
     return ignores
 
 
-def _read(place: tuple[str, ...], below: str, rule: Rule) -> list[Patterns]:
+def _read(place: tuple[str, ...], below: str, rule: Rule, opened: int) -> list[Patterns]:
     path = os.path.join(*place)
     try:
-        with open(path, "rb", opener=lambda *_: _open(*place)) as file:
+        with open(path, "rb", opener=lambda *_: _open(opened, *place[1:])) as file:
             read = file.read(_MAX_BYTES + 1)
     except (OSError, TypeError):  # a directory, or a pipe with nothing in it
         return []
@@ -111,12 +117,12 @@ def _read(place: tuple[str, ...], below: str, rule: Rule) -> list[Patterns]:
     return [Patterns(patterns, below, rule)] if patterns else []
 
 
-def _open(directory: str, *names: str) -> int:
-    """Open a file below a directory without following a link, which may lead to any file, as git does.
+def _open(directory: int, *names: str) -> int:
+    """Open a file below an open directory without following a link, which may lead to any file, as git does.
 
     Without blocking: an ignore file may be a pipe.
     """
-    folder = os.open(directory, _FOLDER)
+    folder = os.open(".", _FOLDER, dir_fd=directory)
     try:
         for name in names[:-1]:
             inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)

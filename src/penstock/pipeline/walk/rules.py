@@ -44,23 +44,32 @@ class PathRules:
         self._by_suffix: dict[str, Rule | None] = {}
         self._state_dirs = frozenset(os.path.realpath(path) for path in rules.state_dirs)
         top = find_repository(root) if rules.use_gitignore else None
-        self._top_directory = top.root if top else root
+        # A link in the place of a folder would lead to another repository.
+        above = top is not None and (root + "/").startswith(top.root.rstrip("/") + "/")
+        self._top_directory = top.root if top is not None and above else root
         # Ignore files are relative to the repository's top, reports to the root.
         self._prefix = "" if root == self._top_directory else os.path.relpath(root, self._top_directory) + "/"
 
-    def top(self, names: list[str], cursor: Sequence[str] = ()) -> Directory:
-        """Enter the root."""
+    def top(self, names: list[str], cursor: Sequence[str] = (), *, opened: int) -> Directory:
+        """Enter the root. ``opened``: a descriptor of the directory, here and below."""
         above = ignore_files.ignores_above(
             self._top_directory, self.root, use_gitignore=self._rules.use_gitignore
         )
-        return self.enter("", names, above, 1, cursor)
+        return self.enter("", names, above, 1, cursor, opened=opened)
 
     def enter(
-        self, path: str, names: list[str], ignores: Ignores, depth: int, cursor: Sequence[str] = ()
+        self,
+        path: str,
+        names: list[str],
+        ignores: Ignores,
+        depth: int,
+        cursor: Sequence[str] = (),
+        *,
+        opened: int,
     ) -> Directory:
         full = os.path.join(self.root, path) if path else self.root
         ignores = ignores.with_directory(
-            full, self._prefix + path, names, use_gitignore=self._rules.use_gitignore
+            full, self._prefix + path, names, use_gitignore=self._rules.use_gitignore, opened=opened
         )
         if len(cursor) > depth:
             names = [name for name in names if name >= cursor[depth - 1] + "/"]
@@ -169,7 +178,7 @@ def _patterns(globs: tuple[str, ...]) -> PatternList | None:
     return PatternList(globs) if globs else None
 
 
-def list_names(directory: str) -> list[str]:
-    """Names in a directory. Subdirectories end in ``/``: names then sort like the paths below them."""
+def list_names(directory: int) -> list[str]:
+    """Names in an open directory. Subdirectories end in ``/``: names then sort like the paths below them."""
     with os.scandir(directory) as entries:
         return [entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from penstock.pipeline.walk.no_links import open_folder
 from penstock.pipeline.walk.protocol import Skipped, WalkRules
 from penstock.pipeline.walk.rules import Directory, PathRules, list_names
 
@@ -14,8 +16,9 @@ class SinglePathRules:
     """Decides by names, ignore files and links from the root down. The path itself need not exist."""
 
     def __init__(self, root: str, rules: WalkRules) -> None:
-        self._rules = PathRules(os.path.realpath(root), rules)
-        self._top_directory = self._rules.top(self._names(""))
+        self._rules = PathRules(os.path.abspath(root), rules)
+        with self._listed("") as (names, opened):
+            self._top_directory = self._rules.top(names, opened=opened)
         self._visited: dict[str, Directory | Skipped] = {}
 
     def skipped(self, path: str, size: int = 0, *, folder: bool = False) -> Skipped | None:
@@ -40,17 +43,28 @@ class SinglePathRules:
 
     def _enter(self, parent: Directory, path: str) -> Directory | Skipped:
         skipped = self._link(path) or self._rules.skipped_directory(parent, path)
-        names = self._names(path)
-        return (
-            skipped
-            or self._rules.skipped_environment(path, names)
-            or self._rules.enter(path + "/", names, parent.ignores, parent.depth + 1)
-        )
+        if skipped is not None:
+            return skipped
+        with self._listed(path) as (names, opened):
+            environment = self._rules.skipped_environment(path, names)
+            return environment or self._rules.enter(
+                path + "/", names, parent.ignores, parent.depth + 1, opened=opened
+            )
 
-    def _names(self, path: str) -> list[str]:
-        with suppress(OSError):
-            return list_names(f"{self._rules.root}/{path}")
-        return []
+    @contextmanager
+    def _listed(self, path: str) -> Iterator[tuple[list[str], int]]:
+        """The names in a directory and a descriptor; no names if it cannot be listed, or is behind a link."""
+        opened = -1
+        try:
+            with suppress(OSError):
+                opened = open_folder(f"{self._rules.root}/{path}")
+            names: list[str] = []
+            with suppress(OSError):
+                names = list_names(opened) if opened >= 0 else []
+            yield names, opened
+        finally:
+            if opened >= 0:
+                os.close(opened)
 
     def _link(self, path: str) -> Skipped | None:
         full = f"{self._rules.root}/{path}"

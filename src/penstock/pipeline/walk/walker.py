@@ -1,7 +1,8 @@
 """The walk: reports the files below a root, and the paths skipped by a rule.
 
 Lazy, and ordered by path as text, like the catalog: ``a-b`` comes before ``a/b``. Only the open directories
-are held in memory. Only directories and ignore files are opened.
+are held in memory. Only directories and ignore files are opened, each by its name in the directory above: a
+link put in the place of one leads nowhere, at any moment.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import stat
 from collections.abc import Iterator
 
 from penstock import retry
+from penstock.pipeline.walk.no_links import BehindLink, open_folder, open_inner
 from penstock.pipeline.walk.protocol import (
     FoundFile,
     Report,
@@ -23,23 +25,81 @@ from penstock.pipeline.walk.protocol import (
 )
 from penstock.pipeline.walk.rules import Directory, PathRules, list_names
 
+MOST_OPEN = 64
+"""Directories on the way to the current one that are kept open."""
+PATH_MAX = 4096
+"""Bytes of a path that the system takes, with the byte at its end."""
+
 
 def walk(root: str, rules: WalkRules | None = None, *, after: str | None = None) -> Iterator[Report]:
     """Walk a root and report in order. ``after``: continue behind a path reported earlier.
 
-    Raises OSError if the root itself cannot be listed.
+    The root has no links in it: paths are stored that way. Raises OSError if it cannot be listed, as
+    ``BehindLink`` if a link has taken the place of a folder since.
     """
-    return _Walker(os.path.realpath(root), rules or WalkRules()).reports(after)
+    return _Walker(os.path.abspath(root), rules or WalkRules()).reports(after)
+
+
+class _OpenFolders:
+    """Descriptors of the directories on the stack, of a deep tree those of the root and of the deepest."""
+
+    def __init__(self, root: str) -> None:
+        self.deepest = self._root = open_folder(root)
+        self._opened: list[int | None] = [self._root]
+
+    def enter(self, opened: int) -> None:
+        self._opened.append(opened)
+        self.deepest = opened
+        above = len(self._opened) - MOST_OPEN
+        if above > 0 and (spare := self._opened[above]) is not None:
+            os.close(spare)
+            self._opened[above] = None
+
+    def leave(self, back_to: str) -> bool:
+        """Close the deepest one; False if the one above had been closed, and is no longer there."""
+        os.close(self.deepest)
+        self._opened.pop()
+        opened, there = self._opened[-1], True
+        if opened is None:
+            opened, there = self._again(back_to)
+            self._opened[-1] = opened
+        self.deepest = opened
+        return there
+
+    def _again(self, path: str) -> tuple[int, bool]:
+        opened = os.dup(self._root)
+        try:
+            for name in filter(None, path.split("/")):
+                inner = open_inner(name, opened)
+                os.close(opened)
+                opened = inner
+        except OSError:
+            return opened, False
+        return opened, True
+
+    def close(self) -> None:
+        for opened in self._opened:
+            if opened is not None:
+                os.close(opened)
 
 
 class _Walker(PathRules):
     def reports(self, after: str | None) -> Iterator[Report]:
-        cursor = after.split("/") if after else []
-        stack = [self.top(list_names(self.root), cursor)]
+        self._folders = _OpenFolders(self.root)
+        try:
+            yield from self._reports(after.split("/") if after else [])
+        finally:
+            self._folders.close()
+
+    def _reports(self, cursor: list[str]) -> Iterator[Report]:
+        top = self._folders.deepest
+        stack = [self.top(list_names(top), cursor, opened=top)]
         while stack:
             directory = stack[-1]
             if not directory.names:
                 stack.pop()
+                if stack and not self._folders.leave(stack[-1].path):
+                    stack[-1].names.clear()
                 continue
             entry = directory.names.pop()
             if not cursor and not entry.endswith("/"):
@@ -64,7 +124,7 @@ class _Walker(PathRules):
             yield Skipped(os.fsencode(path).decode("utf-8", "backslashreplace"), Rule.NAME)
             return
         try:
-            found = os.lstat(f"{self.root}/{path}")
+            found = os.stat(name, dir_fd=self._folders.deepest, follow_symlinks=False)
         except OSError as error:
             if error.errno != errno.ENOENT:  # ENOENT: deleted since its directory was listed
                 yield _unreadable(path, error)
@@ -78,7 +138,7 @@ class _Walker(PathRules):
         """Like ``_entry``, for an entry listed as something else than a directory."""
         path = directory.path + name
         try:
-            found = os.lstat(f"{self.root}/{path}")
+            found = os.stat(name, dir_fd=self._folders.deepest, follow_symlinks=False)
         except OSError:
             found = None
         if found is not None and stat.S_ISREG(found.st_mode) and name.isascii():
@@ -102,19 +162,34 @@ class _Walker(PathRules):
         if skipped is not None:
             yield skipped
             return
+        opened: int | None = None
         try:
-            names = list_names(f"{self.root}/{path}")
+            opened = self._opened(path)
+            names = list_names(opened)
         except OSError as error:
-            if error.errno != errno.ENOENT:
+            if opened is not None:
+                os.close(opened)
+            if isinstance(error, BehindLink):
+                yield self.link(path, f"{self.root}/{path}")
+            elif error.errno != errno.ENOENT:
                 yield _unreadable(path, error)
             return
         environment = self.skipped_environment(path, names)
         if environment is not None:
+            os.close(opened)
             yield environment
             return
+        entered = self.enter(path + "/", names, parent.ignores, parent.depth + 1, cursor, opened=opened)
+        self._folders.enter(opened)
+        stack.append(entered)
         if ".git" in names or ".git/" in names:
             yield Repository(path)
-        stack.append(self.enter(path + "/", names, parent.ignores, parent.depth + 1, cursor))
+
+    def _opened(self, path: str) -> int:
+        if len(os.fsencode(path)) + len(self.root) >= PATH_MAX:
+            # Files below could be read by nobody who knows their path.
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        return open_inner(path.rpartition("/")[2], self._folders.deepest)
 
 
 def _is_utf8(name: str) -> bool:
