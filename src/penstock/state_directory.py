@@ -63,6 +63,26 @@ def absolute(path: str, environ: Mapping[str, str]) -> Path:
     return found
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory and the missing ones above it, for this account only.
+
+    ``mkdir(mode=0o700, parents=True)`` makes those above with the mode of the process.
+    """
+    try:
+        directory.mkdir(mode=0o700)
+    except FileNotFoundError:
+        make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+
+
+def private_opener(path: str, flags: int) -> int:
+    """The ``opener`` of a file that only this account may read."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def write_refusal(path: Path, error: OSError) -> StoreError:
     """The error for a file or directory that the system refuses to write."""
     message = f"{path} cannot be written ({error.strerror or error})"

@@ -11,6 +11,7 @@ from penstock.database.schema import RESTORING, Schema
 from penstock.database.sqlite_connections import SqliteConnections
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.statements import migrations
+from penstock.state_directory import make_private
 
 QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
@@ -120,6 +121,6 @@ def _statements(script: str) -> list[str]:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except (PermissionError, NotADirectoryError, FileExistsError) as error:
         raise StoreDenied(f"{directory} cannot be made ({error.strerror})") from error

@@ -27,6 +27,7 @@ from penstock.payloads import LIBRARIES, is_off_disk
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, PageLinks, Validators
+from penstock.state_directory import make_private
 
 if TYPE_CHECKING:
     from penstock.pipeline.web.fetch import Fetcher
@@ -137,7 +138,7 @@ class FetchedFiles:
             page = msgspec.structs.replace(page, noindex=True)
         record = self._record(place, path)
         body = record.with_suffix(f".{suffix}")
-        record.parent.mkdir(parents=True, exist_ok=True)
+        make_private(record.parent)
         if not _same(body, data):
             _write(body, data)
         status = body.stat()
@@ -217,7 +218,7 @@ class FetchedFiles:
     def _reserve_turn(self, host: str, delay_s: float) -> float:
         """The time of the next free turn, which is taken."""
         file = self._directory / _HOSTS / hashlib.sha256(host.encode()).hexdigest()[:32]
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private(file.parent)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -139,7 +139,7 @@ class _MemberRules:
 
     def __init__(self, rules: WalkRules) -> None:
         self._rules = PathRules("/nonexistent", rules)
-        self._top = self._rules.top([])
+        self._top = self._rules.top([], opened=None)
         self._folders: dict[str, Directory | Skipped] = {"": self._top}
 
     def skipped(self, path: str, size: int) -> Skipped | None:
@@ -155,7 +155,9 @@ class _MemberRules:
             above = self._folder(path.rpartition("/")[0])
             if isinstance(above, Directory):
                 skipped = self._rules.skipped_directory(above, path)
-                found = skipped or self._rules.enter(path + "/", [], above.ignores, above.depth + 1)
+                found = skipped or self._rules.enter(
+                    path + "/", [], above.ignores, above.depth + 1, opened=None
+                )
             else:
                 found = above
             self._folders[path] = found

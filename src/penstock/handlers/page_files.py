@@ -16,6 +16,7 @@ import msgspec
 from penstock.catalog.protocol import CatalogSnapshot
 from penstock.catalog.values import GenerationState, NewPage
 from penstock.lazy_pattern import lazy_pattern
+from penstock.state_directory import make_private
 
 SUFFIX = "_nohf.md"
 LONGEST_PATH = 1_000
@@ -75,7 +76,7 @@ class PageFiles:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a file atomically: a reader, also after a crash, sees the old or the new content."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -17,6 +17,7 @@ from pathlib import Path
 from penstock import clock
 from penstock.errors import TransientFailure
 from penstock.named_tuple import NamedTuple
+from penstock.state_directory import make_private
 
 LONGEST_TURN_S = 1.0
 _LOOK_AGAIN_S = 0.02
@@ -38,7 +39,7 @@ class CallLimits(NamedTuple):
     @contextmanager
     def call(self) -> Iterator[None]:
         """Make a call inside. Raises ``CallLimitReached`` after too long a wait for a turn."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private(self.directory)
         descriptor = self._slot()
         try:
             self._wait_for_turn()

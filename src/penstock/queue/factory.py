@@ -17,7 +17,7 @@ from penstock.errors import (
 from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
 from penstock.queue.protocol import Queue
-from penstock.state_directory import write_refusal
+from penstock.state_directory import make_private, write_refusal
 from penstock.store_url import StoreUrl
 
 
@@ -130,7 +130,7 @@ def _redis(settings: Settings, *, restoring: bool) -> Queue:
 def _make_directory(directory: Path, settings: Settings) -> None:
     try:
         # Jobs may be private, so only this user may read a new directory.
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
         if directory.is_relative_to(settings.state_dir):
             _refuse_unusable(settings.state_dir)
     except OSError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from penstock import clock
+from penstock.state_directory import make_private
 
 FILE = "audit.jsonl"
 log = logging.getLogger("penstock.audit")
@@ -25,7 +26,7 @@ class ActionLog:
         named = {name: value for name, value in about.items() if value is not None}
         line = msgspec.json.encode({"at": clock.now(), "by": by, "action": action} | named)
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             try:
                 os.write(file, line + b"\n")

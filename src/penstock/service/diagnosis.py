@@ -26,6 +26,7 @@ from penstock.service import machine_checks
 from penstock.service.documents import left_behind
 from penstock.service.explanations import living_workers
 from penstock.service.machine_checks import Check
+from penstock.state_directory import make_private
 from penstock.vector_stores.protocol import VectorStore
 from penstock.vocabulary import how_many
 
@@ -82,7 +83,7 @@ def _failed(subject: str, error: PenstockError) -> Check:
 def _state_directory(settings: Settings) -> Check:
     place = settings.state_dir
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        make_private(place)
         with tempfile.TemporaryFile(dir=place):
             return Check(subject="state directory", detail=f"{place}, writable")
     except OSError as error:

@@ -21,7 +21,7 @@ from penstock.errors import InvalidName, InvalidRequest, KeyExists, StateDamaged
 from penstock.items import validate_name
 from penstock.service.access import SCOPES, KeyScope, Principal
 from penstock.service.path_policy import root_of_key
-from penstock.state_directory import write_refusal
+from penstock.state_directory import make_private, write_refusal
 
 PREFIX = "penstock_"
 FILE = "keys.json"
@@ -190,7 +190,7 @@ class Keys:
         """Give the list for changes, and replace the file by the changed list."""
         directory = self._path.parent
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(directory)
             lock = os.open(directory / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise write_refusal(directory, error) from None

@@ -19,6 +19,7 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from penstock.service.chunk_frames import PageFrames, frames_of
+from penstock.state_directory import make_private, private_opener
 from penstock.vocabulary import how_many
 
 DRAWN = frozenset(["pdf", "image"])
@@ -123,9 +124,10 @@ class PageImages:
         return Content(source.path, read.data)
 
     def _keep(self, path: Path, drawn: bytes) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         unfinished = path.with_name(f".{path.name}.{threading.get_ident()}")
-        unfinished.write_bytes(drawn)
+        with open(unfinished, "wb", opener=private_opener) as file:
+            file.write(drawn)
         unfinished.replace(path)
         with self._cache_lock:
             if self._kept_bytes is None:

@@ -19,7 +19,7 @@ import msgspec
 from penstock import clock
 from penstock.config import Settings, portable_values
 from penstock.errors import ServerNotRunning, ServerRunning
-from penstock.state_directory import write_refusal
+from penstock.state_directory import make_private, write_refusal
 
 FILE = "server.json"
 OF_CLIENTS = ("server", "api_key", "api_key_file")
@@ -56,7 +56,7 @@ class RuntimeFile:
     def take(self) -> None:
         """Take the lock; raise ``ServerRunning`` while another server has it."""
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             held = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise write_refusal(self._path, error) from None

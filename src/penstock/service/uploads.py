@@ -27,7 +27,7 @@ from penstock.service.documents import Documents
 from penstock.service.job_records import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
-from penstock.state_directory import write_refusal
+from penstock.state_directory import make_private, private_opener, write_refusal
 
 INCOMING = ".incoming"
 MOST_OPEN = 16
@@ -75,7 +75,7 @@ class Uploads:
                 )
             self._open += 1
         try:
-            self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._incoming)
             free = shutil.disk_usage(self._incoming).free
             if free - (size or 0) < RESERVED_BYTES:
                 raise DiskFull(f"{free:,} bytes are free in {self.directory}, too few for this file")
@@ -97,8 +97,9 @@ class Uploads:
         target, submission = self._plan(received, name, options)
         marker, former = received.with_suffix(".json"), received.with_suffix(".old")
         with uploads_lock(self.directory):
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            marker.write_bytes(msgspec.json.encode(submission))
+            make_private(target.parent)
+            with open(marker, "wb", opener=private_opener) as file:
+                file.write(msgspec.json.encode(submission))
             with suppress(FileNotFoundError):
                 os.link(target, former, follow_symlinks=False)
             received.replace(target)

@@ -20,6 +20,7 @@ from typing import IO, Generic, TypeVar
 
 from penstock import clock
 from penstock.errors import ServiceUnavailable
+from penstock.state_directory import make_private, private_opener
 from penstock.vector_stores.address import SETTING, VectorStoreUrl
 from penstock.vector_stores.failures import store_failure, unavailable
 
@@ -97,9 +98,10 @@ class ClientStore(ABC, Generic[C]):
 def locked_folder(folder: Path, wait_s: float = WAIT_S) -> Iterator[None]:
     """Hold the lock of a folder, created if missing; raises ``ServiceUnavailable`` if locked by others."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         _refuse_foreign(folder)
-        lock = (folder / ".penstock.lock").open("a")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        lock = os.fdopen(private_opener(str(folder / ".penstock.lock"), flags), "a")
     except OSError as error:
         raise unavailable(f"cannot use the folder {folder}: {error.strerror}") from None
     with lock:

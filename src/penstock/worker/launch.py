@@ -28,6 +28,7 @@ from penstock.graph_assembly import keep_graph
 from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
+from penstock.state_directory import make_private
 from penstock.store_url import StoreUrl
 from penstock.vector_assembly import keep_vectors
 
@@ -371,7 +372,7 @@ def _own_directory(settings: Settings) -> Path:
         settings.state_dir / "workers" / hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:12]
     )
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         raise StoreDenied(f"the directory {directory} cannot be created ({error.strerror})") from error
     return directory

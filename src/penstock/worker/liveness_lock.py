@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.named_tuple import NamedTuple
+from penstock.state_directory import make_private
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class LivenessLock:
         _open.add(self)
 
     def _create(self) -> int:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path.parent)
         # Locked under a temporary name first: a file visible without a lock means a dead supervisor.
         temporary = self.path.with_suffix(".young")
         fd = os.open(temporary, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -19,6 +19,7 @@ import msgspec
 from penstock import clock
 from penstock.config import Settings
 from penstock.pipeline.vectors.footer import read_footer
+from penstock.state_directory import make_private, private_opener
 
 REMOVED_KEPT_S = 86_400
 """Time to keep the mark of a removed tenant. No older snapshot is still in use after that."""
@@ -64,7 +65,7 @@ class CacheDirectory:
     @contextmanager
     def lock(self, tenant_id: str, space: str) -> Iterator[bool]:
         """Lock these files for writing; False if another process holds the lock. Removes unfinished files."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         lock_path = self.vectors(tenant_id, space).with_suffix(LOCK)
         fd = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -83,7 +84,7 @@ class CacheDirectory:
     @contextmanager
     def new_file(self, path: Path) -> Iterator[tuple[BinaryIO, Path]]:
         """A temporary file to write, removed at the end unless renamed by ``publish``."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         new_path = path.with_suffix(f".{os.getpid()}-{clock.new_task_id()[:8]}{UNFINISHED}")
         fd = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -105,10 +106,11 @@ class CacheDirectory:
 
         That process checks the mark written here after it has published the file.
         """
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         # First, to make room for the mark on a full disk.
         self._remove_files(tenant_id)
-        self._removal_mark(tenant_id).write_text(str(sequence), encoding="ascii")
+        with open(self._removal_mark(tenant_id), "w", encoding="ascii", opener=private_opener) as mark:
+            mark.write(str(sequence))
         self._remove_files(tenant_id)
 
     def _remove_files(self, tenant_id: str) -> None:

@@ -50,8 +50,8 @@ class PathRules:
         # Ignore files are relative to the repository's top, reports to the root.
         self._prefix = "" if root == self._top_directory else os.path.relpath(root, self._top_directory) + "/"
 
-    def top(self, names: list[str], cursor: Sequence[str] = (), *, opened: int) -> Directory:
-        """Enter the root. ``opened``: a descriptor of the directory, here and below."""
+    def top(self, names: list[str], cursor: Sequence[str] = (), *, opened: int | None) -> Directory:
+        """Enter the root. ``opened``: a descriptor of the directory; None: it is not on the disk."""
         above = ignore_files.ignores_above(
             self._top_directory, self.root, use_gitignore=self._rules.use_gitignore
         )
@@ -65,12 +65,13 @@ class PathRules:
         depth: int,
         cursor: Sequence[str] = (),
         *,
-        opened: int,
+        opened: int | None,
     ) -> Directory:
-        full = os.path.join(self.root, path) if path else self.root
-        ignores = ignores.with_directory(
-            full, self._prefix + path, names, use_gitignore=self._rules.use_gitignore, opened=opened
-        )
+        if opened is not None:
+            full = os.path.join(self.root, path) if path else self.root
+            ignores = ignores.with_directory(
+                full, self._prefix + path, names, use_gitignore=self._rules.use_gitignore, opened=opened
+            )
         if len(cursor) > depth:
             names = [name for name in names if name >= cursor[depth - 1] + "/"]
         elif len(cursor) == depth:

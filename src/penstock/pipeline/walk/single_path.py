@@ -52,18 +52,17 @@ class SinglePathRules:
             )
 
     @contextmanager
-    def _listed(self, path: str) -> Iterator[tuple[list[str], int]]:
+    def _listed(self, path: str) -> Iterator[tuple[list[str], int | None]]:
         """The names in a directory and a descriptor; no names if it cannot be listed, or is behind a link."""
-        opened = -1
+        opened: int | None = None
+        names: list[str] = []
         try:
             with suppress(OSError):
                 opened = open_folder(f"{self._rules.root}/{path}")
-            names: list[str] = []
-            with suppress(OSError):
-                names = list_names(opened) if opened >= 0 else []
+                names = list_names(opened)
             yield names, opened
         finally:
-            if opened >= 0:
+            if opened is not None:
                 os.close(opened)
 
     def _link(self, path: str) -> Skipped | None:

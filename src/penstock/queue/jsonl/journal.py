@@ -22,6 +22,7 @@ from penstock.errors import (
     StoreVanished,
 )
 from penstock.named_tuple import NamedTuple
+from penstock.state_directory import make_private
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _PRIVATE = 0o600
@@ -119,8 +120,7 @@ class Journal:
     def create(self) -> None:
         """Create a missing directory for this user only: jobs may be private."""
         with self._refusals(self.directory):
-            self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)
+            make_private(self.directory)
 
     def _open(self) -> None:
         if self._lock_fd >= 0:
