@@ -10,8 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from penstock.cli.command_group import OTHER_WORDS
 from penstock.cli.main import cli
 from penstock.cli.session import OPTIONS
+from tests.test_commands_in_docs import unknown
 
 
 def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -64,3 +66,28 @@ def test_a_group_that_does_something_by_itself_answers_in_json(tmp_path: Path):
     result = CliRunner().invoke(cli, ["documents", "--json", "--state", str(tmp_path)])
 
     assert {"documents": [], "next": None} == json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("word", "what", "command"), [(word, *rest) for words, *rest in OTHER_WORDS for word in words.split()]
+)
+def test_a_word_of_another_tool_leads_to_a_command(word: str, what: str, command: str):
+    assert unknown(command.split()[1:]) is None
+    told = CliRunner().invoke(cli, [word, "wheel"])
+    if word in cli.commands:
+        assert "No such command" not in told.stderr
+    else:
+        assert 2 == told.exit_code
+        assert f"No such command '{word}': {what}: {command}\n" in told.stderr
+
+
+def test_options_before_such_a_word_change_nothing():
+    told = CliRunner().invoke(cli, ["--json", "find", "wheel"])
+
+    assert "No such command 'find': search looks through the index: penstock search WORDS" in told.stderr
+
+
+def test_another_word_has_no_hint_but_a_like_command():
+    told = CliRunner().invoke(cli, ["serch"])
+
+    assert "Did you mean one of: 'search', 'serve'?" in told.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -73,6 +73,46 @@ FORMER: Mapping[str, str] = {
 }
 """Former spellings and the words of the Redis contract, each with its present spelling."""
 
+OTHER_WORDS: Sequence[tuple[str, str, str]] = (
+    ("query find q", "search looks through the index", "penstock search WORDS"),
+    ("grep", "search in quotes looks for the words in this order", "penstock search '\"these words\"'"),
+    ("ask chat", "context gives the passages for a model to answer from", "penstock context QUESTION"),
+    (
+        "add load update upload put sync crawl",
+        "index reads a file or folder, or what has changed in it",
+        "penstock index PATH",
+    ),
+    ("ls list docs files collections", "documents lists what is indexed", "penstock documents list"),
+    ("cat show get open read", "documents shows a text", "penstock documents show PATH"),
+    (
+        "rm remove del forget unindex",
+        "delete takes a document out of the index; the file stays",
+        "penstock delete PATH",
+    ),
+    ("mv move", "rename records a move", "penstock rename OLD NEW"),
+    ("notes remember", "note keeps a text", "penstock note add TEXT"),
+    ("job ps tasks task", "jobs lists jobs, and shows one", "penstock jobs"),
+    ("enqueue submit push call", "queue add adds a job of any type", "penstock queue add"),
+    ("stats info queues", "status shows queue and index in short", "penstock status"),
+    ("kill abort", "cancel ends a job", "penstock cancel ID"),
+    ("rerun", "retry runs a failed job again", "penstock retry ID"),
+    ("server run up api web dashboard", "serve starts server and dashboard", "penstock serve"),
+    ("down shutdown", "stop ends the server", "penstock stop"),
+    ("workers work consume", "worker runs jobs", "penstock worker"),
+    ("settings set env", "config shows settings", "penstock config show"),
+    ("init setup", "nothing has to be set up", "penstock index PATH"),
+    ("key token login", "keys makes keys of the server", "penstock keys create NAME"),
+    ("reindex refresh", "index --force reads all again", "penstock index --force PATH"),
+    ("check fsck audit", "verify compares index and disk", "penstock verify"),
+    ("dump export", "backup writes queue and index to a file", "penstock backup FILE"),
+    ("explain", "why explains the state of a path", "penstock why PATH"),
+    ("logs log tail", "jobs shows errors; a worker logs to its terminal", "penstock jobs"),
+    ("migrate migrations", "tables are updated at the first use", "penstock doctor"),
+    ("entities", "graph shows entities", "penstock graph stats"),
+    ("gc", "workers remove what is old; queue purge removes ended jobs", "penstock queue purge"),
+)
+"""Words of other tools for a command, what does it here, and how."""
+
 _HYPHEN, _KEPT_TOGETHER = "-", "\N{NON-BREAKING HYPHEN}"
 
 
@@ -136,6 +176,16 @@ class TaskGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         listed = [name for names in TASKS.values() for name in names]
         return listed + [name for name in super().list_commands(ctx) if name not in listed]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if self.get_command(ctx, word) is None:
+            for words, what, command in OTHER_WORDS:
+                if word in words.split():
+                    ctx.fail(f"No such command {word!r}: {what}: {command}")
+        return super().resolve_command(ctx, args)
 
 
 class RenamedOption(click.Option):
