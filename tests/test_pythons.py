@@ -44,7 +44,7 @@ def interpreter(minor: int) -> Path | None:
     kept = sorted(root.glob(f"versions/3.{minor}.*/bin/python"), key=_patch)
     found = shutil.which(f"python3.{minor}")
     for path in (*kept, *([Path(found)] if found else [])):
-        asked = [path, "-c", "import sys, venv, ensurepip; print(sys.version_info.minor)"]
+        asked = [str(path), "-c", "import sys, venv, ensurepip; print(sys.version_info.minor)"]
         ran = subprocess.run(asked, capture_output=True, text=True, check=False)
         if ran.returncode == 0 and ran.stdout.strip() == str(minor):
             return path
@@ -57,9 +57,9 @@ def _patch(python: Path) -> int:
 
 def install(python: Path, folder: Path, *wanted: str) -> subprocess.CompletedProcess[str]:
     subprocess.run([python, "-m", "venv", folder], check=True, capture_output=True, env=clean_environment())
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
     ran = subprocess.run(
-        [*pip, "-c", ROOT / "constraints.txt", *wanted],
+        [*pip, "-c", str(ROOT / "constraints.txt"), *wanted],
         cwd=folder,
         env=clean_environment(),
         capture_output=True,
@@ -94,7 +94,7 @@ def test_another_python_indexes_searches_and_passes_the_tests_of_the_queue(minor
     )
 
     def run(*command: object, cwd: Path = tmp_path) -> str:
-        there = [tmp_path / "venv" / "bin" / "python", *map(str, command)]
+        there = [str(tmp_path / "venv" / "bin" / "python"), *map(str, command)]
         ran = subprocess.run(
             there, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )

@@ -282,7 +282,7 @@ def test_a_walk_that_is_dropped_closes_its_directories(tmp_path: Path):
     reports = walk(str(tmp_path))
     next(reports)
 
-    reports.close()
+    del reports
 
     assert open_before == open_files()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
@@ -363,7 +364,12 @@ def test_only_four_versions_of_python_take_a_number_for_a_name(python: tuple[int
 
 def test_numbers_bound_by_name_reach_the_same_places(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bind, bound = sqlite_file._by_name, list[object]()
-    monkeypatch.setattr(sqlite_file, "_by_name", lambda values: bound.append(values) or bind(values))
+
+    def seen(values: Sequence[object]) -> dict[str, object]:
+        bound.append(values)
+        return bind(values)
+
+    monkeypatch.setattr(sqlite_file, "_by_name", seen)
     with closing(sqlite3.connect(path, factory=NamedConnection)) as connection:
         connection.execute("CREATE TABLE t (a, b)")
         connection.executemany("INSERT INTO t VALUES (?3, ?1)", [("x", "unused", "y")])
