@@ -256,6 +256,7 @@ class Settings(SettingValues):
     webhook_key_file: str | None = setting_fields.WEBHOOK_KEY_FILE
     webhook_private: bool = setting_fields.WEBHOOK_PRIVATE
     hosts: tuple[str, ...] = setting_fields.HOSTS
+    proxies: tuple[str, ...] = setting_fields.PROXIES
     rate_limit: int | None = setting_fields.RATE_LIMIT
     metrics_public: bool = setting_fields.METRICS_PUBLIC
     log_format: str = setting_fields.LOG_FORMAT
@@ -266,6 +267,7 @@ class Settings(SettingValues):
     api_key: str | None = setting_fields.API_KEY
     api_key_file: str | None = setting_fields.API_KEY_FILE
     uploads_dir: str | None = setting_fields.UPLOADS_DIR
+    upload_quota_mb: int | None = setting_fields.UPLOAD_QUOTA_MB
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.service.jobs import Jobs
     from penstock.service.library_uploads import LibraryUploads
     from penstock.service.page_images import PageImages
+    from penstock.service.upload_quota import UploadQuota
     from penstock.service.uploads import Uploads
 
 
@@ -45,7 +46,15 @@ def page_images(assembly: Assembly) -> PageImages:
     )
 
 
-def uploads(assembly: Assembly) -> Uploads:
+def upload_quota(assembly: Assembly) -> UploadQuota:
+    """The quota of uploaded files, of all kinds together."""
+    from penstock.service.upload_quota import UploadQuota
+
+    quota = assembly.settings.upload_quota_mb
+    return UploadQuota(None if quota is None else quota << 20)
+
+
+def uploads(assembly: Assembly, quota: UploadQuota) -> Uploads:
     """Uploaded files of all tenants."""
     from penstock.handlers.source_files import uploads_directory
     from penstock.service.uploads import Uploads
@@ -57,10 +66,11 @@ def uploads(assembly: Assembly) -> Uploads:
         uploads_directory(settings),
         owner=str(settings.state_dir),
         most_bytes=settings.max_file_mb << 20,
+        quota=quota,
     )
 
 
-def library_uploads(assembly: Assembly) -> LibraryUploads:
+def library_uploads(assembly: Assembly, quota: UploadQuota) -> LibraryUploads:
     """Uploaded archives of libraries of all tenants."""
     from penstock.handlers.source_files import fetched_files
     from penstock.service.library_uploads import LibraryUploads
@@ -72,4 +82,5 @@ def library_uploads(assembly: Assembly) -> LibraryUploads:
         fetched_files(settings),
         owner=str(settings.state_dir),
         most_bytes=settings.max_file_mb << 20,
+        quota=quota,
     )

@@ -275,6 +275,12 @@ HOSTS = setting(
     "Names of the server, which requests may have in their Host header.",
     shown="localhost, and IP addresses",
 )
+PROXIES = setting(
+    types.NETWORKS,
+    (),
+    "Addresses of reverse proxies, whose X-Forwarded-For names the sender of a request; this machine always.",
+    shown="this machine",
+)
 RATE_LIMIT = setting(
     types.whole_or_none(1, 1_000_000_000), 6_000, "Requests in a minute that the server accepts from one key."
 )
@@ -306,7 +312,11 @@ UPLOADS_DIR = setting(
     None,
     "Directory for files uploaded to the server; by default in the state directory. Workers have to see it.",
 )
-
+UPLOAD_QUOTA_MB = setting(
+    types.whole_or_none(1, 1_000_000_000),
+    10_240,
+    "Maximum size in MB of all files that one tenant has uploaded; more are refused until some are removed.",
+)
 BODY_LIMIT_MB = setting(
     types.whole(1, 1_000), 8, "Maximum size in MB of the body of a request to the server."
 )

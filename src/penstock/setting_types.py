@@ -213,6 +213,13 @@ def _hosts(value: Any) -> tuple[str, ...]:
     return found
 
 
+def _networks(value: Any) -> tuple[str, ...]:
+    from ipaddress import ip_network  # for this setting only
+
+    # An address is the network of itself.
+    return tuple(str(ip_network(part, strict=False)) for part in _list(value, ","))
+
+
 LEASE = seconds(1, 7 * 86_400)
 
 
@@ -257,6 +264,7 @@ SECRET = SettingType("printable text; never shown", _text)
 DIRECTORY = SettingType("a directory", _directory)
 DIRECTORIES = SettingType("directories, joined by a colon", _directories)
 HOSTS = SettingType("names of hosts without ports, joined by commas", _hosts)
+NETWORKS = SettingType("IP addresses, or networks such as 10.0.0.0/8, joined by commas", _networks)
 FILE = SettingType("a file", _directory)
 SWITCH = SettingType("true or false", _yes_or_no)
 LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)

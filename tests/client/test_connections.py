@@ -276,6 +276,30 @@ def test_a_broken_stream_continues_after_the_last_event(connect: MakeClient):
         assert b"Last-Event-ID: 1" in server.requests[1]
 
 
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("ERR_SERVER_STOPPING", errors.ServerStopping), ("ERR_SERVER_BUSY", errors.ServerBusy)],
+)
+def test_a_stream_is_opened_again_after_a_server_that_stops(
+    connect: MakeClient, code: str, error: type[errors.ServerUnreachable]
+):
+    def first(connection: socket.socket) -> None:
+        connection.sendall(STREAM + b'id: 1\nevent: job\ndata: {"status": "running"}\n\n')
+        connection.shutdown(socket.SHUT_RDWR)
+
+    def last(connection: socket.socket) -> None:
+        connection.sendall(STREAM + b'id: 2\nevent: end\ndata: {"status": "done"}\n\n')
+
+    stopping = problem(503, code, "the server is stopping", headers={"Retry_After": "1"})
+    with scripted(first, stopping, stopping, last) as server:
+        names = [event.name for event in connect(server.url).events("job_1")]
+
+        assert ["job", "end"] == names
+        assert 4 == len(server.requests)
+    with scripted(stopping) as server, pytest.raises(error):
+        next(iter(connect(server.url, retry_for=0.1).events()))
+
+
 def test_a_stream_that_is_refused_is_the_error(connect: MakeClient):
     with scripted(problem(401, "ERR_KEY_REQUIRED")) as server, pytest.raises(errors.KeyRequired):
         next(iter(connect(server.url).events()))

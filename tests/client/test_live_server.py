@@ -270,6 +270,39 @@ def test_a_wait_outlasts_a_restart_of_the_server(indexed: Indexed, connect: Make
     assert ["cancelled"] == [job.status for job in ended]
 
 
+def test_events_outlast_a_restart_of_the_server(indexed: Indexed, connect: MakeClient):
+    server = indexed.server
+    port = server.url.rpartition(":")[2]
+    counts: list[int] = [0] * 6
+    failed: list[Exception] = []
+    restarted = threading.Event()
+
+    def follow(number: int) -> None:
+        try:
+            for _ in connect(server.url).events():
+                counts[number] += 1
+                if restarted.is_set():
+                    return
+        except Exception as error:
+            failed.append(error)
+
+    # Each of them comes back while the server is still stopping, or a moment later.
+    followers = [threading.Thread(target=follow, args=(number,)) for number in range(len(counts))]
+    for follower in followers:
+        follower.start()
+    until(lambda: min(counts), bool)
+    assert 0 == server.stop()
+    server.start("--port", port, *SERVE)
+    restarted.set()
+    # For those who were back before, and have read the state.
+    connect(server.url).note("The miller came back.", collection="after")
+    for follower in followers:
+        follower.join(60)
+
+    assert [] == failed
+    assert not any(follower.is_alive() for follower in followers)
+
+
 def test_events_of_a_job(indexed: Indexed, connect: MakeClient):
     client = connect(indexed.server.url)
     job_id = client.note("The miller counts sacks.", collection="counted").job_id

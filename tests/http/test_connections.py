@@ -30,7 +30,8 @@ async def answers(_scope: Scope, _receive: Receive, send: Send) -> None:
 def running(app: ASGIApp, **options: Any) -> Iterator[tuple[uvicorn.Server, tuple[str, int]]]:
     """A server in a thread, and its address."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=Hasty, lifespan="off", log_config=None, ws="none", **options)
+    options = {"http": Hasty, "lifespan": "off", "log_config": None, "ws": "none", **options}
+    config = uvicorn.Config(app, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
+from penstock.service.page_images import WIDTHS
 from tests.http.live_server import WAIT_S, Answer, LiveServer, until
 from tests.pipeline.sample_documents import pdf
 
@@ -103,9 +104,10 @@ def test_a_page_is_drawn_once_and_then_kept(server: LiveServer, keys: Senders, m
     manual.path.unlink()
     try:
         again = image(server, manual.source_id, keys.admin)
-        gone = image(server, manual.source_id, keys.admin, width=301)
+        other = image(server, manual.source_id, keys.admin, width=WIDTHS[0])
+        gone = image(server, manual.source_id, keys.admin, width=WIDTHS[0] + 1)
         manual.path.write_bytes(content + b"\n")
-        changed = image(server, manual.source_id, keys.admin, width=302)
+        changed = image(server, manual.source_id, keys.admin, width=WIDTHS[1])
     finally:
         manual.path.write_bytes(content)
 
@@ -114,8 +116,8 @@ def test_a_page_is_drawn_once_and_then_kept(server: LiveServer, keys: Senders, m
         drawn.headers["content-type"],
         drawn.headers["x-content-type-options"],
     )
-    assert 300 >= Image.open(io.BytesIO(drawn.body)).width > 200
-    assert drawn.body == again.body
+    assert WIDTHS[0] >= Image.open(io.BytesIO(drawn.body)).width > 300
+    assert drawn.body == again.body == other.body
     assert (404, "ERR_NO_PAGE_IMAGE") == (gone.status, gone.code) == (changed.status, changed.code)
     assert "No such file" in gone.body["detail"]
     assert "changed" in changed.body["detail"]

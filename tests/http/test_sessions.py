@@ -82,7 +82,7 @@ def test_a_session_outlives_the_server_but_not_its_key(server: LiveServer, keys:
     assert 0 == server.stop()
     stored = (server.state / "sessions.json").read_text()
     assert cookie.partition("=")[2] not in stored
-    assert 1 <= len(json.loads(stored))
+    assert 1 <= len(json.loads(stored.partition("\n")[0]))
     server.start("--no-worker")
     assert "leaver" == server.ask("GET", "/me", headers={"Cookie": cookie}).body["name"]
 

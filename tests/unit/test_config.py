@@ -173,6 +173,7 @@ def test_defaults_are_those_of_the_design():
         "webhook_private": False,
         "time_zone": "UTC",
         "hosts": (),
+        "proxies": (),
         "rate_limit": 6_000,
         "metrics_public": False,
         "log_format": "text",
@@ -182,6 +183,7 @@ def test_defaults_are_those_of_the_design():
         "api_key": None,
         "api_key_file": None,
         "uploads_dir": None,
+        "upload_quota_mb": 10_240,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

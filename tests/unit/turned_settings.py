@@ -94,6 +94,7 @@ TURNED = {
     "webhook_key_file": ("/srv/webhook", "/srv/webhook"),
     "webhook_private": ("true", True),
     "hosts": ("Mill.example, gate", ("mill.example", "gate")),
+    "proxies": ("10.0.0.7, fd00::/8", ("10.0.0.7/32", "fd00::/8")),
     "rate_limit": ("60", 60),
     "metrics_public": ("true", True),
     "log_format": ("JSON", "json"),
@@ -103,4 +104,5 @@ TURNED = {
     "api_key": ("ps_miller", "ps_miller"),
     "api_key_file": ("/srv/key", "/srv/key"),
     "uploads_dir": ("/srv/uploads", "/srv/uploads"),
+    "upload_quota_mb": ("20", 20),
 }

@@ -165,11 +165,13 @@ class EventFeed:
 
 def patiently(caller: Caller, steps: Callable[[], Steps[T]]) -> Steps[T]:
     """Carry out read-only steps, with retries for ``retry_for_s`` while the server is unreachable."""
-    until, pause = clock.elapsed_s() + caller.retry_for_s, FIRST_LOOK_S
+    until, pause = None, FIRST_LOOK_S
     while True:
         try:
             return (yield from steps())
         except (ServerUnreachable, StoreError, RateLimited) as error:
+            # From the first failure on: a stream may have been quiet for a while before.
+            until = until or clock.elapsed_s() + caller.retry_for_s
             if clock.elapsed_s() + pause > until or error.code == "ERR_SERVER_UNTRUSTED":
                 raise
         yield Sleep(pause)

@@ -11,7 +11,7 @@ PenstockError
 │   ├── UnknownDocument · UnknownProject · PageImageMissing · NotInGraph · PathNotFound (also LookupError)
 │   ├── InvalidVector
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
-│   ├── RequestTooLarge · RequestHeadTooLarge · PathOutside · LocalOnly · ImportRefused
+│   ├── RequestTooLarge · RequestHeadTooLarge · UploadQuotaReached · PathOutside · LocalOnly · ImportRefused
 │   ├── InvalidUrl · WebOff · WebhookUnsigned · LibraryNotFound · UnknownLibrary (also LookupError)
 ├── JobNotFound · AmbiguousId · ScheduleNotFound · LimitNotFound · CollectionNotFound (also LookupError)
 │   ├── TaskNotFound (also ValueError)
@@ -32,11 +32,12 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── KeyRequired · HostRefused · RateLimited · RequestTooSlow · TooManyListeners  a server refuses the request
+├── KeyRequired · HostRefused · RateLimited · RequestTooSlow  a server refuses the request
+│   ├── TooManyAtOnce (TooManyListeners · TooManyUploads · TooManyRequests)
 │   RouteNotFound · UnknownKey · ServerNotRunning (also LookupError) · NotConfirmed
 │   ├── NotAllowed (OriginRefused)
 ├── ServerUnreachable · InvalidAnswer     a client gets no usable answer
-│   ├── ServerUntrusted · ServerTimeout
+│   ├── ServerUntrusted · ServerTimeout · ServerStopping · ServerBusy
 ├── WorkerFailed (ServerFailed)           a worker or server cannot start
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
@@ -65,14 +66,20 @@ from penstock.errors.access import (
     RequestTooLarge,
     RequestTooSlow,
     RouteNotFound,
+    ServerBusy,
     ServerFailed,
     ServerNotRunning,
     ServerRunning,
+    ServerStopping,
     ServerTimeout,
     ServerUnreachable,
     ServerUntrusted,
+    TooManyAtOnce,
     TooManyListeners,
+    TooManyRequests,
+    TooManyUploads,
     UnknownKey,
+    UploadQuotaReached,
 )
 from penstock.errors.jobs import (
     Cancelled,
@@ -248,7 +255,10 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TooManyFiles",
+    "TooManyAtOnce",
     "TooManyListeners",
+    "TooManyRequests",
+    "TooManyUploads",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -299,6 +309,7 @@ __all__ = [
     "RateLimited",
     "RequestHeadTooLarge",
     "RequestTooLarge",
+    "UploadQuotaReached",
     "RequestTooSlow",
     "RouteNotFound",
     "PathOutside",
@@ -309,6 +320,8 @@ __all__ = [
     "ServerFailed",
     "KeylessServer",
     "ServerUnreachable",
+    "ServerStopping",
+    "ServerBusy",
     "ServerUntrusted",
     "ServerTimeout",
     "InvalidAnswer",

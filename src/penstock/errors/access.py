@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Self
+
 from penstock.errors.jobs import WorkerFailed
 from penstock.errors.requests import Conflict, InvalidRequest, PenstockError
 from penstock.errors.stores import ConfigError
@@ -14,12 +16,45 @@ class KeyRequired(PenstockError):
     default_remedy = "Send `Authorization: Bearer KEY`; `penstock keys create NAME` makes a key."
 
 
-class TooManyListeners(PenstockError):
+class TooManyAtOnce(PenstockError):
+    """The sender, or all senders together, use as much at the same time as the server allows."""
+
+    code = "ERR_TOO_MANY_AT_ONCE"
+    default_remedy = "Send less at the same time, and try again after the seconds in Retry-After."
+    retry_after = 5
+    counted: ClassVar[str] = "requests are being answered"
+
+    @classmethod
+    def of(cls, kind: str, name: str, most: int) -> Self:
+        """The refusal that names what is used up: the part of a key, of a machine, or all of it."""
+        whose = {"key": f"for the key {name!r}", "peer": f"for the machine {name}", "total": "by this server"}
+        part = {"key": "one key", "peer": "one machine", "total": "all senders together"}
+        return cls(f"{most:,} {cls.counted} {whose[kind]}, the most for {part[kind]}")
+
+
+class TooManyListeners(TooManyAtOnce):
     """More streams of events are open than the server allows."""
 
     code = "ERR_TOO_MANY_LISTENERS"
     default_remedy = "Close pages that are not looked at, and try again."
     retry_after = 10
+    counted = "streams of events are open"
+
+
+class TooManyUploads(TooManyAtOnce):
+    """More files are being received at the same time than the server allows."""
+
+    code = "ERR_TOO_MANY_UPLOADS"
+    default_remedy = "Send fewer files at the same time; try again after the seconds in Retry-After."
+    counted = "files are being received"
+
+
+class TooManyRequests(TooManyAtOnce):
+    """More requests are being answered at the same time than one key may send."""
+
+    code = "ERR_TOO_MANY_REQUESTS"
+    default_remedy = "Send fewer requests at the same time; try again after the seconds in Retry-After."
+    retry_after = 1
 
 
 class NotAllowed(PenstockError):
@@ -59,6 +94,13 @@ class RequestTooLarge(InvalidRequest):
 
     code = "ERR_REQUEST_TOO_LARGE"
     default_remedy = "Index a file by its path, or raise PENSTOCK_BODY_LIMIT_MB."
+
+
+class UploadQuotaReached(InvalidRequest):
+    """The uploaded files of the tenant would have more bytes than its quota."""
+
+    code = "ERR_UPLOAD_QUOTA"
+    default_remedy = "Remove documents that were uploaded, or raise PENSTOCK_UPLOAD_QUOTA_MB of the server."
 
 
 class RequestHeadTooLarge(InvalidRequest):
@@ -131,6 +173,22 @@ class ServerUnreachable(PenstockError):
 
     code = "ERR_SERVER_UNREACHABLE"
     default_remedy = "Check the URL, and that the server runs: `penstock serve` prints its URL."
+
+
+class ServerStopping(ServerUnreachable):
+    """The server is stopping, and begins nothing that lasts."""
+
+    code = "ERR_SERVER_STOPPING"
+    default_remedy = "Try again after the seconds in Retry-After: the server may be restarting."
+    retry_after = 2
+
+
+class ServerBusy(ServerUnreachable):
+    """The server has as many connections as it accepts."""
+
+    code = "ERR_SERVER_BUSY"
+    default_remedy = "Try again after the seconds in Retry-After; a pool of connections in front of it helps."
+    retry_after = 2
 
 
 class ServerUntrusted(ServerUnreachable):

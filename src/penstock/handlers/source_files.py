@@ -84,13 +84,35 @@ def fetched_files(settings: Settings) -> FetchedFiles:
     return FetchedFiles(str(settings.state_dir / FETCHED), limits, delay_s=settings.web_delay_s)
 
 
+class UploadsLock:
+    """The lock under which uploaded files are put in place or removed, while it is held.
+
+    The file has the name of the server that changed the files last; empty, after a removal by a worker. So a
+    server knows when the sizes that it has counted are not those of the files any more.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @property
+    def changed_by(self) -> str:
+        """Who changed the files last."""
+        return os.pread(self._descriptor, 256, 0).decode("ascii", "replace")
+
+    def note_change(self, name: str = "") -> None:
+        """Note who changes the files."""
+        if name != self.changed_by:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, name.encode("ascii"), 0)
+
+
 @contextmanager
-def uploads_lock(directory: Path) -> Iterator[None]:
+def uploads_lock(directory: Path) -> Iterator[UploadsLock]:
     """Hold the lock under which uploaded files are put in place or removed."""
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield UploadsLock(descriptor)
     finally:
         os.close(descriptor)
 
@@ -98,11 +120,13 @@ def uploads_lock(directory: Path) -> Iterator[None]:
 def _remove_upload(directory: Path, source: Source) -> None:
     """Remove the file of a removed document, unless replaced by a later upload."""
     path = Path(source.path)
-    with uploads_lock(directory), suppress(OSError):
+    with uploads_lock(directory) as lock, suppress(OSError):
         status = path.stat(follow_symlinks=False)
         known = ((source.size, source.mtime_ns), (source.failure.size, source.failure.mtime_ns))
         if (status.st_size, status.st_mtime_ns) not in known:
             return
+        # Before: a crash in between makes servers count again, and never leaves bytes that are not there.
+        lock.note_change()
         path.unlink()
         for folder in path.parents:
             if folder == directory:

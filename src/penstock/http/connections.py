@@ -1,23 +1,101 @@
-"""Connections of the server, with limits missing in uvicorn: the time and the size of a request's head.
+"""Connections of the server, with limits missing in uvicorn: on their number, and on the head of a request.
 
-A sender that opens many connections and sends their heads byte by byte would otherwise occupy all of them.
-A request that outlasts the grace of a stop gets no answer, as from a server that was killed.
+A sender that opens many connections, and sends nothing or a head byte by byte, would otherwise occupy all of
+them. A request that outlasts the grace of a stop gets no answer, as from a server that was killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow
+from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow, ServerBusy
+from penstock.http.peers import Peers
 from penstock.http.problems import problem_response
 
 HEAD_S = 20.0
 """Time from the first byte of a request, or from the connection, to the end of the head."""
 HEAD_BYTES = 64 * 1024
+CONNECTIONS = 2_000
+"""Connections at the same time. One more ends one that is not in use."""
+SPARE = 16
+"""Connections above that number, which answer ``GET /health`` only: the server is busy, and not dead."""
+UNKNOWN_OF_PEER = 128
+"""Connections of one machine that have not yet sent an accepted request. A browser opens six, and a pool of
+a program some dozens."""
+PROVE = "penstock.prove"
+"""Key of the scope of a request, with the function to call once its sender is known."""
+
+
+class OpenConnections:
+    """The connections of one server, in its event loop: which of them are in use, and which may be ended.
+
+    Nobody is locked out by connections that do nothing. Where there are too many, one ends: that of an
+    unknown sender which is open for the longest time, of the machine with the most of them; if there is none,
+    the one that is unused for the longest time. A request of a known sender is never interrupted.
+    """
+
+    def __init__(self, most: int = CONNECTIONS, peers: Peers | None = None) -> None:
+        self.most = most
+        self.peers = peers or Peers()
+        self._all: set[TimedConnection] = set()
+        self._unknown: dict[str | None, dict[TimedConnection, None]] = defaultdict(dict)
+        """By machine, the oldest first. None: this machine and proxies, whose number is not limited."""
+        self._unused: dict[TimedConnection, None] = {}
+
+    @property
+    def crowded(self) -> bool:
+        """True if only the spare connections are left."""
+        return len(self._all) > self.most
+
+    def add(self, connection: TimedConnection) -> bool:
+        """Add a connection, and end another one for it if needed. False: there is no place."""
+        peer = connection.peer
+        if len(self._all) >= self.most:
+            self._end_one()
+        if len(self._all) >= self.most + SPARE:
+            return False
+        if peer is not None and len(self._unknown[peer]) >= UNKNOWN_OF_PEER:
+            self._end(next(iter(self._unknown[peer])))
+        self._all.add(connection)
+        self._unknown[peer][connection] = None
+        return True
+
+    def prove(self, connection: TimedConnection) -> None:
+        """Note a request of a known sender."""
+        if connection in self._all:
+            self._forget(connection)
+
+    def rest(self, connection: TimedConnection) -> None:
+        """Note that the request of a known sender is answered."""
+        if connection in self._all and connection not in self._unknown.get(connection.peer, ()):
+            self._unused[connection] = None
+
+    def remove(self, connection: TimedConnection) -> None:
+        """Remove a closed connection."""
+        self._all.discard(connection)
+        self._forget(connection)
+
+    def _forget(self, connection: TimedConnection) -> None:
+        self._unused.pop(connection, None)
+        unknown = self._unknown.get(connection.peer)
+        if unknown is not None:
+            unknown.pop(connection, None)
+            if not unknown:
+                del self._unknown[connection.peer]
+
+    def _end_one(self) -> None:
+        most = max(self._unknown.values(), key=len, default={})
+        if ended := next(iter(most), None) or next(iter(self._unused), None):
+            self._end(ended)
+
+    def _end(self, connection: TimedConnection) -> None:
+        self.remove(connection)
+        connection.give_way()
 
 
 class TimedConnection(HttpToolsProtocol):
@@ -25,22 +103,31 @@ class TimedConnection(HttpToolsProtocol):
 
     head_s: ClassVar[float] = HEAD_S
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: Any, open_connections: OpenConnections | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
         self._api, self.app = self.app, self._until_cancelled
+        self._open = open_connections or OpenConnections()
+        self.peer: str | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._in_head = True
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.peer = self._open.peers.of_connection(self.client)
+        if not self._open.add(self):
+            self._refuse(self._busy(), 503)
+            return
         self._start_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        self._open.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -67,17 +154,41 @@ class TimedConnection(HttpToolsProtocol):
         super().on_message_complete()
         self._in_head = True
 
+    def on_response_complete(self) -> None:
+        self._open.rest(self)
+        super().on_response_complete()
+
+    def give_way(self) -> None:
+        """End a connection that nobody uses for a new one. A request that was begun is told so."""
+        if self._head_bytes or (self.cycle is not None and not self.cycle.response_started):
+            self._refuse(self._busy(), 503)
+        if self.transport.get_write_buffer_size():
+            # The other side does not read, and closing would wait for it.
+            self.transport.abort()
+        self.transport.close()
+
     async def _until_cancelled(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. If the server ends before, close the connection.
 
         An error would be wrong: a thread may still do what the request asks for.
         """
+        if self._open.crowded and (scope["method"], scope["path"].rstrip("/")) != ("GET", "/health"):
+            error = self._busy()
+            await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
+            return
+        scope[PROVE] = self._prove
         try:
             await self._api(scope, receive, send)
         except asyncio.CancelledError:
             if self.cycle is not None:
                 self.cycle.disconnected = True
             self.transport.close()
+
+    def _prove(self) -> None:
+        self._open.prove(self)
+
+    def _busy(self) -> ServerBusy:
+        return ServerBusy(f"{self._open.most:,} connections are open, the most for this server")
 
     def _start_head(self) -> None:
         if self._deadline is None:
@@ -98,6 +209,9 @@ class TimedConnection(HttpToolsProtocol):
     def _refuse(self, error: PenstockError, status: int) -> None:
         if self.transport.is_closing():
             return
+        if self.cycle is not None:
+            # An answer that comes later would follow this one.
+            self.cycle.disconnected = True
         answer = problem_response(error, status=status, headers={"Connection": "close"})
         head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
         self.transport.write(STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body))

@@ -16,11 +16,12 @@ from typing import TypeAlias
 import msgspec
 
 from penstock import clock
-from penstock.errors import PenstockError, TooManyListeners
+from penstock.errors import PenstockError, ServerStopping, TooManyListeners
 from penstock.named_tuple import NamedTuple
 from penstock.service.job_records import JobRecord
 from penstock.service.live_changes import Change, Changes, LiveChanges
 from penstock.service.server_status import StatusReader
+from penstock.service.shares import NOBODY, Shares, Taker
 
 View: TypeAlias = tuple[str | None, ...]
 """Tenants whose events a listener sees; (None,) is all."""
@@ -38,6 +39,10 @@ KEPT_EVENTS = 2_000
 BUFFER_LIMIT = 256 * 1024
 """Bytes that a listener may leave unread; then it is dropped."""
 MOST_LISTENERS = 1_500
+LISTENERS_PER_KEY = 300
+"""A fifth: a team that shares one key has a stream for each open page, and its programs one for each wait."""
+LISTENERS_PER_PEER = 750
+"""Half, for people who share one address and are not behind a known proxy."""
 
 log = logging.getLogger("penstock.http")
 _encoder = msgspec.json.Encoder()
@@ -50,7 +55,7 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """One open stream. ``valid`` tells whether the key is still valid."""
+    """One open stream. ``valid`` tells whether the key is still valid, ``taker`` whom it is counted for."""
 
     def __init__(
         self,
@@ -59,7 +64,9 @@ class Listener:
         *,
         last_id: int | None = None,
         job_id: str | None = None,
+        taker: Taker = NOBODY,
     ) -> None:
+        self.taker = taker
         self.view = view
         self.valid = valid
         self.last_id = last_id
@@ -123,6 +130,12 @@ class EventHub:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[Listener] = set()
+        self._shares = Shares(
+            TooManyListeners,
+            total=MOST_LISTENERS,
+            per_key=LISTENERS_PER_KEY,
+            per_peer=LISTENERS_PER_PEER,
+        )
         self._kept: deque[tuple[int, str, bytes]] = deque(maxlen=KEPT_EVENTS)
         """Number, tenant and text of the last events of jobs and documents."""
         self._number = self._floor = _new_number(0)
@@ -136,8 +149,9 @@ class EventHub:
 
     def open(self, listener: Listener) -> None:
         """Add a listener; an immediate read sends the current state."""
-        if len(self._listeners) >= MOST_LISTENERS or self._stopped:
-            raise TooManyListeners(f"{len(self._listeners):,} streams of events are open")
+        if self._stopped:
+            raise ServerStopping("the server is stopping")
+        self._shares.take(listener.taker)
         self._loop = asyncio.get_running_loop()
         with self._lock:
             self._listeners.add(listener)
@@ -148,7 +162,10 @@ class EventHub:
 
     def close(self, listener: Listener) -> None:
         with self._lock:
+            known = listener in self._listeners
             self._listeners.discard(listener)
+        if known:
+            self._shares.give_back(listener.taker)
 
     def stop(self) -> None:
         """End all streams, from any thread: open ones would keep the server from stopping."""

@@ -82,8 +82,8 @@ class EventStream(Response):
 async def events(request: Request, sender: Reader, last_event_id: LastEventId = None) -> Response:
     """Send the current state, then what changes. After a `reset` event, read everything again."""
     last = int(last_event_id) if last_event_id and last_event_id.isdecimal() else None
-    listener = Listener(sender.principal.tenants_for(None), request.scope["penstock.valid"], last_id=last)
-    return EventStream(sender.shared.events, listener)
+    view, valid = sender.principal.tenants_for(None), request.scope["penstock.valid"]
+    return EventStream(sender.shared.events, Listener(view, valid, last_id=last, taker=sender.taker))
 
 
 @router.get(
@@ -100,8 +100,8 @@ async def job_events(
 ) -> Response:
     """Send the job now and after each change. The last event is `end`; an ended job has only that."""
     await _own(sender, job_id)
-    view = sender.principal.tenants_for(None)
-    return EventStream(sender.shared.events, Listener(view, request.scope["penstock.valid"], job_id=job_id))
+    view, valid = sender.principal.tenants_for(None), request.scope["penstock.valid"]
+    return EventStream(sender.shared.events, Listener(view, valid, job_id=job_id, taker=sender.taker))
 
 
 @reads

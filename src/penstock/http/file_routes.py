@@ -7,22 +7,27 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
+from penstock.catalog.views import Source
 from penstock.http.answers import described, respond
 from penstock.http.index_routes import QUEUED
 from penstock.http.request_bodies import IndexFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import draws, reads, writes
+from penstock.http.thread_pools import reads, writes
 from penstock.http.upload_stream import UploadStream, received_upload
 from penstock.service.chunk_frames import PageFrames
-from penstock.service.page_images import MAX_WIDTH
+from penstock.service.page_images import MAX_WIDTH, WIDTHS
 from penstock.service.page_texts import ShownPage
 from penstock.service.uploads import Upload, UploadRecord
 
 router = APIRouter(tags=["documents"])
 
+_WIDTHS = f"{', '.join(map(str, WIDTHS[:-1]))} or {MAX_WIDTH}"
 SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 PageNumber = Annotated[int, Path(description="Number of a page, from 1.", ge=1, le=10_000_000)]
-Width = Annotated[int, Query(description="Maximum width in pixels.", ge=16, le=MAX_WIDTH)]
+Width = Annotated[
+    int,
+    Query(description=f"Least width in pixels; the picture has the next of {_WIDTHS}.", ge=1, le=MAX_WIDTH),
+]
 PICTURE = described(ShownPage, refused=(404,)) | {
     200: {
         "description": "The picture.",
@@ -55,12 +60,23 @@ def page(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
     response_class=Response,
     summary="Draw a page",
 )
-@draws
-def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 800) -> Response:
-    """Draw a page of a PDF or picture in gray, from its file as it was indexed."""
-    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
-    drawn = sender.shared.page_images.png(own, page, width)
+async def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 900) -> Response:
+    """Draw a page of a PDF or picture in gray, from its file as it was indexed.
+
+    It is as wide as the next of three widths, unless the page is smaller.
+    """
+    own, drawn = await _find_picture(sender, source_id, page, width)
+    if drawn is None:
+        images, key = sender.shared.page_images, sender.taker.key
+        drawn = await sender.shared.drawings.run(key, lambda: images.png(own, page, width))
     return Response(drawn, media_type="image/png")
+
+
+@reads
+def _find_picture(sender: Sender, source_id: str, page: int, width: int) -> tuple[Source, bytes | None]:
+    """The document, and the picture of its page if it was drawn before."""
+    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
+    return own, sender.shared.page_images.kept(own, page, width)
 
 
 @router.get(
@@ -77,11 +93,14 @@ def image(sender: Reader, source_id: SourceId, page: PageNumber, width: Width = 
     ),
     summary="Find chunks on the picture of a page",
 )
-@draws
-def frames(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
+async def frames(sender: Reader, source_id: SourceId, page: PageNumber) -> Response:
     """Find the chunks of a PDF page on its picture, by the words of its text layer."""
-    own = sender.shared.document_records.own(source_id, sender.principal.tenants)
-    return respond(sender.shared.page_images.frames(own, page))
+
+    def find() -> PageFrames:
+        own = sender.shared.document_records.own(source_id, sender.principal.tenants)
+        return sender.shared.page_images.frames(own, page)
+
+    return respond(await sender.shared.drawings.run(sender.taker.key, find))
 
 
 _FILE = {"type": "string", "format": "binary"}
@@ -120,7 +139,7 @@ async def upload(request: Request, sender: Writer, query: Annotated[UploadFields
     The body is the file itself, with its `name` in the query, or a form with the part `file` and the options
     as further parts.
     """
-    stream = UploadStream(request, sender.shared.uploads, query)
+    stream = UploadStream(request, sender.shared.uploads, query, sender.taker)
     return await received_upload(stream, lambda received, fields: _finish(sender, received, fields))
 
 

@@ -27,21 +27,31 @@ from penstock.errors import (
     RequestHeadTooLarge,
     RequestTooLarge,
     RequestTooSlow,
+    TooManyRequests,
 )
-from penstock.http.connections import HEAD_BYTES
+from penstock.http.connections import HEAD_BYTES, PROVE
 from penstock.http.multipart import is_upload
+from penstock.http.peers import Peers
 from penstock.http.problems import problem_response
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
 from penstock.service.rate_limit import RateLimit, RefusedKeys
 from penstock.service.sessions import Sessions
+from penstock.service.shares import NOBODY, Shares, Taker
 
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
 COOKIE = "penstock_session"
 STREAMED = frozenset([("POST", "/files"), ("POST", "/library")])
 """Routes that read the body of an upload themselves, with limits of their own."""
+REQUESTS_PER_KEY = 200
+"""Requests of one key that are answered at the same time: bodies that arrive slowly hold connections, and a
+burst fills the thread pools. Streams of events have a limit of their own."""
+STREAM = "/events"
+"""End of the paths of streams."""
+TAKER = "penstock.taker"
+"""Key of the scope of a request, with whom to count it for; see ``Taker``."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -85,6 +95,7 @@ class GuardOptions(NamedTuple):
     is_open: bool
     files: Collection[str] = ()
     metrics_public: bool = False
+    peers: Peers = Peers()
 
     @classmethod
     def of(cls, settings: Settings, keys: Keys, host: str, *, requires_keys: bool) -> GuardOptions:
@@ -98,6 +109,7 @@ class GuardOptions(NamedTuple):
             requires_keys=requires_keys,
             is_open=is_loopback(host) and not settings.hosts,
             metrics_public=settings.metrics_public,
+            peers=Peers(settings.proxies),
         )
 
 
@@ -108,6 +120,7 @@ class Guard:
         self._app = app
         self._options = options
         self._refused = RefusedKeys()
+        self._requests = Shares(TooManyRequests, per_key=REQUESTS_PER_KEY)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -122,6 +135,20 @@ class Guard:
             scope = {**scope, "path": _without_slash(scope["path"])}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._is_still(principal, scope, headers)
+            taker = scope[TAKER] = self._taker(scope, principal)
+            if scope["path"].endswith(STREAM):
+                taker = NOBODY
+            self._requests.take(taker)
+        except PenstockError as error:
+            await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
+            return
+        try:
+            await self._pass_on(scope, headers, receive, send)
+        finally:
+            self._requests.give_back(taker)
+
+    async def _pass_on(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        try:
             if not _is_streamed(scope, headers):
                 receive = _replay(await self._body(headers, receive), receive)
         except PenstockError as error:
@@ -161,6 +188,11 @@ class Guard:
         if delay:
             await asyncio.sleep(delay)
 
+    def _taker(self, scope: Scope, principal: Principal) -> Taker:
+        """Whom to count a request for."""
+        peer = self._options.peers.of_request(scope.get("client"), scope["headers"])
+        return Taker(None if principal.auth == "none" else principal.name, peer)
+
     def _refuse_host(self, headers: Headers) -> None:
         given = headers.getlist("host")
         match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
@@ -193,6 +225,8 @@ class Guard:
             _refuse_forged(method, headers)
         if found.auth != "none":
             options.rate.count(found.name)
+        if (prove := scope.get(PROVE)) is not None:
+            prove()
         return found
 
     def _find(self, scope: Scope, headers: Headers) -> Principal | None:

@@ -69,11 +69,11 @@ def metrics(sender: Reader) -> Response:
 @router.get(
     "/ready",
     operation_id="readiness_get",
-    responses=described(Readiness, also={503: "A store cannot be used."}),
-    summary="Check the stores",
+    responses=described(Readiness, also={503: "A store cannot be used, or the disk not be written."}),
+    summary="Check the stores and the disk",
 )
 @reads
 def ready(sender: Reader) -> Response:
-    """Check that queue and catalog can be used."""
+    """Check that queue and catalog can be used, and that the state directory can be written."""
     found = sender.shared.status.readiness()
     return respond(found, 200 if found.ready else 503)

@@ -81,7 +81,7 @@ async def upload(
     request: Request, sender: Writer, query: Annotated[LibraryUploadFields, Query()]
 ) -> Response:
     """Receive an archive or wheel of a library, and queue it."""
-    stream = UploadStream(request, sender.shared.library_uploads, query)
+    stream = UploadStream(request, sender.shared.library_uploads, query, sender.taker)
     return await received_upload(stream, lambda received, fields: _finish(sender, received, fields))
 
 

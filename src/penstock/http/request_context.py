@@ -12,6 +12,7 @@ from penstock import server_assembly
 from penstock.errors import NotAllowed, UnknownDocument
 from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
+from penstock.http.thread_pools import Drawings
 from penstock.job import Job
 from penstock.service.access import KeyScope, Principal
 from penstock.service.audit import ActionLog
@@ -28,6 +29,7 @@ from penstock.service.path_policy import PathPolicy
 from penstock.service.schedules import Schedules
 from penstock.service.server_status import StatusReader
 from penstock.service.sessions import Sessions
+from penstock.service.shares import NOBODY, Taker
 from penstock.service.throughput import Throughput
 
 if TYPE_CHECKING:
@@ -66,8 +68,10 @@ class Shared:
         self.audit = ActionLog(assembly.settings.state_dir)
         self.closing: list[Callable[[], object]] = []
         self.page_images = server_assembly.page_images(assembly)
-        self.uploads = server_assembly.uploads(assembly)
-        self.library_uploads = server_assembly.library_uploads(assembly)
+        self.drawings = Drawings()
+        quota = server_assembly.upload_quota(assembly)
+        self.uploads = server_assembly.uploads(assembly, quota)
+        self.library_uploads = server_assembly.library_uploads(assembly, quota)
         changes = LiveChanges(assembly.jobs, self.job_records, assembly.documents)
         self.events = EventHub(changes, self.status, assembly.jobs.queue.wait)
 
@@ -80,10 +84,13 @@ class Shared:
 class Sender:
     """The sender of a request, with the services and access rules for the sender."""
 
-    def __init__(self, principal: Principal, shared: Shared, *, wants_values: bool = False) -> None:
+    def __init__(
+        self, principal: Principal, shared: Shared, *, taker: Taker = NOBODY, wants_values: bool = False
+    ) -> None:
         """``wants_values``: the sender accepts the library's own values; see ``answers.VALUES``."""
         self.principal = principal
         self.shared = shared
+        self.taker = taker
         self.wants_values = wants_values
 
     @cached_property
@@ -143,7 +150,8 @@ def _sender(scope: KeyScope) -> object:
         principal: Principal = request.scope["penstock.principal"]
         principal.require(scope)
         accepted = request.headers.get("accept", "")
-        return Sender(principal, request.app.state.shared, wants_values=VALUES in accepted)
+        taker = request.scope["penstock.taker"]
+        return Sender(principal, request.app.state.shared, taker=taker, wants_values=VALUES in accepted)
 
     return Depends(find)
 

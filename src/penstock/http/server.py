@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import logging
 import os
@@ -18,7 +19,7 @@ import uvicorn
 from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.http.api import make_api
-from penstock.http.connections import TimedConnection
+from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection
 from penstock.http.guard import GuardOptions, is_loopback
 from penstock.http.request_context import Shared
 from penstock.named_tuple import NamedTuple
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
 BACKLOG = 2048
-CONNECTIONS = 2_000
-"""Connections at the same time; more get 503."""
 LEAST_OPEN_FILES = 64
 """Stores, processes of a worker and a few connections need about 50."""
-MOST_OPEN_FILES = CONNECTIONS + 512
+OTHER_FILES = 256
+"""Open files besides connections: stores of all threads, uploads, and pipes of processes."""
+MOST_OPEN_FILES = CONNECTIONS + SPARE + 2 * OTHER_FILES
 KEEP_ALIVE_S = 30
 GRACE_S = 5
 """Time for open requests to end."""
@@ -69,7 +70,7 @@ class HttpServer:
     def __init__(self, assembly: Assembly, options: ServerOptions, make_mcp: MakeMcp) -> None:
         self._assembly = assembly
         self._options = options
-        _raise_open_files()
+        files = _raise_open_files()
         settings = assembly.settings
         keys = Keys(settings.state_dir)
         _refuse_keyless(options, keys)
@@ -81,6 +82,7 @@ class HttpServer:
             policy = PathPolicy.of(settings)
             guard = GuardOptions.of(settings, keys, options.host, requires_keys=options.auth)
             _warn(guard, settings)
+            self._connections = OpenConnections(_most_connections(files), guard.peers)
             self._shared = Shared(assembly, policy, guard.sessions)
             self._shared.uploads.recover()
             self._shared.library_uploads.recover()
@@ -153,7 +155,8 @@ class HttpServer:
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self._api,
-            http=TimedConnection,
+            # uvicorn calls it as it would a class.
+            http=functools.partial(TimedConnection, open_connections=self._connections),  # type: ignore[arg-type]
             lifespan="off",
             ws="none",
             log_config=None,
@@ -162,7 +165,6 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             backlog=BACKLOG,
-            limit_concurrency=CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=self._options.certificate,
@@ -203,7 +205,7 @@ class _Stop(threading.Event):
         self.set()
 
 
-def _raise_open_files() -> None:
+def _raise_open_files() -> int:
     """Raise the limit on open files as far as the server may need it and the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MOST_OPEN_FILES, hard)
@@ -212,6 +214,12 @@ def _raise_open_files() -> None:
         soft = wanted
     if soft != resource.RLIM_INFINITY and soft < LEAST_OPEN_FILES:
         raise TooManyFiles(f"a server needs at least {LEAST_OPEN_FILES} open files; the limit is {soft}")
+    return MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _most_connections(files: int) -> int:
+    """Connections for which there are open files. Without this limit the system would refuse them, unsaid."""
+    return min(CONNECTIONS, max(files - OTHER_FILES - SPARE, files // 4))
 
 
 def _refuse_keyless(options: ServerOptions, keys: Keys) -> None:

@@ -12,14 +12,14 @@ from penstock.http.answers import described, problem, respond
 from penstock.http.guard import COOKIE, is_encrypted
 from penstock.http.request_bodies import SessionBody
 from penstock.http.request_context import Reader
-from penstock.http.thread_pools import writes
+from penstock.http.thread_pools import signs
 from penstock.items import EVERY
 from penstock.service.access import KeyScope
 from penstock.service.sessions import LIFETIME
 
 router = APIRouter(tags=["session"])
 
-REFUSED = (400, 401, 403, 408, 413, 421, 422, 503)
+REFUSED = (400, 401, 403, 408, 413, 421, 422, 429, 503)
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ async def me(sender: Reader) -> Response:
     responses={204: {"description": "The cookie is set."}, **{one: problem(one) for one in REFUSED}},
     summary="Begin a session",
 )
-@writes
+@signs
 def begin(request: Request, body: SessionBody) -> Response:
     """Turn a key into a cookie, for a browser. It counts as the key, until it ends or the key does."""
     token = request.app.state.shared.sessions.begin(body.key)
@@ -84,7 +84,7 @@ def begin(request: Request, body: SessionBody) -> Response:
     responses={204: {"description": "There is no session."}, **{one: problem(one) for one in REFUSED}},
     summary="End the session",
 )
-@writes
+@signs
 def end(request: Request) -> Response:
     """End the session of the cookie, if there is one, and remove the cookie."""
     token = request.cookies.get(COOKIE)

@@ -9,11 +9,13 @@ from typing import Literal, ParamSpec, TypeAlias, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
+from penstock.service.page_images import DRAWN_AT_ONCE, DRAWN_PER_KEY
+
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
-Pool: TypeAlias = Literal["read", "write", "draw"]
-THREADS: dict[Pool, int] = {"read": 16, "write": 8, "draw": 2}
+Pool: TypeAlias = Literal["read", "write", "sign", "draw"]
+THREADS: dict[Pool, int] = {"read": 16, "write": 8, "sign": 1, "draw": DRAWN_AT_ONCE}
 _limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("penstock_limiters")
 
 
@@ -45,6 +47,27 @@ def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer
     return _in_pool("write", handler)
 
 
-def draws(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
-    """Run a handler with seconds of computing in a separate thread pool."""
-    return _in_pool("draw", handler)
+def signs(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a sign-in, which takes turns with all others in any case, and not in the threads of writers."""
+    return _in_pool("sign", handler)
+
+
+class Drawings:
+    """The pages that are drawn at the same time, in one event loop. A key waits for its own ones first."""
+
+    def __init__(self) -> None:
+        self._limiters: dict[str, CapacityLimiter] = {}
+
+    async def run(self, key: str | None, draw: Callable[[], Answer]) -> Answer:
+        """Draw for a key in a thread of its own pool. None: there are no keys, and only the pool counts."""
+        if key is None:
+            return await to_thread.run_sync(draw, limiter=_limiter("draw"))
+        limiter = self._limiters.setdefault(key, CapacityLimiter(DRAWN_PER_KEY))
+        try:
+            async with limiter:
+                # In the line of the pool, a key has no more places than it may have drawn at once.
+                return await to_thread.run_sync(draw, limiter=_limiter("draw"))
+        finally:
+            statistics = limiter.statistics()
+            if not statistics.borrowed_tokens and not statistics.tasks_waiting:
+                self._limiters.pop(key, None)

@@ -12,15 +12,20 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError, RequestTooSlow
 from penstock.http.library_bodies import LibraryUploadFields
 from penstock.http.multipart import MultipartReader, PartBegins, PartData, boundary_of
 from penstock.http.problems import problem_response
 from penstock.http.request_bodies import UploadFields
+from penstock.service.shares import Taker
 from penstock.service.uploads import Upload, Uploads, refuse_name
 
 SILENCE_S = 30.0
 """Time in which the next piece of a body has to arrive."""
+LEAST_RATE = 4 * 1024
+"""Least bytes a second, over ``SILENCE_S``: a slower sender would hold the place of others for hours. A modem
+of 56 kbit/s is above."""
 WHOLE_S = 3600.0
 """Time for a whole body."""
 AT_ONCE = 1 << 20
@@ -35,11 +40,14 @@ F = TypeVar("F", bound=UploadFields | LibraryUploadFields)
 class UploadStream(Generic[F]):
     """Reads one request. ``ended``: the whole body was read."""
 
-    def __init__(self, request: Request, uploads: Uploads, query: F) -> None:
+    def __init__(self, request: Request, uploads: Uploads, query: F, taker: Taker) -> None:
         self._receive = request.receive
         self._headers = request.headers
         self._uploads = uploads
         self._query = query
+        self._taker = taker
+        self._waited_s, self._arrived = 0.0, 0
+        """Time waited for the body, and its bytes, since the last check of the rate."""
         self._upload: Upload | None = None
         self._parts: dict[str, Any] = {}
         self._waiting: list[bytes] = []
@@ -88,6 +96,7 @@ class UploadStream(Generic[F]):
         """The next piece of the body; None at its end."""
         if self.ended:
             return None
+        began = clock.elapsed_s()
         try:
             message = await asyncio.wait_for(self._receive(), SILENCE_S)
         except TimeoutError:
@@ -97,7 +106,22 @@ class UploadStream(Generic[F]):
             raise RequestTooSlow("the sender left before the body was complete")
         self.ended = not message.get("more_body")
         piece: bytes = message.get("body", b"")
+        self._check_rate(clock.elapsed_s() - began, len(piece))
         return piece
+
+    def _check_rate(self, waited_s: float, arrived: int) -> None:
+        """Refuse a sender who keeps the server waiting. The time that the server takes does not count."""
+        self._waited_s += waited_s
+        self._arrived += arrived
+        if self._waited_s < SILENCE_S or self.ended:
+            return
+        if self._arrived < LEAST_RATE * self._waited_s:
+            raise RequestTooSlow(
+                f"{self._arrived:,} bytes of the body arrived in {self._waited_s:.0f} seconds, "
+                f"and the least is {LEAST_RATE:,} a second",
+                remedy="Send the file over a faster connection, or in parts.",
+            )
+        self._waited_s, self._arrived = 0.0, 0
 
     async def _read_raw(self) -> None:
         name = self._query.name
@@ -161,7 +185,7 @@ class UploadStream(Generic[F]):
 
     async def _begin(self, name: str, size: int | None) -> None:
         refuse_name(name)
-        self._upload = await to_thread.run_sync(self._uploads.begin, name, size)
+        self._upload = await to_thread.run_sync(self._uploads.begin, name, size, self._taker)
 
     async def _write(self, data: bytes) -> None:
         self._waiting.append(data)

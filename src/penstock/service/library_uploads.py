@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,27 @@ from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 from penstock.service.libraries import version_in_name
 from penstock.service.requests import Submission
-from penstock.service.uploads import Uploads
+from penstock.service.upload_quota import UploadQuota
+from penstock.service.uploads import Uploads, folder_name
+
+TENANTS = ".tenants"
+"""Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
 
 
 class LibraryUploads(Uploads):
     """Archives of libraries received by one server: one archive for each version."""
 
     def __init__(
-        self, documents: Documents, jobs: Jobs, files: FetchedFiles, *, owner: str, most_bytes: int
+        self,
+        documents: Documents,
+        jobs: Jobs,
+        files: FetchedFiles,
+        *,
+        owner: str,
+        most_bytes: int,
+        quota: UploadQuota,
     ) -> None:
-        super().__init__(documents, jobs, files.directory, owner=owner, most_bytes=most_bytes)
+        super().__init__(documents, jobs, files.directory, owner=owner, most_bytes=most_bytes, quota=quota)
         self._files = files
 
     def _plan(self, received: Path, name: str, options: Mapping[str, Any]) -> tuple[Path, Submission]:
@@ -46,6 +59,27 @@ class LibraryUploads(Uploads):
             "source_name": name,
         }
         return target, submission
+
+    def _count(self, tenant_id: str) -> int:
+        """Bytes of all stored archives of a tenant. There are few, and workers remove them at any time."""
+        size = 0
+        with suppress(FileNotFoundError), os.scandir(self._links(tenant_id)) as links:
+            for link in links:
+                try:
+                    size += link.stat().st_size
+                except FileNotFoundError:
+                    os.unlink(link)  # noqa: PTH108 - the archive was removed with its version
+        return size
+
+    def _note(self, tenant_id: str, target: Path, _more: int) -> None:
+        folder = self._links(tenant_id)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            # Relative: the state directory may be moved.
+            (folder / target.name).symlink_to(os.path.relpath(target, folder))
+
+    def _links(self, tenant_id: str) -> Path:
+        return self.directory / TENANTS / folder_name(tenant_id)
 
     def _known_as(self, _target: Path, submission: Submission) -> str:
         payload = submission["payload"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +18,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreError
 from penstock.handlers.source_files import FETCHED, uploads_directory
 from penstock.job import JobQuery
 from penstock.named_tuple import NamedTuple
@@ -23,6 +26,7 @@ from penstock.queue.protocol import Queue
 from penstock.service import keys
 from penstock.service.runtime_file import RuntimeFile
 from penstock.service.uploads import INCOMING, RESERVED_BYTES
+from penstock.state_directory import write_refusal
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal["ok", "note", "failed", "fixed"]
@@ -35,6 +39,10 @@ FORGOTTEN_AFTER = timedelta(hours=1)
 FEW_WATCHES, FEW_INSTANCES = 65_536, 128
 INOTIFY = Path("/proc/sys/fs/inotify")
 LEFTOVER_AFTER_S = 86_400
+PROBED_BYTES = 64 * 1024
+"""More than what is left in the last block of a file system that is full."""
+PROBE_EVERY_S, PROBE_AGAIN_S = 10.0, 1.0
+"""Time for which a probe of the disk counts; the second one after a failed probe."""
 SHOWN = 3
 
 
@@ -166,6 +174,51 @@ def _leftovers(settings: Settings) -> Iterator[Finding]:
                 f"{how_many(received, 'file')} of interrupted uploads in {incoming}",
                 "Start the server: it finishes or removes them.",
             )
+
+
+class WriteProbe:
+    """Tells whether the state directory, and stores and uploads on this machine, can be written.
+
+    A disk that is full is not seen by reading, and hardly by its free bytes: quotas and read-only mounts have
+    them too. So a small file is written and removed, at most every few seconds, however often one asks.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        stores = [store for store in (settings.store, settings.catalog_store) if store.is_file]
+        files = [store.path if store.engine == "jsonl" else store.path.parent for store in stores]
+        self._directories = (settings.state_dir, *files)
+        # Created for the first upload.
+        self._uploads = uploads_directory(settings)
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._failure: StoreError | None = None
+
+    def check(self) -> None:
+        """Raise what a write would raise."""
+        with self._lock:
+            if clock.elapsed_s() >= self._until:
+                self._failure = self._probe()
+                self._until = clock.elapsed_s() + (PROBE_AGAIN_S if self._failure else PROBE_EVERY_S)
+            if self._failure is not None:
+                raise self._failure
+
+    def _probe(self) -> StoreError | None:
+        uploads = [self._uploads] if self._uploads.is_dir() else []
+        for directory in dict.fromkeys([*self._directories, *uploads]):
+            try:
+                _write_and_remove(directory)
+            except OSError as error:
+                return write_refusal(directory, error)
+        return None
+
+
+def _write_and_remove(directory: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".ready.", dir=directory)
+    with os.fdopen(descriptor, "wb") as file:
+        os.unlink(name)  # noqa: PTH108 - before anything can fail
+        file.write(bytes(PROBED_BYTES))
+        file.flush()
+        os.fsync(descriptor)
 
 
 # The queue.

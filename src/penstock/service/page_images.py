@@ -7,8 +7,10 @@ import io
 import os
 import re
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import LifoQueue
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.views import Document, Source
@@ -24,7 +26,16 @@ from penstock.vocabulary import how_many
 
 DRAWN = frozenset(["pdf", "image"])
 """Extractors of files whose pages can be drawn."""
-MAX_WIDTH = 2_000
+WIDTHS = (400, 900, 2_000)
+"""Widths of pictures: of a preview, of a page beside its text, and to read small print. A request for another
+width gets the next one, so that a page is drawn and kept three times at most."""
+MAX_WIDTH = WIDTHS[-1]
+DRAWN_AT_ONCE = 3
+"""Pages drawn at the same time, each in a process that may use the memory of a parser."""
+DRAWN_PER_KEY = DRAWN_AT_ONCE - 1
+"""Pages that one key may have drawn at the same time: there is always a place for another one."""
+NICENESS = 5
+"""The processes give way to the server, whose answers take a millisecond."""
 CACHE_BYTES = 256 * 1024 * 1024
 _USUAL_INCHES = 8.0
 _LEAST_DPI, _MOST_DPI = 36, 300
@@ -33,7 +44,7 @@ _HASH_CHARS = 16
 
 
 class PageImages:
-    """Pictures of the pages of documents, one drawn at a time. Threads may share one.
+    """Pictures of the pages of documents, a few drawn at a time. Threads may share one.
 
     A picture is ``SOURCE_ID/CONTENT/NUMBER-WIDTH.png`` below the directory, as ``PageFiles`` names its files:
     those of removed versions are removed in the same way.
@@ -47,22 +58,36 @@ class PageImages:
         self._directory = directory
         self._most_bytes = most_bytes
         self._kept_bytes: int | None = None
-        self._sandbox = Sandbox(limits)
+        self._sandboxes = [Sandbox(limits, niceness=NICENESS) for _ in range(DRAWN_AT_ONCE)]
+        # The one used last comes first: the processes of the others are not started before they are needed.
+        self._free = LifoQueue[Sandbox]()
+        for sandbox in reversed(self._sandboxes):
+            self._free.put(sandbox)
         self._cache_lock = threading.Lock()
 
-    def png(self, source: Source, number: int, width: int) -> bytes:
-        """A page of the version in search, at most so many pixels wide. Raises ``PageImageMissing``."""
-        document = self._document(source, number)
-        folder = self._directory / _UNSAFE.sub("_", source.source_id) / document.content_hash[:_HASH_CHARS]
-        kept = folder / f"{number:04}-{width}.png"
-        with suppress(OSError):
+    def kept(self, source: Source, number: int, width: int) -> bytes | None:
+        """A picture that was drawn before; else None. Raises ``UnknownDocument``."""
+        kept = self._place(source, self._document(source, number), number, width)
+        try:
             drawn = kept.read_bytes()
             os.utime(kept)
-            return drawn
-        drawn = _png(self._draw(source, document, number, width), width)
-        with suppress(OSError):  # the picture is shown all the same
-            self._keep(kept, drawn)
+        except OSError:
+            return None
         return drawn
+
+    def png(self, source: Source, number: int, width: int) -> bytes:
+        """A page of the version in search, of the next of ``WIDTHS``. Raises ``PageImageMissing``."""
+        if (drawn := self.kept(source, number, width)) is not None:
+            return drawn
+        document = self._document(source, number)
+        drawn = _png(self._draw(source, document, number, _next_width(width)), _next_width(width))
+        with suppress(OSError):  # the picture is shown all the same
+            self._keep(self._place(source, document, number, width), drawn)
+        return drawn
+
+    def _place(self, source: Source, document: Document, number: int, width: int) -> Path:
+        folder = self._directory / _UNSAFE.sub("_", source.source_id) / document.content_hash[:_HASH_CHARS]
+        return folder / f"{number:04}-{_next_width(width)}.png"
 
     def frames(self, source: Source, number: int) -> PageFrames:
         """Places of the page's chunks on its picture. None of them where the text layer is not known."""
@@ -78,8 +103,17 @@ class PageImages:
         return PageFrames(source_id=source.source_id, page=number, frames=frames_of(words, known))
 
     def close(self) -> None:
-        """End the processes of the sandbox."""
-        self._sandbox.close()
+        """End the processes of the sandboxes."""
+        for sandbox in self._sandboxes:
+            sandbox.close()
+
+    @contextmanager
+    def _sandbox(self) -> Iterator[Sandbox]:
+        sandbox = self._free.get()
+        try:
+            yield sandbox
+        finally:
+            self._free.put(sandbox)
 
     def _document(self, source: Source, number: int) -> Document:
         document_id = source.published_id if source.published_id is not None else source.building_id
@@ -94,14 +128,16 @@ class PageImages:
         content = self._content(source, document)
         dpi = min(max(round(width / _USUAL_INCHES), _LEAST_DPI), _MOST_DPI)
         try:
-            return self._sandbox.image(content, number, dpi, memory_bytes=self._limits.parser_memory_bytes)
+            with self._sandbox() as sandbox:
+                return sandbox.image(content, number, dpi, memory_bytes=self._limits.parser_memory_bytes)
         except JobError as error:
             raise PageImageMissing(f"page {number:,} cannot be drawn: {error.message}") from None
 
     def _words(self, source: Source, document: Document, number: int) -> tuple[PlacedWord, ...]:
         content = self._content(source, document)
         try:
-            return self._sandbox.words(content, number)
+            with self._sandbox() as sandbox:
+                return sandbox.words(content, number)
         except JobError as error:
             raise PageImageMissing(f"page {number:,} cannot be read: {error.message}") from None
 
@@ -131,7 +167,7 @@ class PageImages:
         unfinished.replace(path)
         with self._cache_lock:
             if self._kept_bytes is None:
-                self._kept_bytes = sum(size for _, size, _ in self._kept())
+                self._kept_bytes = sum(size for _, size, _ in self._pictures())
             else:
                 self._kept_bytes += len(drawn)
             if self._kept_bytes > self._most_bytes:
@@ -139,7 +175,7 @@ class PageImages:
 
     def _evict(self) -> None:
         """Remove the least recently shown pictures, a quarter of the cache."""
-        found = sorted(self._kept())
+        found = sorted(self._pictures())
         left = sum(size for _, size, _ in found)
         for _, size, path in found:
             if left <= self._most_bytes * 3 // 4:
@@ -151,13 +187,18 @@ class PageImages:
                     folder.rmdir()
         self._kept_bytes = left
 
-    def _kept(self) -> list[tuple[int, int, Path]]:
+    def _pictures(self) -> list[tuple[int, int, Path]]:
         found = []
         for path in self._directory.glob("*/*/*"):
             with suppress(OSError):
                 status = path.stat()
                 found.append((status.st_mtime_ns, status.st_size, path))
         return found
+
+
+def _next_width(width: int) -> int:
+    """The least of the widths that is not below this one."""
+    return next((one for one in WIDTHS if one >= width), MAX_WIDTH)
 
 
 def _png(drawn: PageImage, width: int) -> bytes:

@@ -23,10 +23,17 @@ TOLD_EVERY_S = 10.0
 
 
 class RateLimit:
-    """At most ``per_minute`` requests of one key in a minute; None is no limit."""
+    """At most ``per_minute`` requests of one key in a minute; None is no limit.
 
-    def __init__(self, per_minute: int | None) -> None:
+    ``counted`` and ``remedy``: words of the refusal, where other acts than requests are counted.
+    """
+
+    def __init__(
+        self, per_minute: int | None, *, counted: str = "request", remedy: str | None = None
+    ) -> None:
         self._per_minute = per_minute
+        self._counted = counted
+        self._remedy = remedy
         self._lock = threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
         """Requests left, and the time of the count, by key."""
@@ -45,8 +52,10 @@ class RateLimit:
                 self._buckets[key] = left - 1, now
                 return
         wait = math.ceil((1 - left) / per_second)
-        limit = how_many(self._per_minute, "request")
-        raise RateLimited(f"the key {key!r} sent more than {limit} in a minute", retry_after=wait)
+        limit = how_many(self._per_minute, self._counted)
+        raise RateLimited(
+            f"the key {key!r} sent more than {limit} in a minute", retry_after=wait, remedy=self._remedy
+        )
 
 
 class _Peer(msgspec.Struct, frozen=True):

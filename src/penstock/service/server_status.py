@@ -21,6 +21,7 @@ from penstock.service.documents import Documents
 from penstock.service.explanations import living_workers
 from penstock.service.job_records import running_jobs
 from penstock.service.jobs import Jobs
+from penstock.service.machine_checks import WriteProbe
 from penstock.service.throughput import Throughput
 from penstock.service.worker_records import BreakerRecord, WorkerRecord, breaker_records, worker_records
 
@@ -116,16 +117,17 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Readiness of the stores, and of workers for the queue."""
+    """Readiness of the stores and the disk, and of workers for the queue."""
 
     ready: bool
     queue: str
     catalog: str
+    disk: str = "ok"
     workers: int
 
 
 class StatusReader:
-    """Reads for status pages. None of them writes, or waits for a writer."""
+    """Reads for status pages. None of them writes a store, or waits for a writer."""
 
     def __init__(self, jobs: Jobs, documents: Documents) -> None:
         self._jobs = jobs
@@ -135,6 +137,7 @@ class StatusReader:
         self._own_jobs = CachedReads[dict[str, int]]()
         self.throughput: Throughput | None = None
         """Rates, where a server keeps them."""
+        self._disk = WriteProbe(jobs.settings)
 
     def status(self, principal: Principal) -> ServerStatus:
         tenants = principal.tenants_for(None)
@@ -194,13 +197,15 @@ class StatusReader:
         )
 
     def readiness(self) -> Readiness:
-        """Open a snapshot of each store; the words are ``ok`` or the error's code."""
+        """Open a snapshot of each store, and try the disk; the words are ``ok`` or the error's code."""
         queue = _tried(self._jobs.queue.paused)
         catalog = _tried(self._documents.refuse_another_model)
         workers = (
             len(living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)) if queue == "ok" else 0
         )
-        return Readiness(ready=queue == catalog == "ok", queue=queue, catalog=catalog, workers=workers)
+        disk = _tried(self._disk.check)
+        ready = queue == catalog == disk == "ok"
+        return Readiness(ready=ready, queue=queue, catalog=catalog, disk=disk, workers=workers)
 
     def _own_stats(self, tenants: Sequence[str], limits: dict[str, int | None]) -> QueueStats:
         by_status = dict.fromkeys((status.value for status in Status), 0)

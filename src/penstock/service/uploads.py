@@ -10,7 +10,6 @@ import hashlib
 import logging
 import os
 import shutil
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,17 +20,21 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.values import Place
-from penstock.errors import DiskFull, InvalidName, PenstockError, RateLimited, RequestTooLarge
-from penstock.handlers.source_files import uploads_lock
+from penstock.errors import DiskFull, InvalidName, PenstockError, RequestTooLarge, TooManyUploads
+from penstock.handlers.source_files import UploadsLock, uploads_lock
 from penstock.service.documents import Documents
 from penstock.service.job_records import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
+from penstock.service.shares import NOBODY, Shares, Taker
+from penstock.service.upload_quota import UploadQuota
 from penstock.state_directory import make_private, private_opener, write_refusal
 
 INCOMING = ".incoming"
-MOST_OPEN = 16
-"""Files received at the same time."""
+MOST_OPEN, OPEN_PER_KEY, OPEN_PER_PEER = 64, 8, 32
+"""Files received at the same time. A program that sends more of them in parallel is not faster."""
+RECOUNT_S = 60.0
+"""Time after which the files of a tenant are counted again: a person may have removed some."""
 RESERVED_BYTES = 256 << 20
 """Space on the disk that uploads leave free."""
 LONGEST_NAME = 200
@@ -50,7 +53,14 @@ class Uploads:
     """Uploaded files of one server. ``owner`` tells servers with the same directory apart."""
 
     def __init__(
-        self, documents: Documents, jobs: Jobs, directory: Path, *, owner: str, most_bytes: int
+        self,
+        documents: Documents,
+        jobs: Jobs,
+        directory: Path,
+        *,
+        owner: str,
+        most_bytes: int,
+        quota: UploadQuota,
     ) -> None:
         self._documents = documents
         self._jobs = jobs
@@ -58,45 +68,54 @@ class Uploads:
         self.directory = Path(os.path.realpath(directory))
         self._incoming = self.directory / INCOMING / hashlib.sha256(owner.encode()).hexdigest()[:16]
         self.most_bytes = most_bytes
-        self._open = 0
-        self._counting = threading.Lock()
+        self._quota = quota
+        quota.add(self)
+        self._shares = Shares(TooManyUploads, total=MOST_OPEN, per_key=OPEN_PER_KEY, per_peer=OPEN_PER_PEER)
+        self._stamp = clock.new_ids(1)[0]
+        """Names this server in the file of the lock; see ``UploadsLock``."""
+        self._counted: dict[str, tuple[int, float]] = {}
+        """Bytes of a tenant, and the time of their count."""
 
-    def begin(self, name: str, size: int | None) -> Upload:
-        """Open a file for an upload. ``size``: as the sender states it."""
+    def begin(self, name: str, size: int | None, taker: Taker = NOBODY) -> Upload:
+        """Open a file for an upload. ``size``: as the sender states it; ``taker``: whom it is counted for."""
         refuse_name(name)
         if size is not None and size > self.most_bytes:
             raise too_large(self.most_bytes)
-        with self._counting:
-            if self._open >= MOST_OPEN:
-                raise RateLimited(
-                    f"{self._open} files are being received",
-                    retry_after=5,
-                    remedy="Send fewer files at the same time.",
-                )
-            self._open += 1
+        self._shares.take(taker)
         try:
             make_private(self._incoming)
             free = shutil.disk_usage(self._incoming).free
             if free - (size or 0) < RESERVED_BYTES:
                 raise DiskFull(f"{free:,} bytes are free in {self.directory}, too few for this file")
-            return Upload(self, name, self._incoming / clock.new_ids(1)[0])
+            return Upload(self, name, self._incoming / clock.new_ids(1)[0], taker)
         except OSError as error:
-            self.ended()
+            self.ended(taker)
             raise write_refusal(self.directory, error) from None
         except PenstockError:
-            self.ended()
+            self.ended(taker)
             raise
 
-    def ended(self) -> None:
+    def ended(self, taker: Taker) -> None:
         """Count the end of an upload."""
-        with self._counting:
-            self._open -= 1
+        self._shares.give_back(taker)
+
+    def stored_bytes(self, tenant_id: str) -> int:
+        """Bytes of all stored files of a tenant."""
+        if not self.directory.is_dir():
+            return 0
+        with uploads_lock(self.directory) as lock:
+            self._adopt(lock)
+            return self._count(tenant_id)
 
     def put(self, received: Path, name: str, size: int, options: Mapping[str, Any]) -> UploadRecord:
         """Move a received file to the final path and queue the job. A refusal changes nothing."""
         target, submission = self._plan(received, name, options)
         marker, former = received.with_suffix(".json"), received.with_suffix(".old")
-        with uploads_lock(self.directory):
+        tenant_id = self._place(options).tenant_id
+        with self._quota.lock, uploads_lock(self.directory) as lock:
+            more = size - _size(target)
+            self._adopt(lock)
+            self._quota.refuse(tenant_id, more, own=self, count=lambda: self._count(tenant_id))
             make_private(target.parent)
             with open(marker, "wb", opener=private_opener) as file:
                 file.write(msgspec.json.encode(submission))
@@ -112,6 +131,7 @@ class Uploads:
                     target.unlink()
                 marker.unlink()
                 raise
+            self._note(tenant_id, target, more)
             marker.unlink()
             former.unlink(missing_ok=True)
         record = JobRecords(self._jobs).receipt(receipt)
@@ -126,6 +146,32 @@ class Uploads:
         payload: dict[str, Any] = {**submission["payload"], "file_path": str(target)}
         submission["payload"] = payload
         return target, submission
+
+    def _adopt(self, lock: UploadsLock) -> None:
+        """Forget what was counted before a worker or another server has changed the files.
+
+        To look at each file for each upload would make it the slower, the more files there are.
+        """
+        if lock.changed_by != self._stamp:
+            self._counted.clear()
+            lock.note_change(self._stamp)
+
+    def _count(self, tenant_id: str) -> int:
+        """Bytes of all stored files of a tenant, under the lock."""
+        known = self._counted.get(tenant_id)
+        if known is None or clock.elapsed_s() - known[1] > RECOUNT_S:
+            known = self._counted[tenant_id] = self._read_sizes(tenant_id), clock.elapsed_s()
+        return known[0]
+
+    def _read_sizes(self, tenant_id: str) -> int:
+        folder = self.directory / folder_name(tenant_id)
+        return sum(_size(Path(path, name)) for path, _, names in os.walk(folder) for name in names)
+
+    def _note(self, tenant_id: str, _target: Path, more: int) -> None:
+        """Count a stored file."""
+        if tenant_id in self._counted:
+            found, counted_at = self._counted[tenant_id]
+            self._counted[tenant_id] = found + more, counted_at
 
     def _known_as(self, target: Path, _submission: Submission) -> str:
         """The path of the document."""
@@ -167,14 +213,15 @@ class Uploads:
         return True
 
     def _folder(self, place: Place) -> Path:
-        return self.directory.joinpath(*map(_folder_name, (place.tenant_id, place.collection, place.branch)))
+        return self.directory.joinpath(*map(folder_name, (place.tenant_id, place.collection, place.branch)))
 
 
 class Upload:
     """A file being received. ``finish`` or ``discard`` ends the upload."""
 
-    def __init__(self, uploads: Uploads, name: str, path: Path) -> None:
+    def __init__(self, uploads: Uploads, name: str, path: Path, taker: Taker) -> None:
         self._uploads = uploads
+        self._taker = taker
         self.name = name
         self._path = path
         self._file: IO[bytes] | None = os.fdopen(
@@ -210,7 +257,7 @@ class Upload:
             with suppress(OSError):
                 file.close()
             self._path.unlink(missing_ok=True)
-            self._uploads.ended()
+            self._uploads.ended(self._taker)
 
 
 def refuse_name(name: str) -> None:
@@ -226,6 +273,14 @@ def refuse_name(name: str) -> None:
         )
 
 
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 without the file."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def too_large(most_bytes: int) -> RequestTooLarge:
     """The error for a file above the size limit of workers."""
     return RequestTooLarge(
@@ -234,7 +289,7 @@ def too_large(most_bytes: int) -> RequestTooLarge:
     )
 
 
-def _folder_name(name: str) -> str:
+def folder_name(name: str) -> str:
     """A folder for a tenant, collection or branch: different names give different folders."""
     safe = quote(name, safe=" ")
     if safe.startswith("."):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import signal
 import socket
 import subprocess
@@ -84,7 +85,7 @@ class ZygoteDied(Exception):
 class Zygote:
     """Process for forking children. Started for the first child, in ``/`` and isolated."""
 
-    def __init__(self) -> None:
+    def __init__(self, niceness: int = 0) -> None:
         self._control, theirs = socket.socketpair()
         self._control.settimeout(START_S)
         with theirs:
@@ -96,6 +97,9 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
+        if niceness:
+            # Inherited by the children, which it forks on demand.
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
 
     def fork(
         self, extractor: str, ocr_paths: tuple[str, ...] = (), memory_bytes: int = MEMORY_STEP

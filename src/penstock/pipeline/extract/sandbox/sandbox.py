@@ -65,8 +65,10 @@ _MAX_REMEMBERED = 100
 class Sandbox:
     """Runs parsers in a child process, started when first needed. Threads take turns."""
 
-    def __init__(self, limits: ExtractLimits | None = None) -> None:
+    def __init__(self, limits: ExtractLimits | None = None, *, niceness: int = 0) -> None:
+        """``niceness``: added to that of this process, for the processes of the parsers."""
         self._limits = limits or ExtractLimits()
+        self._niceness = niceness
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
         self._child: SandboxChild | None = None
@@ -221,7 +223,7 @@ class Sandbox:
             with suppress(ZygoteDied):
                 return self._zygote.fork(*order)
             self.close()
-        self._zygote = Zygote()
+        self._zygote = Zygote(self._niceness)
         try:
             return self._zygote.fork(*order)
         except ZygoteDied as death:
