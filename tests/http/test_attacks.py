@@ -324,7 +324,7 @@ def test_a_busy_server_refuses_with_a_problem_document_and_answers_health():
         for _ in range(10):
             connection = opened.enter_context(socket.create_connection(address, WAIT_S))
             connection.sendall(b"GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
-        until(lambda: not connections._unknown, bool)
+        until(lambda: len(connections._all) == 10 and not connections._unknown, bool)
         refused = get(address, "/quick")
         for _ in range(3 * SPARE):
             opened.enter_context(socket.create_connection(address, WAIT_S))
@@ -353,7 +353,7 @@ def test_connections_that_have_been_used_end_after_those_never_used():
         used = opened.enter_context(socket.create_connection(address, WAIT_S))
         used.sendall(b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n")
         assert used.recv(65_536).endswith(b"ok")
-        until(lambda: not connections._unknown, bool)
+        until(lambda: len(connections._all) == 1 and not connections._unknown, bool)
         for _ in range(30):
             opened.enter_context(socket.create_connection(address, WAIT_S))
         until(lambda: len(connections._all), lambda number: number == 10)

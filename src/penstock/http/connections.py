@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
@@ -46,6 +47,16 @@ class OpenConnections:
         self._unknown: dict[str | None, dict[TimedConnection, None]] = defaultdict(dict)
         """By machine, the oldest first. None: this machine and proxies, whose number is not limited."""
         self._unused: dict[TimedConnection, None] = {}
+
+    @cached_property
+    def busy_answer(self) -> bytes:
+        """The answer on a connection that has to end, made once: there may be a thousand a second."""
+        return _answer(self.busy, 503)
+
+    @property
+    def busy(self) -> ServerBusy:
+        """The refusal of a server without a place for another connection."""
+        return ServerBusy(f"{self.most:,} connections are open, the most for this server")
 
     @property
     def crowded(self) -> bool:
@@ -116,7 +127,7 @@ class TimedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self.peer = self._open.peers.of_connection(self.client)
         if not self._open.add(self):
-            self._refuse(self._busy(), 503)
+            self._end_with(self._open.busy_answer)
             return
         self._start_head()
 
@@ -161,7 +172,7 @@ class TimedConnection(HttpToolsProtocol):
     def give_way(self) -> None:
         """End a connection that nobody uses for a new one. A request that was begun is told so."""
         if self._head_bytes or (self.cycle is not None and not self.cycle.response_started):
-            self._refuse(self._busy(), 503)
+            self._end_with(self._open.busy_answer)
         if self.transport.get_write_buffer_size():
             # The other side does not read, and closing would wait for it.
             self.transport.abort()
@@ -173,8 +184,8 @@ class TimedConnection(HttpToolsProtocol):
         An error would be wrong: a thread may still do what the request asks for.
         """
         if self._open.crowded and (scope["method"], scope["path"].rstrip("/")) != ("GET", "/health"):
-            error = self._busy()
-            await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
+            error = problem_response(self._open.busy, headers={"Connection": "close"})
+            await error(scope, receive, send)
             return
         scope[PROVE] = self._prove
         try:
@@ -186,9 +197,6 @@ class TimedConnection(HttpToolsProtocol):
 
     def _prove(self) -> None:
         self._open.prove(self)
-
-    def _busy(self) -> ServerBusy:
-        return ServerBusy(f"{self._open.most:,} connections are open, the most for this server")
 
     def _start_head(self) -> None:
         if self._deadline is None:
@@ -202,17 +210,31 @@ class TimedConnection(HttpToolsProtocol):
     def _expire(self) -> None:
         self._deadline = None
         if self._head_bytes:
-            self._refuse(RequestTooSlow(f"the head did not arrive within {self.head_s:g} seconds"), 408)
+            self._end_with(_too_slow(self.head_s))
         elif self._in_head and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def _refuse(self, error: PenstockError, status: int) -> None:
+        self._end_with(_answer(error, status))
+
+    def _end_with(self, answer: bytes) -> None:
         if self.transport.is_closing():
             return
         if self.cycle is not None:
             # An answer that comes later would follow this one.
             self.cycle.disconnected = True
-        answer = problem_response(error, status=status, headers={"Connection": "close"})
-        head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
-        self.transport.write(STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body))
+        self.transport.write(answer)
         self.transport.close()
+
+
+@cache
+def _too_slow(head_s: float) -> bytes:
+    """The answer to a head that does not end, made once: a thousand may expire in the same moment."""
+    return _answer(RequestTooSlow(f"the head did not arrive within {head_s:g} seconds"), 408)
+
+
+def _answer(error: PenstockError, status: int) -> bytes:
+    """The bytes of a refusal outside a request."""
+    answer = problem_response(error, status=status, headers={"Connection": "close"})
+    head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
+    return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     MakeMcp = Callable[[Assembly, PathPolicy], ASGIApp | None]
 
 BACKLOG = 2048
+"""Connections that may wait in the system to be accepted."""
+ACCEPTED_AT_ONCE = 16
+"""Connections accepted before requests are looked at again: 2,000 would hold them up for a second."""
 LEAST_OPEN_FILES = 64
 """Stores, processes of a worker and a few connections need about 50."""
 OTHER_FILES = 256
@@ -113,6 +116,7 @@ class HttpServer:
                 while thread.is_alive() and not server.started:
                     stop.wait(0.01)
                 if server.started:
+                    self._socket.listen(BACKLOG)
                     self._publish(with_worker=worker is not None)
                     announce()
                 if worker is not None and not stop.is_set():
@@ -164,7 +168,8 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            backlog=BACKLOG,
+            # asyncio uses it for the line in the system as well, which is widened again after the start.
+            backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=self._options.certificate,

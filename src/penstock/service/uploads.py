@@ -31,8 +31,8 @@ from penstock.service.upload_quota import UploadQuota
 from penstock.state_directory import make_private, private_opener, write_refusal
 
 INCOMING = ".incoming"
-MOST_OPEN, OPEN_PER_KEY, OPEN_PER_PEER = 64, 8, 32
-"""Files received at the same time. A program that sends more of them in parallel is not faster."""
+MOST_OPEN, OPEN_PER_KEY, OPEN_PER_PEER = 128, 32, 64
+"""Files received at the same time. Fifty people who share a key and send small files stay below its part."""
 RECOUNT_S = 60.0
 """Time after which the files of a tenant are counted again: a person may have removed some."""
 RESERVED_BYTES = 256 << 20
