@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import itertools
+import math
 import resource
 import socket
 import threading
@@ -16,7 +18,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import anyio
+import numpy as np
 import pytest
+from PIL import Image
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
@@ -30,10 +34,11 @@ from penstock.http.peers import Peers
 from penstock.http.request_bodies import UploadFields
 from penstock.http.thread_pools import Drawings
 from penstock.http.upload_stream import UploadStream
+from penstock.pipeline.extract.protocol import PageImage
 from penstock.service import sessions
 from penstock.service.keys import Keys
 from penstock.service.machine_checks import WriteProbe
-from penstock.service.page_images import DRAWN_PER_KEY, WIDTHS
+from penstock.service.page_images import DRAWN_PER_KEY, WIDTHS, _png
 from penstock.service.sessions import MOST_PER_KEY, Sessions
 from penstock.service.shares import NOBODY, Shares, Taker
 from penstock.service.uploads import OPEN_PER_KEY
@@ -158,7 +163,8 @@ def test_a_body_below_the_lowest_rate_is_refused(monkeypatch: pytest.MonkeyPatch
             headers = Headers()
 
         Request.receive = staticmethod(receive)  # type: ignore[attr-defined]
-        return UploadStream(Request(), None, UploadFields(name="a.md"), NOBODY)  # type: ignore[arg-type]
+        query = UploadFields.model_validate({"name": "a.md"})
+        return UploadStream(Request(), None, query, NOBODY)  # type: ignore[arg-type]
 
     async def read(pieces: Sequence[bytes]) -> None:
         found = stream(pieces)
@@ -427,6 +433,17 @@ def test_a_page_has_three_pictures(server: LiveServer, keys: Senders):
     kept = [each for each in (server.state / "page_images").rglob("*.png") if not each.name.startswith(".")]
     assert len(WIDTHS) == len(kept)
     assert 422 == server.raw("GET", f"{target}?width={WIDTHS[-1] + 1}", key=keys.admin).status
+
+
+@pytest.mark.parametrize("shape", [(30, 20), (30, 20, 3), (3, 401), (1, 1)])
+def test_a_picture_is_what_was_drawn(shape: tuple[int, ...]):
+    pixels = np.arange(math.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
+    found = Image.open(io.BytesIO(_png(PageImage(pixels, 72), 400)))
+    found.load()
+
+    if shape[1] <= 400:
+        assert np.array_equal(pixels, np.asarray(found))
+    assert (min(shape[1], 400), shape[0]) == found.size
 
 
 # The disk.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
+import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -202,12 +203,23 @@ def _next_width(width: int) -> int:
 
 
 def _png(drawn: PageImage, width: int) -> bytes:
+    import numpy as np
     from PIL import Image
 
-    picture = Image.fromarray(drawn.pixels)
-    if picture.width > width:
-        picture = picture.resize((width, max(1, round(picture.height * width / picture.width))))
-    target = io.BytesIO()
-    # A third less time than level 3, for one percent more bytes.
-    picture.save(target, "PNG", compress_level=1)
-    return target.getvalue()
+    pixels = drawn.pixels
+    if pixels.shape[1] > width:
+        size = (width, max(1, round(pixels.shape[0] * width / pixels.shape[1])))
+        pixels = np.asarray(Image.fromarray(pixels).resize(size))
+    height, columns = pixels.shape[:2]
+    # Each row begins with its filter: none. Pillow compresses a whole page without letting other threads run,
+    # which holds up all requests for 30 ms and more; zlib does not.
+    rows = np.zeros((height, 1 + pixels[0].size), np.uint8)
+    rows[:, 1:] = pixels.reshape(height, -1)
+    colours = 0 if pixels.ndim == 2 else 2
+    header = struct.pack(">IIBBBBB", columns, height, 8, colours, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 1)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_part(name, data) for name, data in parts)
+
+
+def _png_part(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
