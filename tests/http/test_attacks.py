@@ -9,6 +9,7 @@ import itertools
 import math
 import resource
 import socket
+import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -224,6 +225,29 @@ def test_the_quota_holds_for_uploads_at_the_same_time(server: LiveServer, keys: 
     assert [202] * 3 + [507] * 5 == sorted(answer.status for answer in found)
     stored = sum(path.stat().st_size for path in (server.state / "uploads" / "hasty").rglob("*.txt"))
     assert 900_000 == stored
+
+
+def test_archives_of_libraries_count_until_they_are_removed(server: LiveServer, keys: Senders):
+    assert keys
+    key = server.make_key("librarian", "write", "librarian")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, data in (("README.md", b"# Mill\n\nThe mill."), ("wheel.bin", bytes(600_000))):
+            entry = tarfile.TarInfo(f"mill-1.0/{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    target = "/library?requirement=mill==1.0&name=mill-1.0.tar"
+    octets = {"Content-Type": "application/octet-stream"}
+    added = server.ask("POST", target, packed.getvalue(), key=key, headers=octets)
+    assert 202 == added.status, added.body
+    assert "done" == server.ended(added.body["job_id"], key=key)["status"]
+    assert 507 == send(server, key, "a.txt", 600_000).status
+
+    gone = server.ask("DELETE", "/library/mill/1.0", key=key)
+    assert "done" == server.ended(gone.body["job_id"], key=key)["status"]
+    until(lambda: send(server, key, "a.txt", 600_000).status, lambda status: status == 202)
+    refused = server.ask("POST", target, packed.getvalue(), key=key, headers=octets)
+    assert (507, "ERR_UPLOAD_QUOTA") == (refused.status, refused.code)
 
 
 # Sign-ins.
