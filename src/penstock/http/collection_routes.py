@@ -40,7 +40,9 @@ class CollectionList(msgspec.Struct, frozen=True):
     collections: list[CollectionRecord]
 
 
-@router.get("", responses=described(CollectionList), summary="List collections")
+@router.get(
+    "", operation_id="collections_list", responses=described(CollectionList), summary="List collections"
+)
 @reads
 def collections(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Response:
     """List collections with documents. Keys with tenants get their own only."""
@@ -51,6 +53,7 @@ def collections(sender: Reader, query: Annotated[TenantQuery, Query()]) -> Respo
 
 @router.get(
     "/{name:path}",
+    operation_id="collections_get",
     responses=described(CollectionRecord, refused=(404,), example=EXAMPLE),
     summary="Show a collection",
 )
@@ -60,7 +63,13 @@ def collection(sender: Reader, name: CollectionName, query: Annotated[TenantQuer
     return respond(sender.shared.collections.show(name, tenant_id=sender.tenant(query.tenant_id)))
 
 
-@router.delete("/{name:path}", status_code=202, responses=ACCEPTED, summary="Clear a collection")
+@router.delete(
+    "/{name:path}",
+    operation_id="collections_clear",
+    status_code=202,
+    responses=ACCEPTED,
+    summary="Clear a collection",
+)
 @writes
 def clear(sender: Writer, name: CollectionName, query: Annotated[TenantQuery, Query()]) -> Response:
     """Queue the removal of all documents of a collection, in every branch. Files stay.

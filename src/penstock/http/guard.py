@@ -176,11 +176,12 @@ class Guard:
         if not begins and _key(headers) is None and COOKIE not in Request(scope).cookies:
             return
         what = "a session" if not begins and _key(headers) is None else "a key"
-        peer = (scope.get("client") or ("an unknown address",))[0]
+        direct = (scope.get("client") or ("an unknown address",))[0]
+        peer = self._options.peers.of_request(scope.get("client"), scope["headers"]) or direct
         delay, number = self._refused.count(peer)
         if number is not None:
             through = headers.get("x-forwarded-for") or headers.get("forwarded")
-            place = f"{peer} (for {through[:200]})" if through else peer
+            place = f"{direct} (for {through[:200]})" if through else direct
             more = f", and {number - 1:,} more" if number > 1 else ""
             log.warning(
                 "refused %s from %s: %s %s%s", what, place, scope["method"], scope["path"][:200], more

@@ -207,7 +207,7 @@ class Toolbox:
         return self._principal is LOCAL
 
     def _place(self) -> Placement:
-        """Tenant and branch of documents in the folder of the server, for a person; see decision 0075."""
+        """Tenant and branch of documents in the folder of the server, for a person; see decision 0073."""
         if not self._is_person:
             return Placement(self._tenant())
         return self._index.projects.for_reading(os.curdir, WantedPlace())

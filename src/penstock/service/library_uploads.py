@@ -18,6 +18,7 @@ from penstock.service.libraries import version_in_name
 from penstock.service.requests import Submission
 from penstock.service.upload_quota import UploadQuota
 from penstock.service.uploads import Uploads, folder_name
+from penstock.state_directory import make_private
 
 TENANTS = ".tenants"
 """Folder with a link to each uploaded archive, by tenant: the names of the archives do not show it."""
@@ -73,7 +74,7 @@ class LibraryUploads(Uploads):
 
     def _note(self, tenant_id: str, target: Path, _more: int) -> None:
         folder = self._links(tenant_id)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         with suppress(FileExistsError):
             # Relative: the state directory may be moved.
             (folder / target.name).symlink_to(os.path.relpath(target, folder))
