@@ -51,6 +51,7 @@ GROUPS = {
     "extensions": "config",
     "testing": "app",
     "store_url": "config",
+    "store_outage": "config",
     "state_directory": "config",
     "trust": "config",
     "clock": "clock",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar
 
 from penstock import clock
-from penstock.errors import StoreUnavailable
+from penstock.errors import DiskFull, StoreReadOnly, StoreUnavailable
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 TRACE_MARK = "| "
@@ -113,10 +113,10 @@ def once_reachable(start: Callable[[], T]) -> T | None:
             while True:
                 try:
                     return start()
-                except StoreUnavailable as error:
+                except (StoreUnavailable, StoreReadOnly, DiskFull) as error:
                     now = clock.elapsed_s()
                     if logged_at is None or now - logged_at >= REPEATED_EVERY_S:
-                        log.warning("%s (%s); waiting for it", error.message, error.code)
+                        log.warning("%s (%s); waiting for it. %s", error.message, error.code, error.remedy)
                         logged_at = now
                 threading.Event().wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)

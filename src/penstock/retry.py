@@ -112,8 +112,6 @@ _TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ..
         "permanent",
         None,
         (
-            errors.StoreReadOnly,
-            errors.StoreDenied,
             errors.StoreVanished,
             errors.SchemaMismatch,
             errors.StateDamaged,

@@ -20,7 +20,8 @@ from penstock.errors import (
     DriverMissing,
     InvalidSetting,
     PenstockError,
-    StateDamaged,
+    SchemaMismatch,
+    StatementRefused,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -175,8 +176,8 @@ def test_a_cluster_node_that_holds_the_queue_serves_it_and_another_does_not(tmp_
         ("BUSY Redis is busy running a script.", StoreUnavailable),
         ("MISCONF Errors writing to the AOF file: No space left on device", DiskFull),
         ("Error running script (call to f_0): @user_script: 1: -OOM command not allowed", DiskFull),
-        ("WRONGTYPE Operation against a key holding the wrong kind of value", StateDamaged),
-        ("something nobody has seen", StoreError),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", SchemaMismatch),
+        ("something nobody has seen", StatementRefused),
     ],
 )
 def test_what_a_server_can_say(text: str, kind: type[StoreError]) -> None:

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock import clock
 from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, translate_error
-from penstock.errors import InvalidSetting, StoreUnavailable
+from penstock.errors import InvalidSetting, PoolerNotSet, StoreError, StoreReadOnly, StoreUnavailable
 from penstock.named_tuple import NamedTuple
 from penstock.queue import fork_hooks
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
@@ -32,6 +32,9 @@ CONNECT_TIMEOUT_S = 10
 _PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 """Every statement has its index for all values, so one generic plan is enough. A plan made while the table
 was small, or had no statistics, must not scan the table when it has grown."""
+_DIRECT = "penstock.direct"
+"""A setting of sessions without a pooler. A pooler that drops ``options`` drops it, too."""
+_IS_DIRECT = f"SELECT current_setting('{_DIRECT}', true)".encode()
 _BINARY_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -90,7 +93,7 @@ class PostgresConnections:
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses such options; there every transaction sets them.
-            own = [f"-c{name}={value}" for name, value in self._settings.items()]
+            own = [f"-c{name}={value}" for name, value in ({_DIRECT: "on"} | self._settings).items()]
             # The last value counts, so options of the user come later; but the schema is set only here.
             after = own.pop() if self.schema is not None else ""
             given = str(parameters.get("options") or "")
@@ -123,9 +126,26 @@ class PostgresConnections:
         except psycopg.ProgrammingError as error:
             raise self._not_a_url(str(error)) from None  # a value of the URL that the driver checks only here
         except psycopg.Error as error:
-            raise translate_error(error, self.name) or error from error
+            raise translate_error(error, self.name) from error
+        if not self.pooled:
+            self._refuse_pooler(connection)
         connection.adapters.register_loader("timestamptz", UtcLoader)
         return connection
+
+    def _refuse_pooler(self, connection: Connection) -> None:
+        """Refuse sessions that a pooler shares, unless the setting says so.
+
+        There a prepared statement may be another one of the same name, and a time limit or a schema of the
+        session would not hold. A round trip for each connection, not for each call.
+        """
+        try:
+            direct = connection.execute(_IS_DIRECT).fetchone()
+        except psycopg.Error as error:
+            connection.close()
+            raise translate_error(error, self.name) from error
+        if direct != ("on",):
+            connection.close()
+            raise PoolerNotSet(f"{self.name} is behind a pooler, which drops the settings of sessions")
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
@@ -140,10 +160,21 @@ class PostgresConnections:
             connection = self._take_idle() or self.connect()
             try:
                 yield connection
+            except StoreError as error:
+                self._discard(connection, error)
+                raise
             finally:
                 self._return(connection)
         finally:
             room.release()
+
+    def _discard(self, connection: Connection, error: StoreError) -> None:
+        """Close the connection after an error of the store: the next one may lead to another server."""
+        with suppress(psycopg.Error):
+            connection.close()
+        if isinstance(error, StoreReadOnly):
+            # After a switchover the other sessions are on the former primary, too.
+            self.close()
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
@@ -160,7 +191,7 @@ class PostgresConnections:
                     connection.execute(self.session_settings.encode())
                     yield connection
             except psycopg.Error as error:
-                raise translate_error(error, self.name) or error from error
+                raise translate_error(error, self.name) from error
 
     @contextmanager
     def own_snapshot(self) -> Iterator[Connection]:
@@ -174,7 +205,7 @@ class PostgresConnections:
                 connection.execute(b"SET LOCAL idle_in_transaction_session_timeout = 0")
                 yield connection
             except psycopg.Error as error:
-                raise translate_error(error, self.name) or error from error
+                raise translate_error(error, self.name) from error
 
     def has_waiting(self) -> bool:
         """Check whether a thread waits for a connection."""
@@ -199,8 +230,8 @@ class PostgresConnections:
 
     def close(self) -> None:
         """Close idle connections; a later call opens new ones."""
-        while self._idle:
-            self._idle.pop().close()
+        while (connection := self._take_idle()) is not None:
+            connection.close()
 
 
 def _has_ended(connection: Connection) -> bool:
@@ -248,7 +279,7 @@ class ServerClock:
                 found = connection.execute(_READ_CLOCK, binary=True).fetchone()
                 after = clock.elapsed_s()
             except psycopg.Error as error:
-                raise translate_error(error, self._connections.name) or error from error
+                raise translate_error(error, self._connections.name) from error
         if found is None:
             raise AssertionError("the server has no clock")
         # The clock was read between request and response.

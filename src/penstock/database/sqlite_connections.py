@@ -21,10 +21,12 @@ from penstock import clock
 from penstock.database import sqlite_file
 from penstock.errors import (
     DiskFull,
+    InvalidText,
+    PenstockError,
     SchemaMismatch,
     StateDamaged,
+    StatementRefused,
     StoreDenied,
-    StoreError,
     StoreReadOnly,
     StoreUnavailable,
     TooManyFiles,
@@ -163,13 +165,16 @@ class SqliteConnections:
                 with self._transaction() as connection:
                     yield connection
             finally:
-                self._commit_as(self._synchronous, LOG_PAGES)
+                # A connection that failed is opened anew by the next call, with the usual settings.
+                if "write" in self._open:
+                    self._commit_as(self._synchronous, LOG_PAGES)
 
     def _commit_as(self, synchronous: str | None, log_pages: int) -> None:
-        connection = self.get("write")
-        if synchronous is not None:
-            connection.execute(f"PRAGMA synchronous = {synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages}")
+        with translating_errors(self.path):
+            connection = self.get("write")
+            if synchronous is not None:
+                connection.execute(f"PRAGMA synchronous = {synchronous}")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {log_pages}")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -206,8 +211,18 @@ class SqliteConnections:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         translation = translate_error(error, self.path)
-        if translation is not None:
-            raise translation from error
+        if translation is None:
+            return
+        if isinstance(translation, StoreReadOnly | StoreDenied):
+            self._forget("write")
+        raise translation from error
+
+    def _forget(self, role: str) -> None:
+        """Open the file anew for the next call: SQLite goes on reading only, once it could not write."""
+        connection = self._open.pop(role, None)
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Wait for the write lock.
@@ -299,7 +314,7 @@ def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
     raise StoreUnavailable(f"{connection} stayed busy while it was opened")
 
 
-_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+_BY_CODE: dict[int, tuple[type[PenstockError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "stayed busy for longer than the timeout"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "stayed busy for longer than the timeout"),
     sqlite3.SQLITE_PROTOCOL: (StoreUnavailable, "could not be locked"),
@@ -311,6 +326,13 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_AUTH: (StoreDenied, "cannot be opened"),
     sqlite3.SQLITE_CORRUPT: (StateDamaged, "is damaged"),
     sqlite3.SQLITE_NOTADB: (StateDamaged, "is not a SQLite database"),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "cannot be used: no memory is left"),
+    sqlite3.SQLITE_INTERRUPT: (StoreUnavailable, "was interrupted"),
+    sqlite3.SQLITE_ABORT: (StoreUnavailable, "rolled the transaction back"),
+    sqlite3.SQLITE_INTERNAL: (StoreUnavailable, "met an internal error"),
+    sqlite3.SQLITE_SCHEMA: (StoreUnavailable, "had its tables changed under a statement"),
+    sqlite3.SQLITE_NOLFS: (DiskFull, "has reached the largest size of this disk"),
+    sqlite3.SQLITE_TOOBIG: (InvalidText, "cannot keep a text this long"),
 }
 
 
@@ -328,7 +350,7 @@ def translating_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite; errors not caused by the store pass unchanged."""
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except sqlite3.Error as error:
         translation = translate_error(error, path)
         if translation is None:
             raise
@@ -348,18 +370,17 @@ def _out_of_descriptors() -> bool:
     return False
 
 
-def translate_error(error: BaseException, path: Path) -> StoreError | None:
-    """Translate an error of the store, with the file name; None for other errors."""
+def translate_error(error: BaseException, path: Path) -> PenstockError | None:
+    """Translate an error of the store, with the file name; None for an error that is not the driver's."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _OF_ANOTHER_SCHEMA):
         return SchemaMismatch(
             f"{path} does not have this version's schema ({error})",
             remedy="Restore the file from a backup, or choose another file in its URL.",
         )
-    known = _BY_CODE.get(code)
-    if known is None:
+    if not isinstance(error, sqlite3.Error):
         return None
-    kind, what = known
+    kind, what = _BY_CODE.get(code, (StatementRefused, "refused a statement"))
     if kind in (StoreDenied, StoreUnavailable) and _out_of_descriptors():
         return TooManyFiles(f"{path} cannot be opened: this process has too many open files")
     return kind(f"{path} {what} ({error})")

@@ -21,7 +21,8 @@ PenstockError
 │   ├── WorkersRunning · StoreNotEmpty · ScheduleExists
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store failed
-│   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
+│   ├── StoreUnavailable (TooManyFiles · PoolerNotSet) · StoreReadOnly · StoreDenied · DiskFull
+│   ├── StatementRefused · StoreVanished
 │   ├── SchemaMismatch (RestoreUnfinished) · StateDamaged · BackupDamaged
 ├── JobError                              raised inside a job to end its attempt
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
@@ -158,6 +159,7 @@ from penstock.errors.requests import (
     WorkersRunning,
 )
 from penstock.errors.stores import (
+    OUTAGES,
     AppNotFound,
     BackupDamaged,
     ConfigError,
@@ -170,9 +172,11 @@ from penstock.errors.stores import (
     InvalidSettingsFile,
     ModelDamaged,
     ModelUnavailable,
+    PoolerNotSet,
     RestoreUnfinished,
     SchemaMismatch,
     StateDamaged,
+    StatementRefused,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -254,14 +258,17 @@ __all__ = [
     "QueueFull",
     "StoreError",
     "StoreUnavailable",
+    "PoolerNotSet",
     "TooManyFiles",
     "TooManyAtOnce",
     "TooManyListeners",
     "TooManyRequests",
     "TooManyUploads",
+    "OUTAGES",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
+    "StatementRefused",
     "StoreVanished",
     "SchemaMismatch",
     "RestoreUnfinished",

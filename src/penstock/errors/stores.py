@@ -21,6 +21,13 @@ class StoreUnavailable(StoreError):
     default_remedy = "Check that the store is running and reachable, then try again."
 
 
+class PoolerNotSet(StoreUnavailable):
+    """A pooler shares sessions between Penstock and PostgreSQL, and the setting for poolers is off."""
+
+    code = "ERR_POOLER_NOT_SET"
+    default_remedy = "Set PENSTOCK_POSTGRES_POOLER=true for every program that uses this store."
+
+
 class TooManyFiles(StoreUnavailable):
     """The process has reached its limit of open files."""
 
@@ -47,6 +54,13 @@ class DiskFull(StoreError):
 
     code = "ERR_DISK_FULL"
     default_remedy = "Free some space and try again."
+
+
+class StatementRefused(StoreError):
+    """The server refused a statement of Penstock: a fault of Penstock, or a server that does not fit it."""
+
+    code = "ERR_STATEMENT_REFUSED"
+    default_remedy = "Report it, with this line and the versions of Penstock and of the server."
 
 
 class StoreVanished(StoreError):
@@ -82,6 +96,10 @@ class StateDamaged(StoreError):
 
     code = "ERR_STATE_DAMAGED"
     default_remedy = "Restore the named file from a backup, or repair the named line by hand."
+
+
+OUTAGES: tuple[type[StoreError], ...] = (StoreUnavailable, StoreReadOnly, StoreDenied, DiskFull)
+"""Errors of a store that cannot be used now: they may pass, whatever was asked of it."""
 
 
 class ConfigError(PenstockError, ValueError):

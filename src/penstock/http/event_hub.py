@@ -289,7 +289,13 @@ class EventHub:
                 looked_at = clock.elapsed_s()
                 cost = looked_at - now + WRITE_S * len(listeners)
                 period = min(max(LOOK_EVERY_S, SHARE * cost), LONGEST_PERIOD_S)
-            self._pause(period)
+            try:
+                self._pause(period)
+            except PenstockError as error:
+                # Without the store no hint of a job comes; the thread looks at its usual times.
+                self._report(error)
+                self._wake.wait(period)
+                self._wake.clear()
 
     def _pause(self, period: float) -> None:
         """Wait for the next look: for a new job while nothing runs, else for the period."""
@@ -315,13 +321,17 @@ class EventHub:
             )
             self._failed = False
         except PenstockError as error:
-            if not self._failed:
-                log.warning("streams of events wait for the store: %s", error)
-            self._failed = True
+            self._report(error)
             return
         assert self._loop is not None
         if not self._stopped:
             self._loop.call_soon_threadsafe(self._deliver, look)
+
+    def _report(self, error: PenstockError) -> None:
+        """Log an outage once, until a look succeeds."""
+        if not self._failed:
+            log.warning("streams of events wait for the store: %s. %s", error, error.remedy)
+        self._failed = True
 
     def _with_fresh(self, found: Changes, listeners: tuple[Listener, ...]) -> dict[str, JobRecord | None]:
         """The changed watched jobs, and the jobs of new listeners."""

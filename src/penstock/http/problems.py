@@ -52,6 +52,8 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (errors.AmbiguousId, 409),
     (errors.Conflict, 409),
     (errors.InvalidRequest, 422),
+    # A fault of Penstock, which the same request meets again.
+    (errors.StatementRefused, 500),
     (errors.StoreError, 503),
 )
 """The status of each kind of error; the first match counts. Any other one is a 500."""

@@ -10,8 +10,8 @@ import psycopg
 from psycopg import sql
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import one_line, translate_error
-from penstock.errors import ImportRefused, StoreError
+from penstock.database.postgres_errors import translate_error
+from penstock.errors import ImportRefused
 from penstock.legacy.rows import RETIRED, LegacyRow
 from penstock.store_url import StoreUrl
 
@@ -81,9 +81,7 @@ class PostgresSource:
         try:
             yield
         except psycopg.Error as error:
-            name = self._connections.name
-            known = translate_error(error, name)
-            raise known or StoreError(f"{name}: {one_line(error)}") from error
+            raise translate_error(error, self._connections.name) from error
 
     def count(self) -> int:
         with self._errors():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock import clock
-from penstock.errors import StoreError, StoreUnavailable
+from penstock.errors import DiskFull, StoreError, StoreReadOnly, StoreUnavailable
 from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
@@ -97,10 +97,10 @@ class Gateway:
             try:
                 self._check()
                 self.beat()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreReadOnly, DiskFull) as error:
                 now = clock.elapsed_s()
                 if warned_at is None or now - warned_at >= WARN_EVERY_S:
-                    log.warning("%s (%s); waiting for it", error.message, error.code)
+                    log.warning("%s (%s); waiting for it. %s", error.message, error.code, error.remedy)
                     warned_at = now
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
@@ -116,7 +116,8 @@ class Gateway:
                 active = self.run_round(mirror=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
             except StoreError as error:
                 # Redis or the queue may be unreachable for a while; nothing is lost, as both are durable.
-                log.warning("%s (%s); trying again in %.1f s", error.message, error.code, pause)
+                told = (error.message, error.code, pause, error.remedy)
+                log.warning("%s (%s); trying again in %.1f s. %s", *told)
                 self._intake.forget()
                 self._next_take_over = self._next_adoption = 0.0
                 self._stop.wait(pause)

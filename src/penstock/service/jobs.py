@@ -12,6 +12,7 @@ from penstock import clock, items, results, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HookCall, hook_jobs
 from penstock.errors import (
+    OUTAGES,
     AmbiguousId,
     CannotCancel,
     CannotRetry,
@@ -20,7 +21,6 @@ from penstock.errors import (
     InvalidTime,
     JobNotFound,
     LiveTwin,
-    StoreReadOnly,
 )
 from penstock.job import (
     ENDED,
@@ -41,6 +41,7 @@ from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
+from penstock.store_outage import read_outage
 
 _ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -373,10 +374,12 @@ class Jobs:
         )
 
     def _warnings(self) -> list[str]:
+        outage = read_outage(self.settings.state_dir, self.settings.store, clock.now())
+        waiting = [outage.text] if outage is not None else []
         try:
-            return self.queue.check()
-        except StoreReadOnly as error:
-            return [str(error)]
+            return waiting + self.queue.check()
+        except OUTAGES as error:
+            return [*waiting, f"{error}. {error.remedy}"]
 
     def purge(
         self, *, status: str | Collection[str] = ("done", "cancelled"), older_than: timedelta = timedelta(0)

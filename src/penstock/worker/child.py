@@ -18,7 +18,7 @@ from typing import NoReturn
 import msgspec
 
 from penstock import lifecycle
-from penstock.errors import StoreError, StoreUnavailable
+from penstock.errors import PenstockError, StoreError
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
@@ -32,7 +32,7 @@ from penstock.worker.executor import Executor, beside_context, context_factory, 
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
-from penstock.worker.outage import OutageRetry
+from penstock.worker.outage import OUTAGE, OutageRetry
 from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import MOST_MEMBERS, SharedState
@@ -54,6 +54,8 @@ LEAVE_WITHIN_S = 60.0
 MOST_DUE = 1_000
 BESIDE_CHECK_S = 0.05
 """Time between two looks at the results of jobs in threads."""
+STORE, UNAVAILABLE = "the store", "unavailable"
+"""Name and state of the store among the services in a worker's report."""
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
@@ -109,7 +111,8 @@ class Child:
         self._services: dict[str, str] = {}
         self._due: list[float] = []
         """Times at which jobs released here for a while are due, as a heap. No notification comes then."""
-        self._retry_on_outage = OutageRetry(self._leaving)
+        self._store_trouble: dict[str, str] = {}
+        self._retry_on_outage = OutageRetry(self._leaving, self._report_store)
 
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
@@ -214,7 +217,7 @@ class Child:
         if got >= (limit := self._limit()) and self._may_claim_ahead():
             try:
                 self._outbox.send_ahead(self._request(limit))
-            except StoreUnavailable as error:
+            except OUTAGE as error:
                 # No reason to hold up the jobs just claimed.
                 log.warning("the store is unavailable: %s", error)
                 self._orphans.suspect(self._now())
@@ -237,7 +240,7 @@ class Child:
         """Make a claim; return the number of jobs."""
         try:
             claims = attempt()
-        except StoreUnavailable:
+        except OUTAGE:
             self._orphans.suspect(self._now())
             raise
         if claims:
@@ -384,10 +387,18 @@ class Child:
         os._exit(1)
 
     def _report_services(self) -> None:
-        states = self._breakers.states() | (self._lanes.refused if self._lanes is not None else {})
+        refused = self._lanes.refused if self._lanes is not None else {}
+        states = self._breakers.states() | refused | self._store_trouble
         if states != self._services:
             self._services = dict(states)
             self._state.write_message(msgspec.json.encode({"services": states}).decode())
+
+    def _report_store(self, error: PenstockError | None) -> None:
+        """Tell the supervisor of an outage that only this process may see: its report is for people."""
+        trouble = {} if error is None else {STORE: f"{UNAVAILABLE}: {error.message}. {error.remedy}"}
+        if trouble != self._store_trouble:
+            self._store_trouble = trouble
+            self._report_services()
 
     # Sending.
 

@@ -15,13 +15,13 @@ import msgspec
 
 from penstock import clock, lifecycle, retry, traces
 from penstock.errors import (
-    DiskFull,
+    OUTAGES,
     InvalidRequest,
     JobError,
     LeaseLost,
     PermanentFailure,
     ServiceUnavailable,
-    StoreUnavailable,
+    StoreError,
 )
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
@@ -166,7 +166,7 @@ class Executor:
             return self._waits_for_service(claim, error)
         if isinstance(error, NotHandledHere):
             return _not_handled(claim, str(error))
-        if isinstance(error, StoreUnavailable) and _may_wait_for_store(claim):
+        if isinstance(error, OUTAGES) and _may_wait_for_store(claim):
             return _waits_for_store(claim, error)
         return failure(claim, error, handler)
 
@@ -209,7 +209,7 @@ def _may_wait_for_store(claim: Claim) -> bool:
     return claim.item_type != "function" and (claim.progress or {}).get(_OUTAGES, 0) < FREE_OUTAGES
 
 
-def _waits_for_store(claim: Claim, error: StoreUnavailable) -> Settlement:
+def _waits_for_store(claim: Claim, error: StoreError) -> Settlement:
     """Release the job until the store is back: no retry spent, each time with a longer delay."""
     before = (claim.progress or {}).get(_OUTAGES, 0)
     wait = min(FIRST_STORE_WAIT * 2**before, LONGEST_STORE_WAIT)
@@ -289,7 +289,7 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
     # An outage, or a job taken away, is no defect of the handler; the message says what happened.
-    expected = isinstance(error, JobError | InvalidRequest | StoreUnavailable | DiskFull | LeaseLost)
+    expected = isinstance(error, (JobError, InvalidRequest, *OUTAGES, LeaseLost))
     trace = None if expected else loggable_error(error)
     about = {"job_fields": traces.job_fields(claim) | {"error_code": settlement.error_code}}
     log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace, extra=about)

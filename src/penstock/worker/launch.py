@@ -6,7 +6,6 @@ Child processes get the name of the application, not the application, and load i
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -29,6 +28,7 @@ from penstock.handlers.source_files import SourceFiles
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.state_directory import make_private
+from penstock.store_outage import workers_directory
 from penstock.store_url import StoreUrl
 from penstock.vector_assembly import keep_vectors
 
@@ -368,9 +368,7 @@ def _retention(settings: Settings) -> dict[str, timedelta]:
 
 def _own_directory(settings: Settings) -> Path:
     """The directory of a store's workers, where they find jobs of dead workers of the same store."""
-    directory = (
-        settings.state_dir / "workers" / hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:12]
-    )
+    directory = workers_directory(settings.state_dir, settings.store)
     try:
         make_private(directory)
     except OSError as error:

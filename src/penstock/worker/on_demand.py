@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -9,10 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.errors import PenstockError
 from penstock.worker.pool import SafeProcess
 
 if TYPE_CHECKING:
     from penstock.queue.protocol import Queue
+
+log = logging.getLogger("penstock.worker")
 
 PAUSE_S = 1.0
 """Least time between two starts of a worker."""
@@ -51,7 +55,11 @@ class OnDemandWorker:
         """Start another worker if jobs may have come while this one was ending."""
         process.join()
         if self._calls != calls and not self._closed.wait(PAUSE_S):
-            self.ensure()
+            try:
+                self.ensure()
+            except PenstockError as error:
+                # The next call of a client tries again.
+                log.warning("no worker was started: %s. %s", error, error.remedy)
 
     def close(self) -> None:
         """Stop the worker; its jobs finish within its grace, or wait for another worker."""

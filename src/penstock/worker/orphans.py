@@ -35,7 +35,8 @@ from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import log_text
-from penstock.worker.outbox import OUTAGE, settle_all
+from penstock.worker.outage import OUTAGE
+from penstock.worker.outbox import settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
 REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."

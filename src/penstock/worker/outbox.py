@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock import lifecycle, traces
-from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
+from penstock.errors import PenstockError, StatementRefused, StoreError
 from penstock.job import Claim, ClaimRequest, Job, Settlement, Status
 from penstock.named_tuple import NamedTuple
 from penstock.queue.exchange import Exchange, SentExchange
@@ -19,8 +19,10 @@ from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
 
-OUTAGE = (StoreUnavailable, DiskFull)
-"""Errors of the store that pass by themselves. Any other error of the store stops the worker."""
+
+def is_outage(error: BaseException) -> bool:
+    """Check whether the store failed as a whole, and did not refuse what was written."""
+    return isinstance(error, StoreError) and not isinstance(error, StatementRefused)
 
 
 class Ahead(NamedTuple):
@@ -79,10 +81,8 @@ class Outbox:
                 began = time.monotonic()
                 try:
                     exchange = self._queue.exchange(results, request)
-                except StoreError:
-                    raise
-                except Exception:  # one bad result must not hold up the others
-                    if not results:
+                except Exception as error:  # one bad result must not hold up the others
+                    if not results or is_outage(error):
                         raise
                     exchange = Exchange(settle_all(self._queue, results), [])
             self._count(results, exchange.settled)
@@ -121,7 +121,7 @@ class Outbox:
             except BaseException as error:
                 with self._lock:
                     self._results, self._ahead = ahead.results + self._results, None
-                if isinstance(error, StoreError) or not isinstance(error, Exception):
+                if is_outage(error) or not isinstance(error, Exception):
                     raise
                 return []  # one result is bad: the next exchange finds out which
             with self._lock:
@@ -194,18 +194,18 @@ def settle_all(queue: Queue, settlements: Sequence[Settlement]) -> list[Status |
         return []
     try:
         return queue.settle(settlements)
-    except StoreError:
-        raise
-    except Exception:  # noqa: BLE001 - one by one shows which result it is
+    except Exception as error:  # one by one shows which result it is
+        if is_outage(error):
+            raise
         return [_settle_one(queue, settlement) for settlement in settlements]
 
 
 def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
     try:
         return queue.settle([settlement])[0]
-    except StoreError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the job fails with the reason of the refusal
+    except Exception as error:  # the job fails with the reason of the refusal
+        if is_outage(error):
+            raise
         log.warning("the result of job %s was refused: %s", settlement.queue_id, error)
         job = queue.get(settlement.queue_id)
         if job is None or job.claim_number != settlement.claim_number:

@@ -26,6 +26,7 @@ from penstock.worker.child_handle import STARVING_AFTER_S, ChildHandle, child_fo
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.lanes import lane_name, lanes_idle, open_later_tasks
 from penstock.worker.liveness_lock import release_dead
+from penstock.worker.outage import OutageLog
 from penstock.worker.outbox import settle_all
 from penstock.worker.pool import ProcessPool, WorkerOptions
 from penstock.worker.schedule_runner import EVERY_S, ScheduleRunner
@@ -39,7 +40,6 @@ from penstock.worker.upkeep import (
     Sweeper,
     clear_outbox,
     record_upkeep,
-    skip_on_outage,
 )
 from penstock.worker.vector_upkeep import VectorKeeper
 from penstock.worker.watchdog import TICK_S, Watchdog
@@ -73,6 +73,7 @@ class Supervisor:
         keep_stores = options.keep_stores
         self._keepers = keep_stores(self._catalog) if keep_stores is not None and self._catalog else []
         self._stuck = StuckWarner(self._queue)
+        self._outages = OutageLog(options.directory)
         self._signals = 0
         self._started_at = clock.now()
         self._reported: dict[str, Any] = {}
@@ -100,6 +101,7 @@ class Supervisor:
                 self._vectors.close()
             self._pool.terminate_all()
             self._settle_before_exit()
+            self._outages.close()
             for keeper in self._keepers:
                 keeper.close()
             self._pool.close()
@@ -112,7 +114,7 @@ class Supervisor:
         self._signals += 1
 
     def _work(self, watch: Watchdog) -> None:
-        skip_on_outage(self._log_store_warnings)
+        self._outages.attempt(self._log_store_warnings, "check")
         schedule = self._new_schedule()
         self._add_upkeep(schedule)
         while not self._signals:
@@ -145,7 +147,7 @@ class Supervisor:
 
     def _settle_before_exit(self) -> None:
         for _ in range(LAST_TRIES):
-            skip_on_outage(self._pool.settle_dead)
+            self._outages.attempt(self._pool.settle_dead, "settle")
             if not self._pool.unsettled:
                 break
             time.sleep(LAST_PAUSE_S)
@@ -153,8 +155,10 @@ class Supervisor:
             log.warning("the store is unavailable; the next worker on this host will release the jobs")
         if self._catalog is not None:
             catalog = self._catalog
-            skip_on_outage(lambda: clear_outbox(self._queue, catalog, self._options.source_files))
-        skip_on_outage(self._report_end)
+            self._outages.attempt(
+                lambda: clear_outbox(self._queue, catalog, self._options.source_files), "outbox"
+            )
+        self._outages.attempt(self._report_end, "end")
 
     def _report_end(self) -> None:
         """Report the end. A worker for one job leaves no report: each command would add one for good."""
@@ -165,7 +169,7 @@ class Supervisor:
             self._queue.forget_workers(own)
 
     def _new_schedule(self) -> Duties:
-        schedule = Duties()
+        schedule = Duties(self._outages)
         schedule.add(self._options.heartbeat_s, self._renew)
         schedule.add(CHECK_S, self._sync_progress)
         schedule.add(CHECK_S, self._release_starved_jobs)
@@ -216,7 +220,9 @@ class Supervisor:
         if now < self._idle_at or executed is None or not all(keeper.idle for keeper in self._keepers):
             return False
         # Several reads: a job claimed in between is in none of them.
-        idle = bool(skip_on_outage(self._lanes_idle)) and self._executed_when_idle() == executed
+        idle = (
+            bool(self._outages.attempt(self._lanes_idle, "idle")) and self._executed_when_idle() == executed
+        )
         if not idle or executed != self._executed:
             self._executed, self._lingers_until = executed, now + self._options.linger_s
         self._idle_at = now + (CHECK_S if idle and self._options.linger_s else IDLE_EVERY_S)
@@ -247,7 +253,7 @@ class Supervisor:
             # A document is published before its later phases are done, and no other worker may be there.
             return self._catalog is None or not open_later_tasks(self._catalog, self._options.lanes)
 
-        return bool(skip_on_outage(ended))
+        return bool(self._outages.attempt(ended, "ended"))
 
     # Leases, progress, cancels.
 

@@ -8,6 +8,7 @@ in a sandbox here, too, with its limits.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -28,6 +29,7 @@ from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.executor import Executor, beside_context, context_factory, executing_job
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import all_jobs, stop_children
+from penstock.worker.outage import OutageRetry
 from penstock.worker.outbox import Outbox
 from penstock.worker.schedule_runner import EVERY_S, ScheduleRunner
 from penstock.worker.shared_state import SharedState
@@ -76,6 +78,8 @@ class ThreadWorker:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="penstock-worker", daemon=True)
         self._error: Exception | None = None
+        # No supervisor would start this worker again.
+        self._retry_on_outage = OutageRetry(self._stop.is_set, longest_s=math.inf)
 
     def start(self) -> None:
         if self._documents_waited_for():
@@ -102,16 +106,28 @@ class ThreadWorker:
                 self._documents.tools.close()
 
     def _run_until_stopped(self) -> None:
+        claims: list[Claim] = []
+        worked = False
+
+        def claim_next() -> None:
+            claims[:] = self._queue.claim(self._request)
+
+        def run_tasks() -> None:
+            nonlocal worked
+            worked = self._run_tasks()
+
         while True:
-            claims = self._queue.claim(self._request)
+            self._retry_on_outage(claim_next)
             for claim in claims:
                 self._run(claim)
-            self._outbox.send()
+            self._retry_on_outage(self._outbox.send)
             if self._stop.is_set():
                 self._beside.wait_for_all(LEAVE_WITHIN_S)
-                self._outbox.send()
+                self._retry_on_outage(self._outbox.send)
                 return
-            if not claims and not self._run_tasks():
+            if not claims:
+                self._retry_on_outage(run_tasks)
+            if not claims and not worked:
                 # Not queue.wait: a thread that waits for a job would compete for the hint.
                 self._stop.wait(PAUSE_S)
 
@@ -136,14 +152,18 @@ class ThreadWorker:
             settlements = [lifecycle.timed_out(claim)]
         self._outbox.add(settlements)
         self._state.end(1)
-        self._outbox.send()
-        job = self._queue.get(claim.queue_id) if timed_out else None
-        if job is not None:
-            stop_children(self._queue, job)
+        self._retry_on_outage(self._outbox.send)
+        if timed_out:
+            self._retry_on_outage(lambda: self._stop_children(claim))
         if self._documents is not None and settlements[0].waiting_for not in (None, CHILDREN):
             self._documents.lanes.wake()
 
     # Documents.
+
+    def _stop_children(self, claim: Claim) -> None:
+        job = self._queue.get(claim.queue_id)
+        if job is not None:
+            stop_children(self._queue, job)
 
     def _documents_waited_for(self) -> bool:
         """True if an earlier worker left jobs waiting for documents."""
@@ -195,7 +215,7 @@ class ThreadWorker:
                     self._documents.renew(self._request.worker_id)
                     renew_tasks_at = time.monotonic() + RENEW_TASKS_S
             except StoreError:
-                # A lease outlasts a few missed beats. If the outage lasts, settling the job fails.
+                # A lease outlasts a few missed beats. If the outage lasts, another worker may get the job.
                 continue
             except Exception as error:  # noqa: BLE001 - as in ``_work``; without renewed leases it must stop
                 self._error = error

@@ -26,7 +26,7 @@ from penstock.vocabulary import how_many
 from penstock.worker import log_text, orphans
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.orphans import JobPages, document_of
-from penstock.worker.outbox import OUTAGE
+from penstock.worker.outage import OUTAGE, OutageLog
 
 REAP_AT_ONCE = 100
 DRIFT_S = 5.0
@@ -36,6 +36,8 @@ STUCK_AFTER = timedelta(minutes=30)
 REPORTS_KEPT_FOR = timedelta(hours=1)
 """Least time for which the last report of a worker is kept."""
 AT_ONCE = 100
+AFTER_OUTAGE_S = 1.0
+"""Time to the next attempt of a duty that an outage of the store skipped."""
 CLEARS_PER_RUN = 4
 """Most transactions in one run of the sweeper."""
 OVERDUE_AFTER = timedelta(days=1)
@@ -55,10 +57,11 @@ class _Duty:
 
 
 class Duties:
-    """Runs each duty at an interval."""
+    """Runs each duty at an interval. An outage of the store skips a duty, and brings it again soon."""
 
-    def __init__(self) -> None:
+    def __init__(self, outages: OutageLog | None = None) -> None:
         self._duties: list[_Duty] = []
+        self._outages = outages or OutageLog()
 
     def add(self, every_s: float, run: Callable[[], bool | None], *, spread: float = 0.0) -> None:
         """Add a duty. ``run`` returns True when more can be done at once; ``spread`` varies the interval."""
@@ -67,18 +70,16 @@ class Duties:
     def run_due(self, now: float) -> None:
         for duty in self._duties:
             if now >= duty.due_at:
-                duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
-                if skip_on_outage(duty.run):
+                # None is an outage, and also the answer of a duty that has none.
+                duty.due_at = now + AFTER_OUTAGE_S
+                if self._outages.attempt(lambda: self._done(duty, now), duty):  # noqa: B023 - called at once
                     duty.due_at = now
 
-
-def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
-    """Run a duty. An outage of the store skips the duty; leases outlast a short outage."""
-    try:
-        return run()
-    except OUTAGE as error:
-        log.warning("the store is unavailable: %s", error)
-        return None
+    @staticmethod
+    def _done(duty: _Duty, now: float) -> bool | None:
+        more = duty.run()
+        duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
+        return more
 
 
 def clear_outbox(queue: Queue, catalog: Catalog, files: UnusedFiles = NO_FILES) -> None:

@@ -150,7 +150,7 @@ class PostgresCatalog(SqlCatalog):
                     connection.execute(self._readers.session_settings.encode())
                 yield PostgresSnapshot(PostgresStatements(connection))
             except psycopg.Error as error:
-                raise translate_error(error, self._readers.name) or error from error
+                raise translate_error(error, self._readers.name) from error
             except UnicodeEncodeError:
                 raise InvalidText("a text that is asked for holds a lone surrogate") from None
             finally:

@@ -34,7 +34,7 @@ def joined(connection: Any, connections: PostgresConnections, channel: str) -> I
     except psycopg.errors.UniqueViolation as error:
         raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
     except psycopg.Error as error:
-        raise translate_error(error, connections.name) or error from error
+        raise translate_error(error, connections.name) from error
 
 
 @contextmanager

@@ -61,14 +61,14 @@ class PostgresListener:
             connection.execute(statement)
         except psycopg.Error as error:
             connection.close()
-            raise translate_error(error, self._connections.name) or error from error
+            raise translate_error(error, self._connections.name) from error
         return connection
 
     def _watch(self, timeout: float) -> bool:
         connection = self._connection
         try:
             return connection is None or self._read_notifications(connection, timeout)
-        except psycopg.OperationalError:
+        except psycopg.Error:
             # The session ended, and its notifications are lost: wake the waiting threads.
             self._forget()
             return True

@@ -139,7 +139,7 @@ def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt:
             "it may have been done",
             remedy="Once the store is back, check whether it was done, or repeat it with the same key.",
         )
-    return translate_error(error, connections.name) or error
+    return translate_error(error, connections.name)
 
 
 @contextmanager
@@ -157,7 +157,6 @@ def _pipeline(connection: Connection) -> Iterator[None]:
 
 
 def _gave_up(error: psycopg.Error, name: str) -> Exception:
-    translation = translate_error(error, name)
-    return translation or StoreUnavailable(
-        f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})"
-    )
+    if isinstance(error, RETRYABLE_ERRORS):
+        return translate_error(error, name)
+    return StoreUnavailable(f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})")

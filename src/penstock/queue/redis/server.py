@@ -18,7 +18,8 @@ from redis.retry import Retry
 from penstock.errors import (
     DiskFull,
     InvalidSetting,
-    StateDamaged,
+    SchemaMismatch,
+    StatementRefused,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -49,6 +50,8 @@ class Server:
         self._timeout_s = timeout_s
         self._client: Any = self._connect()
         self._kept: list[Any] = []
+        self.departures = 0
+        """Number of times that the connections were left for new ones."""
         options = self._client.connection_pool.connection_kwargs
         place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.label = f"redis://{place}/{options.get('db', 0)}" + ("" if whole else f" (queue {self.name})")
@@ -161,8 +164,21 @@ class Server:
     def _translating_errors(self) -> Iterator[None]:
         try:
             yield
-        except redis.exceptions.RedisError as error:
-            raise translate_error(error, self.label) from error
+        except _DRIVER_ERRORS as error:
+            translated = translate_error(error, self.label)
+            if isinstance(translated, StoreReadOnly | StoreDenied):
+                self._leave_connections()
+            raise translated from error
+
+    def _leave_connections(self) -> None:
+        """Connect anew: after a failover the address leads elsewhere, and the new primary is there."""
+        self.departures += 1
+        while self._kept:
+            with suppress(IndexError):
+                connection = self._kept.pop()
+                connection.disconnect()
+                self._client.connection_pool.release(connection)
+        self._client.connection_pool.disconnect(inuse_connections=False)
 
 
 def _split(url: str) -> tuple[str, str]:
@@ -238,21 +254,33 @@ _KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
     ),
     ("MASTERDOWN|NOREPLICAS", StoreUnavailable, "lost its primary or its replicas", None),
     (
-        "BUSY",
+        "BUSY|UNKILLABLE",
         StoreUnavailable,
         "is busy with another script",
         "Try again; SCRIPT KILL ends a script that hangs.",
     ),
+    ("max number of clients", StoreUnavailable, "has no connection left", "Raise maxclients of the server."),
+    ("EXECABORT", StoreUnavailable, "discarded a transaction", "Look into the server's log for the reason."),
     (
         "WRONGTYPE",
-        StateDamaged,
+        SchemaMismatch,
         "has a foreign key in the queue's place",
         "Choose another name= in the URL, or remove the foreign key.",
     ),
 )
 
 
-_CODES: dict[type[redis.exceptions.RedisError], str] = {
+# Not all of them are a RedisError.
+_DRIVER_ERRORS = (
+    *(
+        found
+        for found in vars(redis.exceptions).values()
+        if isinstance(found, type) and issubclass(found, Exception)
+    ),
+    OSError,
+)
+
+_CODES: dict[type[Exception], str] = {
     redis.exceptions.OutOfMemoryError: "OOM ",
     redis.exceptions.ReadOnlyError: "READONLY",
     redis.exceptions.NoPermissionError: "NOPERM",
@@ -263,20 +291,31 @@ _CODES: dict[type[redis.exceptions.RedisError], str] = {
     redis.exceptions.ClusterCrossSlotError: "CROSSSLOT",
     redis.exceptions.ClusterDownError: "CLUSTERDOWN",
     redis.exceptions.MasterDownError: "MASTERDOWN",
+    redis.exceptions.ExecAbortError: "EXECABORT",
 }
 """Error codes of the server. The driver removes the code from the text if it has a class for it."""
 
 
-def translate_error(error: redis.exceptions.RedisError, label: str) -> StoreError:
-    """Translate an error of the driver to a Penstock error."""
+_BY_TYPE: tuple[tuple[tuple[type[Exception], ...], type[StoreError]], ...] = (
+    ((redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError), StoreDenied),
+    # Nothing of the server's own: the connection broke, or there was nonsense on it.
+    ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError), StoreUnavailable),
+    ((redis.exceptions.InvalidResponse, redis.exceptions.ChildDeadlockedError), StoreUnavailable),
+    ((redis.exceptions.ClusterError, redis.exceptions.RedisClusterException), StoreUnavailable),
+)
+
+
+def translate_error(error: Exception, label: str) -> StoreError:
+    """Translate an error of the driver, of whatever class, to a Penstock error."""
     full = " ".join(str(error).split())
     # The driver puts the command it sent before the answer.
     text = _CODES.get(type(error), "") + (full.partition(" of pipeline caused error: ")[2] or full)
     for pattern, error_class, what, remedy in _KNOWN:
         if re.search(pattern, text):
             return error_class(f"{label} {what}", remedy=remedy)
-    if isinstance(error, redis.exceptions.AuthenticationError):
+    kind = next((kind for types, kind in _BY_TYPE if isinstance(error, types)), StatementRefused)
+    if kind is StoreDenied:
         return StoreDenied(f"{label} refuses the login", remedy=_DENIED)
-    if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):
-        return StoreUnavailable(f"{label}: {text[:300]}")
-    return StoreError(f"{label}: {text[:300]}")
+    if kind is StatementRefused:
+        return StatementRefused(f"{label} refused a command: {text[:300]}")
+    return kind(f"{label}: {text[:300]}")

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from redis.client import PubSub
 
-from penstock.errors import StoreUnavailable
+from penstock.errors import StoreError
 from penstock.queue.redis.server import Server
 
 CHECK_EVERY_S = 15.0
@@ -50,21 +50,25 @@ class Subscription:
         self._listener: PubSub | None = None
         self._seen = -1
         self._checked_at = 0.0
+        self._departures = 0
 
     def wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
             try:
                 return self._wait(deadline)
-            except StoreUnavailable:
+            except StoreError:
                 # Notifications may be lost: subscribe again and read the version, unless the server is away.
                 if self._listener is None:
                     raise
                 self.close()
 
     def _wait(self, deadline: float) -> bool:
+        if self._departures != self._server.departures:
+            self.close()
         listener = self._listener
         if listener is None:
+            self._departures = self._server.departures
             listener = self._server.subscribe("news")
             self._listener, self._checked_at = listener, 0.0
         while True:

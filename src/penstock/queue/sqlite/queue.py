@@ -159,17 +159,18 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
                 SqliteRows(connection), new, limits
             ):
                 raise Refused
-            insert_plain(connection, new, now)
+            try:
+                insert_plain(connection, new, now)
+            except sqlite3.IntegrityError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                    raise
+                raise Refused from error
             if then is not None:
                 then(connection)
 
         try:
             self._connections.transact(add)
         except Refused:
-            return False
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
-                raise
             return False
         return True
 
