@@ -15,6 +15,8 @@ import msgspec
 
 from penstock.store_url import StoreUrl
 
+STORE = "the store"
+"""Name of the store among the services in a worker's report; its state is the code of the error."""
 TOLD_EVERY_S = 60.0
 """Time between two lines in the log, and two writes of the file, while an outage lasts."""
 _FORGOTTEN_AFTER = timedelta(seconds=3 * TOLD_EVERY_S)

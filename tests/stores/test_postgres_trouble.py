@@ -193,6 +193,7 @@ def test_a_replica_can_be_read_but_not_written(url: str) -> None:
     with refused(errors.StoreReadOnly):
         queue.claim(ClaimRequest("w"))
     assert {(): 1} == queue.count(JobQuery())
+    assert any("can only be read now" in warning for warning in queue.check())
     queue.close()
 
 

@@ -20,6 +20,8 @@ struct faults {
     int32_t disk_full;
     int32_t write_delay_us;
     int64_t clock_offset_s;
+    int32_t read_only;
+    int32_t unused;
 };
 
 static const volatile struct faults *faults;
@@ -38,9 +40,9 @@ __attribute__((constructor)) static void start(void) {
     if (found != MAP_FAILED) faults = found;
 }
 
-/* Delay a write to one of the paths; true if the disk is full. */
+/* Delay a write to one of the paths; true if the disk is full, or was mounted anew to be read only. */
 static int struck(int fd) {
-    if (!faults || (!faults->disk_full && !faults->write_delay_us)) return 0;
+    if (!faults || (!faults->disk_full && !faults->write_delay_us && !faults->read_only)) return 0;
     char link[40], path[PATH_MAX];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t size = readlink(link, path, sizeof path - 1);
@@ -49,7 +51,8 @@ static int struck(int fd) {
     if (strncmp(path, start_of_paths, strlen(start_of_paths)) != 0) return 0;
     if (faults->write_delay_us) usleep((useconds_t)faults->write_delay_us);
     if (faults->disk_full) errno = ENOSPC;
-    return faults->disk_full != 0;
+    if (faults->read_only) errno = EROFS;
+    return faults->disk_full || faults->read_only;
 }
 
 ssize_t write(int fd, const void *data, size_t size) { return struck(fd) ? -1 : REAL(write)(fd, data, size); }

@@ -1,4 +1,4 @@
-"""Faults of the machine for running workers: a full disk, a slow disk and a clock that jumps.
+"""Faults of the machine for running workers: a disk that is full, slow or read-only, and a clock that jumps.
 
 A library preloaded into the workers reads them from a file that all of its processes map.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.power_loss.recording import compiled
 
 SOURCE = Path(__file__).with_name("faults.c")
-_FIELDS = struct.Struct("<iiq")
+_FIELDS = struct.Struct("<iiqii")
 
 
 class Faults:
@@ -34,11 +34,16 @@ class Faults:
 
     @contextmanager
     def on(
-        self, *, disk_full: bool = False, write_delay_us: int = 0, clock_offset_s: int = 0
+        self,
+        *,
+        disk_full: bool = False,
+        write_delay_us: int = 0,
+        clock_offset_s: int = 0,
+        read_only: bool = False,
     ) -> Iterator[None]:
         """Switch faults on for the time of the block."""
         try:
-            self._map[:] = _FIELDS.pack(disk_full, write_delay_us, clock_offset_s)
+            self._map[:] = _FIELDS.pack(disk_full, write_delay_us, clock_offset_s, read_only, 0)
             yield
         finally:
             self._map[:] = bytes(_FIELDS.size)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from penstock import clock
-from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
+from penstock.errors import OUTAGES, InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.http.api import make_api
 from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection
 from penstock.http.guard import GuardOptions, is_loopback
@@ -52,6 +52,9 @@ WORKER_NICENESS = 5
 log = logging.getLogger("penstock.http")
 REPEAT_S = 0.2
 """Time after which a signal for a starting worker is sent again."""
+START_AGAIN_S = 1.0
+"""Time after which a worker is started that found no store."""
+log = logging.getLogger("penstock.http")
 
 
 class ServerOptions(NamedTuple):
@@ -121,7 +124,7 @@ class HttpServer:
                     announce()
                 if worker is not None and not stop.is_set():
                     stop.repeats = True
-                    worker.run()
+                    _run_worker(worker.run, stop)
                 else:
                     stop.wait()
         finally:
@@ -208,6 +211,20 @@ class _Stop(threading.Event):
         if self.repeats:
             threading.Timer(REPEAT_S, os.kill, (os.getpid(), number)).start()
         self.set()
+
+
+def _run_worker(run: Callable[[Callable[[], object]], None], stop: _Stop) -> None:
+    """Run the worker; wait for a store that goes away while it starts, as it does once it runs."""
+    started = threading.Event()
+    while not stop.is_set():
+        try:
+            run(started.set)
+            return
+        except OUTAGES as error:
+            if started.is_set():
+                raise
+            log.warning("the worker waits for the store: %s (%s). %s", error, error.code, error.remedy)
+            stop.wait(START_AGAIN_S)
 
 
 def _raise_open_files() -> int:

@@ -15,6 +15,7 @@ from penstock.service.jobs import Jobs
 from penstock.service.server_status import JOBS_LANE, StatusReader
 from penstock.service.throughput import LANES, Throughput
 from penstock.service.worker_records import breaker_records
+from penstock.store_outage import STORE
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "penstock_"
@@ -94,7 +95,8 @@ class Metrics:
         workers = living_workers(self._jobs.queue, self._jobs.settings.heartbeat_s)
         yield Metric("workers", "gauge", "Workers that reported lately.", [({}, len(workers))])
         breakers: list[tuple[Mapping[str, str], float]] = [
-            ({"name": one.name}, float(one.state == "open")) for one in breaker_records(workers)
+            ({"name": one.name}, float(one.state == "open" or one.name == STORE))
+            for one in breaker_records(workers)
         ]
         yield Metric("breaker_open", "gauge", "1 while a service is not called after failures.", breakers)
 

@@ -24,6 +24,7 @@ from penstock.service.jobs import Jobs
 from penstock.service.machine_checks import WriteProbe
 from penstock.service.throughput import Throughput
 from penstock.service.worker_records import BreakerRecord, WorkerRecord, breaker_records, worker_records
+from penstock.store_outage import STORE, read_outage
 
 T = TypeVar("T")
 MOST_RUNNING = 100
@@ -55,6 +56,7 @@ class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of indexing. ``current_job_id`` has run longest of ``running_jobs``.
 
+    ``store_state``: ``ok``, or the code of the error for which workers wait for the store.
     ``outside_stores`` are of the whole installation: keys bound to tenants get none.
     """
 
@@ -64,6 +66,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     running_time_ms: int | None
     queue_length: int
     store: StoreCounts
+    store_state: str
     outside_stores: list[StoreProgress] | None
 
 
@@ -168,8 +171,18 @@ class StatusReader:
                 chunks=sum(one.chunks for one in counts),
                 failed=sum(one.failed for one in counts),
             ),
+            store_state=self._store_state(),
             outside_stores=None if principal.bound else self._documents.outside_stores(),
         )
+
+    def _store_state(self) -> str:
+        """See what workers say: reads may succeed while they cannot write."""
+        settings = self._jobs.settings
+        outage = read_outage(settings.state_dir, settings.store, clock.now())
+        if outage is not None:
+            return outage.code
+        states = (worker.info.get("services", {}).get(STORE) for worker in self._living())
+        return next((str(state).partition(":")[0] for state in states if state), "ok")
 
     def stats(self, principal: Principal) -> QueueStats:
         settings = self._jobs.settings

@@ -22,6 +22,7 @@ from penstock.errors import PenstockError, StoreError
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
+from penstock.store_outage import STORE
 from penstock.vocabulary import how_many
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.beside_jobs import BesideJobs
@@ -54,8 +55,6 @@ LEAVE_WITHIN_S = 60.0
 MOST_DUE = 1_000
 BESIDE_CHECK_S = 0.05
 """Time between two looks at the results of jobs in threads."""
-STORE, UNAVAILABLE = "the store", "unavailable"
-"""Name and state of the store among the services in a worker's report."""
 HEARTBEAT_S = 1.0
 """Time between two heartbeats of a child that waits for work."""
 
@@ -395,7 +394,7 @@ class Child:
 
     def _report_store(self, error: PenstockError | None) -> None:
         """Tell the supervisor of an outage that only this process may see: its report is for people."""
-        trouble = {} if error is None else {STORE: f"{UNAVAILABLE}: {error.message}. {error.remedy}"}
+        trouble = {} if error is None else {STORE: f"{error.code}: {error.message}. {error.remedy}"}
         if trouble != self._store_trouble:
             self._store_trouble = trouble
             self._report_services()

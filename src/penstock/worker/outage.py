@@ -58,9 +58,8 @@ class OutageRetry:
                 self._told(error)
                 if self._leaving() or self._now() > give_up_at:
                     raise
-                log.warning(
-                    "the store is unavailable, next attempt in %.1f s: %s. %s", pause, error, error.remedy
-                )
+                told = (pause, error, error.code, error.remedy)
+                log.warning("the store is unavailable, next attempt in %.1f s: %s (%s). %s", *told)
                 self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
             else:
@@ -106,7 +105,7 @@ class OutageLog:
         if told_at is not None and at - told_at < TOLD_EVERY_S:
             return
         self._told_at[error.code] = at
-        log.warning("the store is unavailable: %s. %s", error, error.remedy)
+        log.warning("the store is unavailable: %s (%s). %s", error, error.code, error.remedy)
         if self._directory is not None:
             outage = StoreOutage(
                 code=error.code,

@@ -387,8 +387,9 @@ class PostgresQueue(PostgresStore):
             postgres_schema.verify(rows.connection, self._connections.name, self._schema)
             settings: dict[str, str] = dict(rows.fetch("durability"))
             left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
+            read_only = rows.scalar("read_only")
         name = self._connections.name
-        return [
+        return [f"{name} can only be read now: workers wait until it can be written"] * bool(read_only) + [
             f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
             for setting, value in sorted(settings.items())
             if value == "off"

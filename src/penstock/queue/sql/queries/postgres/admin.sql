@@ -109,6 +109,10 @@ SELECT EXISTS (SELECT 1 FROM unified_queue WHERE coalesce(held, status) = 'pendi
 -- name: durability
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')
 
+-- On a replica, and where a transaction begins without the right to write.
+-- name: read_only
+SELECT current_setting('transaction_read_only') = 'on'
+
 -- Sessions of other users are visible only with the right to see them.
 -- name: open_transactions
 SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int FROM pg_stat_activity
