@@ -86,6 +86,15 @@ class PgBouncer:
             self._process.kill()
             self._process.wait()
 
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """Kill the pooler for the time of the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._folder)

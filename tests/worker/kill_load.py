@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.errors import DuplicateId, StoreUnavailable
+from penstock.errors import OUTAGES, DuplicateId
 from penstock.job import NewJob
 from tests.worker.worker_processes import WorkerHost
 
@@ -177,7 +177,7 @@ def persist(request: Callable[[], T], patience_s: float = 120.0) -> T:
     while True:
         try:
             return request()
-        except StoreUnavailable:
+        except OUTAGES:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

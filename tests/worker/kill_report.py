@@ -15,7 +15,9 @@ from tests.worker.kill_load import Stuck
 
 ENDS = {"timeout": (Status.FAILED, TIMED_OUT), "cancel": (Status.CANCELLED, "ERR_CANCELLED")}
 KILLS = ("child", "supervisor", "tree", "server")
-FAULTS = ("freeze", "full disk", "slow disk", "clock jump")
+FAULTS = ("freeze", "full disk", "slow disk", "clock jump", "read-only disk")
+STATES = ("read-only server", "ended sessions", "restart", "lost pooler", "no replicas", "lost login")
+"""States of a server that pass, of which none may end a worker."""
 
 
 class Begun(NamedTuple):
@@ -50,6 +52,8 @@ class Story(msgspec.Struct):
     endings_may_be_missed: bool = False
     alive: frozenset[str] = frozenset()
     """Processes of workers that run at the end."""
+    ended_alone: tuple[str, ...] = ()
+    """Ends of running workers that nobody had asked for, with the last line of the log."""
 
 
 class Account(msgspec.Struct):
@@ -67,7 +71,11 @@ class Account(msgspec.Struct):
         return sum(self.struck[what] for what in KILLS)
 
     def text(self) -> str:
-        struck = ", ".join(f"{self.struck[what]} {what}" for what in (*KILLS, "polite stop", *FAULTS))
+        struck = ", ".join(
+            f"{self.struck[what]} {what}"
+            for what in (*KILLS, "polite stop", *FAULTS, *STATES)
+            if self.struck[what]
+        )
         counts = ", ".join(f"{number:,} {name}" for name, number in self.counts.items())
         lines = [f"{self.engine}: {self.kills} kills ({struck})", f"  jobs: {counts}"]
         for (do, way), (right, asked, middle, longest) in sorted(self.ended.items()):
@@ -118,6 +126,7 @@ def breaches(story: Story, rows: Mapping[str, Job]) -> Iterator[str]:
     done = sum(job.status is Status.DONE for job in story.jobs)
     if story.endings > done or (story.endings < done and not story.endings_may_be_missed):
         yield f"{done} jobs are done, the store saw {story.endings} endings"
+    yield from (f"a worker ended by itself: {end}" for end in story.ended_alone)
     yield from _repeated_claims(story.record)
     yield from _survivors(story)
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import cycle, product
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from penstock.job import Status
 from tests.power_loss.recording import COMPILER
-from tests.servers import postgres, redis
+from tests.servers import pgbouncer, postgres, redis, states
 from tests.servers.stores import DURABLE, ON_FILES
 from tests.worker.faults import Faults
 from tests.worker.kill_load import NATIVE, Load, Stuck, persist
@@ -36,6 +36,8 @@ STUCK_EVERY = 5
 """Kills between two calls that get stuck."""
 SERVER_EVERY = 25
 """Kills between two crashes of a server."""
+STATE_EVERY = 10
+"""Kills between two states of a server in which it serves nothing, or only reads."""
 SOME_JOBS = 8
 """Jobs that end between two kills."""
 PATIENCE_S = 5.0
@@ -58,10 +60,17 @@ class Plan(NamedTuple):
 class Attack:
     """Two workers, killed and started again, as a service manager does it."""
 
-    def __init__(self, host: WorkerHost, load: Load, crash: Callable[[], object] | None, plan: Plan) -> None:
+    def __init__(self, host: WorkerHost, load: Load, served: Served, plan: Plan) -> None:
         self._host = host
         self._load = load
-        self._crash = crash
+        self._crash = crash = served.crash
+        self._states = served.states
+        self._pooler = served.pooler
+        self._asked_to_end: set[int] = set()
+        """Process ids of supervisors that this run stopped or killed."""
+        self._begun: set[int] = set()
+        """Process ids of supervisors that were seen with children."""
+        self.ended_alone: list[str] = []
         self._plan = plan
         self._random = random.Random(plan.seed)
         self._stuck = cycle(Stuck(do, way) for do, way in product(NATIVE, ("timeout", "cancel")))
@@ -77,6 +86,9 @@ class Attack:
         return sum(self.struck[what] for what in KILLS)
 
     def _start(self, name: str) -> Worker:
+        # With a pooler, the second host is behind it.
+        if self._pooler is not None and name == self._names[1]:
+            return self._host.worker(name, url=self._pooler.url, pooled=1, **OPTIONS)
         return self._host.worker(name, **OPTIONS)
 
     def run(self) -> None:
@@ -95,6 +107,22 @@ class Attack:
             if self._crash and self.kills % SERVER_EVERY == 0:
                 self._crash()
                 self.struck["server"] += 1
+            if self._states and self.kills % STATE_EVERY == 1:
+                self._pass_through_states()
+
+    def _pass_through_states(self) -> None:
+        """Bring the server into each state for a moment. A worker at work outlasts all of them."""
+        for name, state in self._states.items():
+            self._let_work()
+            self._note_begun()
+            with state():
+                time.sleep(self._random.uniform(0.3, 2.0))
+            self.struck[name] += 1
+            self._let_work()
+            self.revive()
+
+    def _note_begun(self) -> None:
+        self._begun.update(worker.pid for worker in self.workers if worker.children())
 
     def _let_work(self) -> None:
         enough, deadline = self._load.finished + SOME_JOBS, time.monotonic() + PATIENCE_S
@@ -116,6 +144,7 @@ class Attack:
         else:
             what, kill = "polite stop", worker.signal
         if worker.process.poll() is None:
+            self._asked_to_end.add(worker.pid)
             kill(signal.SIGTERM if what == "polite stop" else signal.SIGKILL)
             self.struck[what] += 1
 
@@ -137,13 +166,18 @@ class Attack:
         assert self._faults is not None
         if what == "full disk":
             return self._faults.on(disk_full=True)
+        if what == "read-only disk":
+            return self._faults.on(read_only=True)
         if what == "slow disk":
             return self._faults.on(write_delay_us=WRITE_DELAY_US)
         return self._faults.on(clock_offset_s=self._random.choice([-CLOCK_JUMP_S, CLOCK_JUMP_S]))
 
     def revive(self) -> None:
         for number, worker in enumerate(self.workers):
-            if worker.process.poll() is not None:
+            code = worker.process.poll()
+            if code is not None:
+                if worker.pid in self._begun - self._asked_to_end:
+                    self.ended_alone.append(f"exit code {code}: {worker.log.rstrip().rpartition(chr(10))[2]}")
                 self.workers[number] = self._start(self._names[number])
 
     def finish(self) -> None:
@@ -194,19 +228,35 @@ def unfinished(host: WorkerHost) -> int:
 class Served(NamedTuple):
     url: str | None
     crash: Callable[[], object] | None
+    states: Mapping[str, states.State] = {}
+    """States of the server that pass, by name."""
+    pooler: pgbouncer.PgBouncer | None = None
 
 
 @contextmanager
 def served(engine: str, place: Path, chance: random.Random) -> Iterator[Served]:
     """A store of the run's own; where it is on a server, with a way to crash that."""
     if engine == "postgres":
-        with postgres.own_server() as server:
-            yield Served(server.url(), lambda: _crash_postgres(server, chance))
+        with postgres.own_server() as server, _pooled(server) as pooler:
+            ways = dict(states.of_postgres(server))
+            if pooler is not None:
+                ways["lost pooler"] = pooler.killed
+            yield Served(server.url(), lambda: _crash_postgres(server, chance), ways, pooler)
     elif engine == "redis":
         with redis.own_server(place / "redis", *DURABLE_REDIS) as broker:
-            yield Served(broker.url, lambda: _crash_redis(broker, chance))
+            yield Served(broker.url, lambda: _crash_redis(broker, chance), states.of_redis(broker))
     else:
         yield Served(None, None)
+
+
+@contextmanager
+def _pooled(server: postgres.PostgresServer) -> Iterator[pgbouncer.PgBouncer | None]:
+    """A pooler in transaction mode in front of the server, where the program is there."""
+    if pgbouncer.PROGRAM is None:
+        yield None
+        return
+    with pgbouncer.in_front(server.url()) as pooler:
+        yield pooler
 
 
 def _crash_redis(server: redis.Server, chance: random.Random) -> None:
@@ -242,7 +292,7 @@ def run(engine: str, place: Path, plan: Plan) -> Account:
 def _attack(host: WorkerHost, store: Served, plan: Plan) -> Account:
     load = Load(host, random.Random(plan.seed))
     with endings_counted(host) as endings:
-        attack = Attack(host, load, store.crash, plan)
+        attack = Attack(host, load, store, plan)
         with load:
             attack.run()
         attack.finish()
@@ -258,6 +308,7 @@ def _attack(host: WorkerHost, store: Served, plan: Plan) -> Account:
             endings=endings(),
             # A process killed between the journal and its log leaves a line out.
             endings_may_be_missed=host.engine == "jsonl",
+            ended_alone=tuple(attack.ended_alone),
             alive=frozenset(process_name(pid) for worker in attack.workers for pid in worker.children()),
         )
     return account(story, time.time() - time.monotonic())

@@ -28,9 +28,9 @@ from penstock.worker.supervisor import Supervisor, WorkerOptions
 from tests.worker import sample_handlers
 
 
-def opened(url: str) -> Queue:
+def opened(url: str, pooled: int = 0) -> Queue:
     # Power cuts are not tested here, and the sync is most of the cost of a commit.
-    return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
+    return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL", postgres_pooler=bool(pooled)))
 
 
 class Flaky:
@@ -88,7 +88,7 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
     registry = sample_handlers.broken_registry if given.pop("broken", 0) else sample_handlers.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
     away, unanswered = given.pop("away", 0.0), given.pop("unanswered", 0.0)
-    opening = functools.partial(opened, url)
+    opening = functools.partial(opened, url, given.pop("pooled", 0))
     if find_s := given.pop("find_s", 0.0):
         opening = functools.partial(slow, url, find_s)
     if away or unanswered:

@@ -96,8 +96,9 @@ class Worker:
 
     def __init__(self, host: WorkerHost, name: str, given: dict[str, Any]) -> None:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
+        url = given.pop("url", host.url)
         self._log = host.place / f"{name}-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "tests.worker.worker_main", host.url, str(host.place), name]
+        command = [sys.executable, "-m", "tests.worker.worker_main", url, str(host.place), name]
         dispositions = signals.ignore if given.pop("ignoring", False) else signals.hear
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:

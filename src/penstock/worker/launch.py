@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
     from penstock.worker.store_keeper import StoreKeeper
-    from penstock.worker.supervisor import WorkerOptions
+    from penstock.worker.supervisor import Supervisor, WorkerOptions
 
 JOBS = "jobs"
 LANES = (JOBS, *Phase)
@@ -106,22 +106,25 @@ class Worker:
         # With queue_enabled false the worker does only upkeep.
         self.processes = processes if settings.queue_enabled else 0
         self.where = settings.store.masked
+        self._supervisor: Supervisor | None = None
         self.serves = _served(loaded, self._lanes)
 
     def with_stores(self) -> Worker:
-        """Return this worker; raise when queue or catalog cannot be opened."""
-        if self._has_documents():
-            self._assembly.open_catalog().close()
+        """Open the stores for ``run``, and return this worker; raise when one cannot be opened."""
+        self._supervisor = self._make_supervisor()
         return self
+
+    def _make_supervisor(self) -> Supervisor | None:
+        from penstock.worker.supervisor import Supervisor
+
+        return Supervisor(self._options()) if self.processes or not self._until_idle else None
 
     def run(self, announce: Callable[[], object] = lambda: None) -> None:
         """Work until a stop signal or, with ``until_idle``, until no job could run for ``linger_s``.
 
         ``announce`` is called once the stores are open.
         """
-        from penstock.worker.supervisor import Supervisor
-
-        supervisor = Supervisor(self._options()) if self.processes or not self._until_idle else None
+        supervisor = self._supervisor or self._make_supervisor()
         announce()
         if supervisor is not None:
             supervisor.run()

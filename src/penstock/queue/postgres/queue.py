@@ -389,15 +389,19 @@ class PostgresQueue(PostgresStore):
             left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
             read_only = rows.scalar("read_only")
         name = self._connections.name
-        return [f"{name} can only be read now: workers wait until it can be written"] * bool(read_only) + [
-            f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
-            for setting, value in sorted(settings.items())
-            if value == "off"
-        ] + [
-            f"{name} has a transaction open for {seconds // 60} minutes (process {pid}): "
-            "claims slow down until it ends"
-            for pid, seconds in left_open
-        ]
+        return (
+            [f"{name} can only be read now: workers wait until it can be written"] * bool(read_only)
+            + [
+                f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
+                for setting, value in sorted(settings.items())
+                if value == "off"
+            ]
+            + [
+                f"{name} has a transaction open for {seconds // 60} minutes (process {pid}): "
+                "claims slow down until it ends"
+                for pid, seconds in left_open
+            ]
+        )
 
     def close(self) -> None:
         self._listener.close()
