@@ -20,7 +20,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour browser test test-long test-chaos check lint type format bench bench-search peers pipeline-peers capacity chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
+.PHONY: help setup demo tour browser pooler test test-long test-chaos check lint type format bench bench-search peers pipeline-peers capacity chaos kills formatkills hostile rapidocr versions docs docs-site verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,11 +71,18 @@ browser: ## Install Chromium for the tests of the dashboard, where root
 			apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
 		|| echo "Chromium could not be installed" >&2
 
+# Without a pooler its tests are skipped, in CI they fail. Only root can install one.
+pooler: ## Install PgBouncer for the tests of PostgreSQL behind a pooler, where root
+	@command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || [ "$$(id -u)" != 0 ] \
+		|| { echo "Installing PgBouncer for the tests of a pooler (once)"; \
+			apt-get update -qq && apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null; } \
+		|| echo "PgBouncer could not be installed" >&2
+
 test: $(STAMP) browser ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PYTEST) $(ARGS)
 
 # On the disk: the tests of `make test` keep their files in memory where they can.
-test-long: $(STAMP) ## Run the longer tests: more engines, more random inputs, more kills
+test-long: $(STAMP) pooler ## Run the longer tests: more engines, more random inputs, more kills
 	@PYTEST_DEBUG_TEMPROOT="$${TMPDIR:-/tmp}" $(PYTEST) -m "long and not chaos and not versions" $(ARGS)
 
 RERUN = { [ -n "$$CI" ] && $(PY) -m scripts.rerun; }
@@ -116,13 +123,13 @@ pipeline-peers: $(STAMP) ## Measure beside the libraries people index folders wi
 capacity: $(STAMP) ## Measure a million jobs, two million chunks and a hundred hosts (ARGS="--quick")
 	@$(PY) -m bench.capacity $(ARGS)
 
-chaos: $(STAMP) ## Attack a deployment of each engine for 30 minutes, and check (ARGS="--minutes 3 --engines redis")
+chaos: $(STAMP) pooler ## Attack a deployment of each engine for 30 minutes, and check (ARGS="--minutes 3 --engines redis")
 	@$(PY) -m tests.chaos $(ARGS)
 
-test-chaos: $(STAMP) ## Run the tests that take minutes
+test-chaos: $(STAMP) pooler ## Run the tests that take minutes
 	@$(PY) -m pytest -q -m chaos $(ARGS)
 
-kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
+kills: $(STAMP) pooler ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
 	@$(PY) -m tests.worker.kill_run $(ARGS)
 
 formatkills: $(STAMP) ## Kill workers while they index a file of each format, and check (ARGS="--kills 200")

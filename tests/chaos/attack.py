@@ -11,15 +11,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
 
 from tests.chaos.clients import Calls
 from tests.chaos.deployment import Deployment, Member
 from tests.chaos.leftovers import mapped_memory
+from tests.servers import states
+from tests.worker.kill_report import STATES
 from tests.worker.kill_run import CLOCK_JUMP_S, WRITE_DELAY_US, frozen
 from tests.worker.worker_processes import until
 
 KILLS = ("child", "supervisor", "tree", "HTTP server", "store")
-FAULTS = ("polite stop", "freeze", "outage", "full disk", "slow disk", "clock jump")
+FAULTS = (
+    "polite stop",
+    "freeze",
+    "outage",
+    "full disk",
+    "slow disk",
+    "read-only disk",
+    "clock jump",
+    *STATES,
+)
 CHANCES = {
     "child": 60,
     "supervisor": 8,
@@ -31,7 +43,9 @@ CHANCES = {
     "outage": 3,
     "full disk": 3,
     "slow disk": 3,
+    "read-only disk": 3,
     "clock jump": 3,
+    **dict.fromkeys(STATES, 2),
 }
 SOME_JOBS = 3
 """Calls that end between two strikes."""
@@ -72,10 +86,13 @@ class Attack:
         }
         if deployment.store.crash is not None:
             self._ways["store"] = self._crash_store
+        for name, state in deployment.store.states.items():
+            self._ways[name] = partial(self._hold, state)
         if deployment.faults is not None:
             self._ways["clock jump"] = self._jump
             if deployment.store.crash is None:
                 self._ways["full disk"] = lambda: self._fault(disk_full=True)
+                self._ways["read-only disk"] = lambda: self._fault(read_only=True)
                 self._ways["slow disk"] = lambda: self._fault(write_delay_us=WRITE_DELAY_US)
 
     @property
@@ -156,6 +173,12 @@ class Attack:
             return True
         with locked(self._deployment):
             time.sleep(seconds)
+        return True
+
+    def _hold(self, state: states.State) -> bool:
+        """Hold a state of the server in which it serves nothing, or only reads."""
+        with state():
+            time.sleep(self._chance.uniform(*OUTAGE_S))
         return True
 
     def _fault(self, **fault: int) -> bool:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,9 +21,9 @@ from penstock.queue.protocol import Queue
 from tests import signals
 from tests.chaos import history
 from tests.power_loss.recording import COMPILER
-from tests.servers import postgres, redis, run
+from tests.servers import postgres, redis, run, states
 from tests.worker.faults import Faults
-from tests.worker.kill_run import DURABLE_REDIS
+from tests.worker.kill_run import DURABLE_REDIS, pooled
 from tests.worker.worker_processes import ROOT, children_of
 
 APP = "tests.chaos.functions:app"
@@ -44,28 +44,40 @@ SETTINGS = {
 }
 STOP_S = 300.0
 REVIVE_S = 0.1
-USUAL_EXITS = frozenset({0, 7, -signal.SIGKILL, -signal.SIGTERM})
-"""Exit codes: a polite stop, a store that is away, and kills."""
+USUAL_EXITS = frozenset({0, -signal.SIGKILL, -signal.SIGTERM})
+"""Exit codes: a polite stop, and kills. No state of the store ends a process at work."""
+STORE_IS_AWAY = 7
+"""Exit code of a server that starts while its store is away; a worker waits for it."""
 
 
 class Store(NamedTuple):
-    """A store of the run's own. On a server: ways to crash and to stop it, and another empty store."""
+    """A store of the run's own. On a server: ways to crash and to stop it, and another empty store.
+
+    ``states``: ways to make it unusable for a while, by name. ``pooled_url``: the same store behind a pooler.
+    """
 
     url: str
     fresh_url: str | None = None
     crash: Callable[[], object] | None = None
     outage: Callable[[float], object] | None = None
+    states: Mapping[str, states.State] = {}
+    pooled_url: str | None = None
 
 
 @contextmanager
 def store(engine: str, place: Path, chance: random.Random) -> Iterator[Store]:
     if engine == "postgres":
-        with postgres.own_server() as server:
+        with postgres.own_server() as server, pooled(server) as pooler:
+            ways = dict(states.of_postgres(server))
+            if pooler is not None:
+                ways["lost pooler"] = pooler.killed
             yield Store(
                 f"{server.url()}?schema=chaos",
                 f"{server.url()}?schema=fresh",
                 lambda: _crash_postgres(server, chance),
                 lambda seconds: _stop_postgres(server, seconds),
+                ways,
+                f"{pooler.url}?schema=chaos" if pooler is not None else None,
             )
     elif engine == "redis":
         with redis.own_server(place / "redis", *DURABLE_REDIS) as broker:
@@ -74,6 +86,7 @@ def store(engine: str, place: Path, chance: random.Random) -> Iterator[Store]:
                 None,
                 lambda: _stop_redis(broker, 0.0),
                 lambda seconds: _stop_redis(broker, seconds),
+                states.of_redis(broker),
             )
     else:
         files = {"sqlite": f"sqlite:///{place}/state/queue.db", "jsonl": f"jsonl://{place}/state/queue"}
@@ -106,8 +119,12 @@ def _crash_postgres(server: postgres.PostgresServer, chance: random.Random) -> N
 class Member:
     """One command of the deployment, started again after each end, as a service manager does it."""
 
-    def __init__(self, name: str, command: list[str], environ: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], environ: dict[str, str], folder: Path, usual: Collection[int]
+    ) -> None:
+        """``usual``: exit codes that are no violation."""
         self.name = name
+        self.usual = usual
         self._command = [sys.executable, "-m", "penstock", *command]
         self._environ = environ
         self.log = folder / f"{name}.log"
@@ -218,9 +235,12 @@ class Deployment:
         worker = ["worker", "--processes", "2", "--start-method", "fork", "--wait-for-store", *started]
         for name, command, state in (("server", serve, 0), ("worker-1", worker, 0), ("worker-2", worker, 1)):
             environ = self.environment(self.states[state])
+            if name == "worker-2" and self.store.pooled_url is not None:
+                environ |= {"PENSTOCK_URL": self.store.pooled_url, "PENSTOCK_POSTGRES_POOLER": "true"}
             if self.faults is not None:
                 environ |= self.faults.environment
-            self.members.append(Member(name, command, environ, self.logs))
+            usual = {*USUAL_EXITS, STORE_IS_AWAY} if name == "server" else USUAL_EXITS
+            self.members.append(Member(name, command, environ, self.logs, usual))
         self._keeper.start()
 
     def _keep_running(self) -> None:
@@ -244,7 +264,7 @@ class Deployment:
         self._leave()
         found = [wrong for member in self.members if (wrong := member.stop())]
         for member in self.members:
-            odd = {code: times for code, times in member.exits.items() if code not in USUAL_EXITS}
+            odd = {code: times for code, times in member.exits.items() if code not in member.usual}
             found += [
                 f"{member.name} ended {times} times with exit code {code}: {member.last_words[code]}"
                 for code, times in odd.items()

@@ -237,7 +237,7 @@ class Served(NamedTuple):
 def served(engine: str, place: Path, chance: random.Random) -> Iterator[Served]:
     """A store of the run's own; where it is on a server, with a way to crash that."""
     if engine == "postgres":
-        with postgres.own_server() as server, _pooled(server) as pooler:
+        with postgres.own_server() as server, pooled(server) as pooler:
             ways = dict(states.of_postgres(server))
             if pooler is not None:
                 ways["lost pooler"] = pooler.killed
@@ -250,7 +250,7 @@ def served(engine: str, place: Path, chance: random.Random) -> Iterator[Served]:
 
 
 @contextmanager
-def _pooled(server: postgres.PostgresServer) -> Iterator[pgbouncer.PgBouncer | None]:
+def pooled(server: postgres.PostgresServer) -> Iterator[pgbouncer.PgBouncer | None]:
     """A pooler in transaction mode in front of the server, where the program is there."""
     if pgbouncer.PROGRAM is None:
         yield None

@@ -41,9 +41,9 @@ OPTIONS = {"processes": 1, "upkeep_s": 0.2}
 
 
 @contextmanager
-def working(host: WorkerHost) -> Iterator[Worker]:
+def working(host: WorkerHost, **options: Any) -> Iterator[Worker]:
     """A worker at work, that has neither ended nor lost a process by the end of the block."""
-    worker = host.worker(**OPTIONS)
+    worker = host.worker(**OPTIONS, **options)
     host.ended(host.put())
     children = worker.children()
     yield worker
