@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zlib
+from random import Random
 from typing import Any
 
 import msgspec
@@ -104,3 +105,33 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MOST_BYTES", 1_000_000)
     with pytest.raises(BackupDamaged, match="damaged in part queue/jobs"):
         read(forged)
+
+
+def test_rows_that_no_compression_makes_smaller_are_stored_as_they_are() -> None:
+    noise = Random(7).randbytes(200_000)
+    with tempfile.TemporaryFile() as file:
+        writer = ArchiveWriter(file, HEADER)
+        writer.begin(PartHeader("catalog/noise", ("id", "vector")))
+        for number in range(5):
+            writer.add([(number, noise)])
+            writer.add([(number, b"a" * 400_000)])
+        writer.end()
+        writer.finish()
+        file.seek(0)
+        data = file.read()
+
+    # The noise is copied, and the rest loses nearly all of its bytes.
+    assert 5 * len(noise) < len(data) < 5 * len(noise) + 20_000
+    assert [("catalog/noise", number) for number in (0, *[1] * 10)] == read(data)
+
+
+@pytest.mark.parametrize("sizes", [(40,), (1, 39), (15, 16, 9)])
+def test_the_checksum_does_not_depend_on_the_batches(sizes: tuple[int, ...]) -> None:
+    rows, checksum = [[number, "x" * number] for number in range(40)], archive.RowChecksum()
+    single = archive.RowChecksum()
+    for row in rows:
+        single.add([row])
+    for size in sizes:
+        batch, rows = rows[:size], rows[size:]
+        checksum.add(batch)
+    assert single.summary("p") == checksum.summary("p")

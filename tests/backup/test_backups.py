@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock import Penstock, clock
+from penstock.cli.backup_commands import time_left
 from penstock.cli.main import cli
 from penstock.config import Settings
 from penstock.errors import BackupDamaged, DiskFull, RestoreUnfinished, StoreNotEmpty, WorkersRunning
@@ -274,3 +277,41 @@ def test_a_damaged_row_is_named(tmp_path: Path, one: Source, monkeypatch: pytest
     file = backed_up(one.settings, tmp_path / "kept")
     with assembled(one.settings) as made, pytest.raises(BackupDamaged, match="queue/jobs is not a job"):
         made.backups.check(file)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_backup_and_a_restore_tell_how_much_is_done(engine: str, tmp_path: Path, one: Source) -> None:
+    shares: list[float] = []
+    place = settings_of(engine, tmp_path / engine)
+
+    def note(_part: str, _rows: int, share: float) -> None:
+        shares.append(share)
+
+    with assembled(place) as made:
+        made.backups.restore(one.file, on_progress=note)
+        restored = [*shares]
+        shares.clear()
+        made.backups.write(tmp_path / "again.backup", on_progress=note)
+
+    for found in (restored, shares):
+        assert found == sorted(found)
+        # Of so small a file, the end of the last part and the footer are a sixth.
+        assert 0.0 < found[0] < 0.5 < 0.8 < found[-1] <= 1.0
+
+
+def test_the_time_left_is_told_once_there_is_something_to_tell() -> None:
+    assert ["", "", ", 30 s left", ", 1 min left"] == [
+        time_left(0.5, 0.5),
+        time_left(100.0, 0.001),
+        time_left(10.0, 0.25),
+        time_left(10.0, 0.1),
+    ]
+
+
+def test_a_restored_catalog_merges_its_words_in_the_usual_way(tmp_path: Path, one: Source) -> None:
+    place = settings_of("sqlite", tmp_path)
+    with assembled(place) as made:
+        made.backups.restore(one.file)
+    with closing(sqlite3.connect(place.catalog_store.path)) as file:
+        found = dict(file.execute("SELECT k, v FROM catalog_keyword_config"))
+    assert 1 << 20 == found["hashsize"]

@@ -41,7 +41,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     parts: dict[str, tuple[PartHeader, Rows]] = {}
     with file.open("rb") as opened:
         reader = ArchiveReader(opened, str(file))
-        for header, rows in reader.rows():
+        for header, rows, _ in reader.rows():
             parts.setdefault(header.part, (header, []))[1].extend(list(row) for row in rows)
     return Contents(reader.header, parts)
 

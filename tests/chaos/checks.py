@@ -23,7 +23,7 @@ from tests.chaos.clients import Calls, Edits
 from tests.chaos.deployment import Deployment
 from tests.chaos.history_check import RULES, History, check
 from tests.documents.index_contents import IndexContents, read_index, settled
-from tests.worker.kill_load import NATIVE, Stuck
+from tests.worker.kill_load import NATIVE, Stuck, persist
 from tests.worker.kill_report import Account, Begun, Story, account
 from tests.worker.worker_processes import ROOT
 
@@ -47,7 +47,8 @@ def drain(deployment: Deployment, calls: Calls, edits: Edits) -> list[str]:
     """Let the deployment finish all work, then index the final tree; return what went wrong."""
     deadline = time.monotonic() + DRAIN_S
     found = [f"a client failed: {each.crashed!r}" for each in (calls, edits) if each.crashed]
-    queue = deployment.open_queue()
+    # The last strike may have been a crash of the store, which is still recovering.
+    queue = persist(deployment.open_queue)
     try:
 
         def over() -> bool:

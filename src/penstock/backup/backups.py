@@ -54,8 +54,11 @@ _OWN_NAME = re.compile(r"penstock-\d{8}-\d{6}-\d{6}\.backup")
 _RESTORED = "restore"
 """Kind of the record in a restored catalog: its source is a backup's id or a store's address."""
 
+CHECK_SHARE = 0.15
+"""Share of a restore that the check of the file takes."""
+
 OnProgress: TypeAlias = Callable[[str, int, float], None]
-"""Called with the name of a part, its rows so far, and the share of the whole that is done, or 0."""
+"""Called with the name of a part, its rows so far, and the share of the whole that is done."""
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,16 +155,17 @@ class Backups:
             return self._checked(path, file, on_progress)[0]
 
     def _checked(
-        self, path: Path, file: BinaryIO, on_progress: OnProgress
+        self, path: Path, file: BinaryIO, on_progress: OnProgress, of_all: float = 1.0
     ) -> tuple[BackupReport, list[PartHeader]]:
+        """Check a whole backup, which is this share of all that is to be done."""
         reader = ArchiveReader(file, str(path))
         check = ContentsCheck(str(path), reader.header)
         rows = 0
-        for header, batch in reader.rows():
+        for header, batch, _ in reader.rows():
             # A part begins with an empty batch.
             rows = rows + len(batch) if batch else 0
             check.add(header, batch)
-            on_progress(f"checking {header.part}", rows, reader.position / reader.size)
+            on_progress(f"checking {header.part}", rows, of_all * reader.position / reader.size)
         check.end()
         return _report(path, reader.header, reader.parts), check.headers
 
@@ -175,7 +179,8 @@ class Backups:
         """
         self._refuse_memory()
         with _opened(path) as file:
-            report, headers = self._checked(path, file, on_progress)
+            of_all = 1.0 if options.check else CHECK_SHARE
+            report, headers = self._checked(path, file, on_progress, of_all)
             if options.check:
                 return report
             with ExitStack() as opened:
@@ -187,7 +192,7 @@ class Backups:
                 catalog_done = refuse_full(queue, catalog, self._settings, report.id, replace=options.replace)
                 file.seek(0)
                 reader = ArchiveReader(file, str(path))
-                target = StoreTarget(queue, None if catalog_done else catalog, queue.now())
+                target = StoreTarget(queue, None if catalog_done else catalog, queue.now(), foreign_rows)
                 _put(reader, target, on_progress)
                 if not catalog_done:
                     record_restore(catalog, report.id)
@@ -233,8 +238,10 @@ def was_restored(catalog: Catalog, origin: str) -> bool:
 
 def _archive(writer: ArchiveWriter, contents: stores.Contents, on_progress: OnProgress) -> list[PartSummary]:
     begun: PartHeader | None = None
-    rows = 0
-    for header, batch in contents.parts():
+    rows = done = 0
+    # Only a person who watches wants to know how much there is.
+    total = contents.rows() if on_progress is not _silent else 0
+    for header, batch, _ in contents.parts():
         if header != begun:
             if begun is not None:
                 writer.end()
@@ -243,7 +250,8 @@ def _archive(writer: ArchiveWriter, contents: stores.Contents, on_progress: OnPr
         if batch:
             writer.add(batch)
             rows += len(batch)
-            on_progress(header.part, rows, 0.0)
+            done += len(batch)
+            on_progress(header.part, rows, min(done / total, 1.0) if total else 0.0)
     writer.end()
     writer.finish()
     return writer.parts
@@ -253,11 +261,11 @@ def _put(reader: ArchiveReader, target: StoreTarget, on_progress: OnProgress) ->
     target.begin()
     part, rows = "", 0
     for batch in reader.rows():
-        with foreign_rows(batch.header):
-            target.take(batch)
+        target.take(batch)
         rows = rows + len(batch.rows) if batch.header.part == part else len(batch.rows)
         part = batch.header.part
-        on_progress(part, rows, reader.position / reader.size)
+        on_progress(part, rows, CHECK_SHARE + (1 - CHECK_SHARE) * reader.position / reader.size)
+    target.write_collected()
 
 
 def _report(path: Path, header: Header, parts: list[PartSummary]) -> BackupReport:

@@ -133,6 +133,8 @@ def _checked(
             sums.setdefault(name, RowChecksum()).add(stores.comparable(part))
         if name == stores.JOBS:
             on_jobs([stores.job_of(part.header, row) for row in part.rows], None)
+    if target is not None:
+        target.write_collected()
     return [checksum.summary(name) for name, checksum in sums.items()]
 
 

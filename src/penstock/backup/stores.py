@@ -6,10 +6,10 @@ went on between the two moments runs again after a restore, and finds its work d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -33,6 +33,8 @@ PAUSES = "queue/pauses"
 SCHEDULES = "queue/schedules"
 LIMITS = "queue/limits"
 CATALOG = "catalog/"
+ROWS_AT_ONCE, BYTES_AT_ONCE = 8_000, 16 << 20
+"""Rows of a catalog, or bytes of their texts and vectors, in one transaction of a restore."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VOLATILE: dict[str, Any] = dict.fromkeys(("history_json", "finished_at", "last_error_at")) | {
     "claim_number": 0,
@@ -41,6 +43,12 @@ _VOLATILE: dict[str, Any] = dict.fromkeys(("history_json", "finished_at", "last_
 }
 """Columns of a job that a restore may change."""
 _JOB_COLUMNS = tuple(field.encode_name for field in msgspec.structs.fields(Job))
+_TIMES = [
+    at
+    for at, field in enumerate(msgspec.structs.fields(Job))
+    if datetime in (field.type, *get_args(field.type))
+]
+"""Places of the columns with a time."""
 _QUEUE_PARTS = {
     JOBS: set(_JOB_COLUMNS),
     PAUSES: {"tenant_id", "collection"},
@@ -57,6 +65,12 @@ class Contents(NamedTuple):
     schedules: Sequence[Schedule]
     limits: Sequence[Limit]
     catalog: CatalogRows
+    jobs: int
+    """Number of jobs, which may change while they are read from Redis."""
+
+    def rows(self) -> int:
+        """Number of all rows."""
+        return self.jobs + sum(self.catalog.count(table) for table in self.catalog.tables())
 
     def parts(self) -> Iterator[PartRows]:
         """All rows, part by part. A part begins with an empty batch."""
@@ -86,15 +100,16 @@ def reading(queue: Queue, catalog: Catalog) -> Iterator[Contents]:
     """Read both stores: the queue at one moment, the catalog at the next one."""
     pauses = sorted(queue.paused(), key=lambda scope: (scope.tenant_id, scope.collection))
     with queue.dump() as jobs, catalog.transfer.reading() as rows:
-        yield Contents(jobs, pauses, queue.schedules(), queue.limits(), rows)
+        number = sum(queue.tally()[0].values())
+        yield Contents(jobs, pauses, queue.schedules(), queue.limits(), rows, number)
 
 
 def _job_row(job: Job) -> Row:
-    return [_portable(getattr(job, name)) for name in _JOB_COLUMNS]
-
-
-def _portable(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
+    row = list(msgspec.structs.astuple(job))
+    for at in _TIMES:
+        if row[at] is not None:
+            row[at] = row[at].isoformat()
+    return row
 
 
 def job_of(header: PartHeader, row: Row) -> Job:
@@ -167,11 +182,22 @@ def is_compared(header: PartHeader) -> bool:
 class StoreTarget:
     """Puts parts into a queue and a catalog under restore."""
 
-    def __init__(self, queue: Queue | None, catalog: Catalog | None, now: datetime) -> None:
-        """None: this store is complete already."""
+    def __init__(
+        self,
+        queue: Queue | None,
+        catalog: Catalog | None,
+        now: datetime,
+        guard: Callable[[PartHeader], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
+        """None: this store is complete already. ``guard`` is around each write, for rows of a part."""
+        self._guard = guard
         self._queue = queue
         self._transfer = None if catalog is None else catalog.transfer
         self._now = now
+        self._part: PartHeader | None = None
+        self._rows: list[Row] = []
+        """Rows of one table, for one transaction."""
+        self._bytes = 0
 
     def begin(self) -> None:
         """Empty the stores and mark them as unfinished."""
@@ -184,6 +210,14 @@ class StoreTarget:
 
     def take(self, part: PartRows) -> None:
         name = part.header.part
+        if name.startswith(CATALOG):
+            if self._transfer is not None and part.rows:
+                self._collect(part)
+            return
+        with self._guard(part.header):
+            self._take_of_queue(name, part)
+
+    def _take_of_queue(self, name: str, part: PartRows) -> None:
         if name == JOBS and self._queue is not None:
             jobs = [restored(job_of(part.header, row), self._now) for row in part.rows]
             self._insert(self._queue, jobs)
@@ -196,8 +230,24 @@ class StoreTarget:
         elif name == SCHEDULES and self._queue is not None:
             for (body,) in part.rows:
                 self._queue.put_schedule(_schedule_of(body))
-        elif name.startswith(CATALOG) and self._transfer is not None and part.rows:
-            self._transfer.restore(table_of(part.header), part.rows)
+
+    def _collect(self, part: PartRows) -> None:
+        """Collect rows for a large transaction: each commit adds a part to the index of words."""
+        if part.header != self._part:
+            self.write_collected()
+            self._part = part.header
+        self._rows += part.rows
+        # Rows of another store come without their size.
+        self._bytes += part.size or _size_of(part.rows)
+        if len(self._rows) >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+            self.write_collected()
+
+    def write_collected(self) -> None:
+        """Write the rows collected so far."""
+        if self._part is not None and self._transfer is not None and self._rows:
+            with self._guard(self._part):
+                self._transfer.restore(table_of(self._part), self._rows)
+        self._rows, self._bytes = [], 0
 
     def _insert(self, queue: Queue, jobs: list[Job]) -> None:
         """Insert jobs. A row in the way of another one came later, while the backup was read from Redis."""
@@ -217,6 +267,10 @@ class StoreTarget:
             while self._queue.reconcile():
                 pass
             self._queue.end_restore()
+
+
+def _size_of(rows: Sequence[Row]) -> int:
+    return sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))
 
 
 def table_of(header: PartHeader) -> PortableTable:

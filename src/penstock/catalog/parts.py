@@ -49,6 +49,9 @@ class CatalogRows(Protocol):
     def rows(self, table: PortableTable) -> Iterator[Sequence[Sequence[Any]]]:
         """The rows of a table in batches, in the same order from every catalog."""
 
+    def count(self, table: PortableTable) -> int:
+        """Number of rows of a table."""
+
 
 class CatalogTransfer(Protocol):
     """All rows of a catalog, read at one moment or put into an emptied catalog."""

@@ -12,7 +12,7 @@ import click
 from penstock.cli import text_grid
 from penstock.cli.arguments import agreed
 from penstock.cli.job_progress import drawn_bar
-from penstock.cli.output import emit, emit_json, printable
+from penstock.cli.output import emit, emit_json, printable, span
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.backup.backups import BackupReport
 
 DRAWN_EVERY_S = 0.2
+LEAST_S, LEAST_SHARE = 1.0, 0.02
+"""Time, and share of the whole, after which the time left is estimated."""
 
 
 @click.command()
@@ -111,11 +113,11 @@ def text_size(size: int) -> str:
 
 
 class BackupProgress:
-    """A line with the part that is read or written, on a terminal only."""
+    """A line with the part that is read or written, and the time left, on a terminal only."""
 
     def __init__(self, session: Session) -> None:
         self._shown = not session.quiet and sys.stderr.isatty()
-        self._drawn = time.monotonic()
+        self._began = self._drawn = time.monotonic()
 
     def __enter__(self) -> BackupProgress:
         return self
@@ -132,6 +134,14 @@ class BackupProgress:
         self._drawn = now
         bar = f"{drawn_bar(share, 24)} " if share else ""
         width = text_grid.Screen.of(sys.stderr).width or text_grid.WITHOUT_TERMINAL
-        line = text_grid.cut(f"{bar}{part}: {how_many(rows, 'row')}", width - 1)
+        left = time_left(now - self._began, share)
+        line = text_grid.cut(f"{bar}{part}: {how_many(rows, 'row')}{left}", width - 1)
         sys.stderr.write(f"\x1b[2K{line}\r")
         sys.stderr.flush()
+
+
+def time_left(seconds: float, share: float) -> str:
+    """The time left after so many seconds, for people; empty while too little is done to tell."""
+    if seconds < LEAST_S or share < LEAST_SHARE:
+        return ""
+    return f", {span(seconds * (1 - share) / share)} left"

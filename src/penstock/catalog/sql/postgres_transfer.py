@@ -155,6 +155,10 @@ class _PostgresRows:
             while batch := cursor.fetchmany(READ_AT_ONCE):
                 yield batch
 
+    def count(self, table: PortableTable) -> int:
+        found = self._connection.execute(f"SELECT count(*) FROM {table.name}".encode()).fetchone()
+        return int(found[0]) if found is not None else 0
+
     def _key(self, table: PortableTable) -> list[str]:
         found = sorted((column.key, column) for column in self._known[table.name] if column.key)
         return ["key" if column.uuid else column.stored_as for _, column in found]

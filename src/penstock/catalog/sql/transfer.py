@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 READ_AT_ONCE = 500
+WORDS_IN_MEMORY, USUAL_WORDS_IN_MEMORY = 32 << 20, 1 << 20
+"""Bytes of words that FTS5 keeps before it writes a part of the index: in a restore, and by default.
+
+Parts are merged later, which costs as much as writing them."""
 NOT_TRANSFERRED = frozenset({"catalog_sequence", "catalog_keyword", "catalog_gone"})
 """Numbers, which are kept apart; words, made of the texts; gone sources, for caches of the other store."""
 ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -127,12 +131,14 @@ class SqliteTransfer(SqlTransfer[SqliteConnections]):
     def begin_restore(self) -> None:
         with self._connections.writing() as connection:
             self.statements(connection).send("forget_words")
+            self.statements(connection).send("buffer_words", WORDS_IN_MEMORY)
             emptied = [*self.tables, "catalog_gone"]
             sqlite_schema.begin_restore(connection, reversed(emptied), self._schema)
 
     def end_restore(self, numbers: Mapping[str, int]) -> None:
         with self._connections.writing() as connection:
             continue_numbers(self.statements(connection), numbers)
+            self.statements(connection).send("buffer_words", USUAL_WORDS_IN_MEMORY)
             sqlite_schema.end_restore(connection, self._schema)
 
     def statements(self, connection: sqlite3.Connection) -> SqliteStatements:
@@ -180,6 +186,10 @@ class _SqliteRows:
         cursor = self._connection.execute(f"SELECT {selected} FROM {table.name} ORDER BY {', '.join(order)}")
         while batch := cursor.fetchmany(READ_AT_ONCE):
             yield batch
+
+    def count(self, table: PortableTable) -> int:
+        (number,) = self._connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()
+        return int(number)
 
 
 def new_uuid(namespace: uuid.UUID, key: int) -> uuid.UUID:

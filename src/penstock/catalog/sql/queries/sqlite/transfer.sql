@@ -17,6 +17,9 @@ WHERE name = 'forgotten'
 -- name: forget_words
 INSERT INTO catalog_keyword (catalog_keyword) VALUES ('delete-all')
 
+-- name: buffer_words
+INSERT INTO catalog_keyword (catalog_keyword, rank) VALUES ('hashsize', $1)
+
 -- Columns of a table, and their place in the primary key, or 0.
 -- name: stored_columns
 SELECT name, pk FROM pragma_table_info($1)
