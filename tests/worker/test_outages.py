@@ -37,7 +37,7 @@ from tests.stores.test_driver_errors import RAISING, subclasses
 from tests.worker.faults import Faults
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
-OPTIONS = {"processes": 1, "upkeep_s": 0.2}
+OPTIONS: dict[str, Any] = {"processes": 1, "upkeep_s": 0.2}
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
-from penstock.errors import OUTAGES, PenstockError, SchemaMismatch, StatementRefused
+from penstock.errors import OUTAGES, PenstockError, SchemaMismatch, StatementRefused, StoreError
 from penstock.store_outage import TOLD_EVERY_S, StoreOutage, clear_outage, write_outage
 
-OUTAGE = (*OUTAGES, SchemaMismatch, StatementRefused)
+OUTAGE: tuple[type[StoreError], ...] = (*OUTAGES, SchemaMismatch, StatementRefused)
 """Errors of the store that a worker waits for: a switchover, a restart, a pooler, a disk, a changed right.
 
 A statement that the server refuses is a fault of Penstock: waiting does not correct it, but other jobs go on,

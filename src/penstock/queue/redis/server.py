@@ -271,7 +271,7 @@ _KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
 
 
 # Not all of them are a RedisError.
-_DRIVER_ERRORS = (
+_DRIVER_ERRORS: tuple[type[Exception], ...] = (
     *(
         found
         for found in vars(redis.exceptions).values()
