@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from penstock.redis_contract import fields
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import read
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
+from tests.servers import states
 from tests.servers.redis import own_server
-from tests.worker.worker_processes import ROOT
+from tests.worker.worker_processes import ROOT, until
 
 
 def started(town: Town) -> subprocess.Popen[str]:
@@ -168,3 +170,20 @@ def test_what_came_after_a_job_ended_is_not_its_file(town: Town):
 
     assert path.exists()
     assert ([], {}, False) == (town.letters(), town.hash(message["job_id"]), letters.exists())
+
+
+def test_a_gateway_outlasts_a_failover_and_another_password(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    with own_server(tmp_path / "redis") as server:
+        town = Town(tmp_path, server.url)
+        gateway = town.gateway()
+        thread = threading.Thread(target=gateway.run)
+        thread.start()
+        for name, told in (("read-only server", "Point the URL"), ("lost login", "Check user and password")):
+            with states.of_redis(server)[name]():
+                until(lambda told=told: told in caplog.text)
+            message = town.message(town.put(f"{name}.txt", "Water."))
+            town.push(message)
+            until(lambda message=message: town.hash(message["job_id"]).get("status") == "queued")
+        gateway.stop()
+        thread.join()
+        town.close()
