@@ -255,7 +255,7 @@ def test_health_and_statistics(server: LiveServer, indexed: str):
 
     assert {"status": "ok"} == server.ask("GET", "/health").body
     names = "indexing_in_progress current_job_id running_jobs running_time_ms queue_length store"
-    assert {*names.split(), "outside_stores"} == set(status)
+    assert {*names.split(), "outside_stores", "store_state"} == set(status)
     assert stats["by_status"]["done"] >= 3
     assert {"ocr_pages", "vector_chunks"} < set(stats["tasks"])
     assert [server.process.pid] == [worker["pid"] for worker in stats["workers"]]

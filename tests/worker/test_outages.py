@@ -16,7 +16,6 @@ import pytest
 from penstock import Penstock, config
 from penstock.clock import now
 from penstock.errors import (
-    OUTAGES,
     StateDamaged,
     StatementRefused,
     StoreError,
@@ -24,6 +23,7 @@ from penstock.errors import (
     StoreUnavailable,
     StoreVanished,
 )
+from penstock.errors.stores import OUTAGES
 from penstock.job import Status
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.store_outage import StoreOutage, clear_outage, read_outage, workers_directory, write_outage

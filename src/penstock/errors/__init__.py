@@ -159,7 +159,6 @@ from penstock.errors.requests import (
     WorkersRunning,
 )
 from penstock.errors.stores import (
-    OUTAGES,
     AppNotFound,
     BackupDamaged,
     ConfigError,
@@ -264,7 +263,6 @@ __all__ = [
     "TooManyListeners",
     "TooManyRequests",
     "TooManyUploads",
-    "OUTAGES",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",

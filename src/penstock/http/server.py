@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from penstock import clock
-from penstock.errors import OUTAGES, InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
+from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
+from penstock.errors.stores import OUTAGES
 from penstock.http.api import make_api
 from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection
 from penstock.http.guard import GuardOptions, is_loopback

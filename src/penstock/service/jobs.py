@@ -12,7 +12,6 @@ from penstock import clock, items, results, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HookCall, hook_jobs
 from penstock.errors import (
-    OUTAGES,
     AmbiguousId,
     CannotCancel,
     CannotRetry,
@@ -22,6 +21,7 @@ from penstock.errors import (
     JobNotFound,
     LiveTwin,
 )
+from penstock.errors.stores import OUTAGES
 from penstock.job import (
     ENDED,
     AddResult,

@@ -15,7 +15,6 @@ import msgspec
 
 from penstock import clock, lifecycle, retry, traces
 from penstock.errors import (
-    OUTAGES,
     InvalidRequest,
     JobError,
     LeaseLost,
@@ -23,6 +22,7 @@ from penstock.errors import (
     ServiceUnavailable,
     StoreError,
 )
+from penstock.errors.stores import OUTAGES
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import DEFAULT_TIMEOUT_S, Claim, Settlement, Status

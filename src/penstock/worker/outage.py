@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
-from penstock.errors import OUTAGES, PenstockError, SchemaMismatch, StatementRefused, StoreError
+from penstock.errors import PenstockError, SchemaMismatch, StatementRefused, StoreError
+from penstock.errors.stores import OUTAGES
 from penstock.store_outage import TOLD_EVERY_S, StoreOutage, clear_outage, write_outage
 
 OUTAGE: tuple[type[StoreError], ...] = (*OUTAGES, SchemaMismatch, StatementRefused)

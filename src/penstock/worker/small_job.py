@@ -33,8 +33,8 @@ from penstock.worker import orphans
 from penstock.worker.breaker import Breakers
 from penstock.worker.executor import Executor, context_factory, executing_job
 from penstock.worker.liveness_lock import ONE_JOB, SUFFIX, LivenessLock, release_dead, state_path
-from penstock.worker.outbox import Outbox
 from penstock.worker.outage import OUTAGE
+from penstock.worker.outbox import Outbox
 from penstock.worker.shared_state import MOST_MEMBERS, SharedState
 from penstock.worker.small_folder import (
     FOLDERS,
