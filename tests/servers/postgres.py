@@ -107,9 +107,9 @@ class PostgresServer:
             ))  # fmt: skip
         self._wait_until_it_answers()
 
-    def stop(self, mode: str = "immediate") -> None:
-        """Stop the server; ``immediate`` is like a crash."""
-        self._run("pg_ctl", "stop", "-D", self._data, "-m", mode, "-w", "-t", PATIENCE_S)
+    def stop(self, mode: str = "immediate", patience_s: int = PATIENCE_S) -> None:
+        """Stop the server; ``immediate`` is like a crash. Raises RuntimeError after the patience."""
+        self._run("pg_ctl", "stop", "-D", self._data, "-m", mode, "-w", "-t", patience_s)
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -127,7 +127,7 @@ class PostgresServer:
     def _run(self, program: str, *arguments: object) -> None:
         command = [str(self._binaries / program), *map(str, arguments)]
         ran = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/", **_as_user()
+            command, capture_output=True, text=True, timeout=2 * PATIENCE_S, cwd="/", **_as_user()
         )
         if ran.returncode:
             raise RuntimeError(f"{program} failed: {ran.stdout[-1_000:]}{ran.stderr[-1_000:]}")

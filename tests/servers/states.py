@@ -12,6 +12,8 @@ import redis
 from tests.servers import postgres
 from tests.servers import redis as redis_servers
 
+POLITE_S = 15
+"""Time for a server to stop politely; one that just recovers from a crash may take minutes."""
 State = Callable[[], AbstractContextManager[object]]
 
 _ALL_OTHERS = """
@@ -62,8 +64,11 @@ def sessions_ended(server: postgres.PostgresServer) -> Iterator[None]:
 
 @contextmanager
 def stopped(server: postgres.PostgresServer) -> Iterator[None]:
-    """Stop the server as for an upgrade."""
-    server.stop("fast")
+    """Stop the server as for an upgrade, or at once where it takes long to end its sessions."""
+    try:
+        server.stop("fast", POLITE_S)
+    except RuntimeError:
+        server.stop("immediate")
     try:
         yield
     finally:
