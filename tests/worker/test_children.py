@@ -273,7 +273,8 @@ def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(host:
 
     # Once with its batch, and for each of its two attempts alone.
     assert (Status.FAILED, 3) == (host.job(killer).status, host.job(killer).lost_count)
-    assert "Worker lost in attempt 2 of 2" == host.job(killer).error_message
+    said = "Max retries (1) exceeded after restart: worker lost in attempt 2 of 2"
+    assert said == host.job(killer).error_message
     others = [host.job(job_id) for job_id in ids]
     assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
     assert {1} == {job.result for job in others}
