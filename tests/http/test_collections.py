@@ -49,3 +49,20 @@ def test_keys_see_and_clear_collections_of_their_tenants_only(server: LiveServer
     assert 403 == server.ask("GET", "/collections?tenant_id=other", key=bound).status
     assert 403 == server.ask("DELETE", "/collections/gates?tenant_id=acme", key=reader).status
     assert 202 == server.ask("DELETE", "/collections/gates", key=bound).status
+
+
+def test_a_slash_at_the_end_of_a_name_belongs_to_the_name(server: LiveServer):
+    admin = server.make_key("collections-slash", "admin")
+    kept, cleared = ({"tenant_id": "slashes", "collection": name} for name in ("mills", "mills/"))
+    for place in (kept, cleared):
+        body = {"content": f"The gate of {place['collection']}.", **place}
+        server.ended(server.ask("POST", "/content", body, key=admin).body["job_id"], key=admin)
+
+    target = f"/collections/{quote('mills/', safe='')}?tenant_id=slashes"
+    assert "mills/" == server.ask("GET", target, key=admin).body["collection"]
+    job_id = server.ask("DELETE", target, key=admin).body["job_id"]
+    assert "done" == server.ended(job_id, key=admin)["status"]
+
+    listed = server.ask("GET", "/collections/?tenant_id=slashes", key=admin).body["collections"]
+    assert ["mills"] == [one["collection"] for one in listed]
+    assert 200 == server.ask("GET", "/collections/mills/?tenant_id=slashes", key=admin).status

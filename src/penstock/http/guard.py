@@ -132,7 +132,7 @@ class Guard:
             _refuse_large_head(scope)
             self._refuse_host(headers)
             self._refuse_origin(scope["method"], headers)
-            scope = {**scope, "path": _without_slash(scope["path"])}
+            scope = {**scope, "path": _without_slash(scope)}
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._is_still(principal, scope, headers)
             taker = scope[TAKER] = self._taker(scope, principal)
@@ -324,8 +324,12 @@ def _is_streamed(scope: Scope, headers: Headers) -> bool:
     return route in STREAMED and (route[1] == "/files" or is_upload(headers.get("content-type", "")))
 
 
-def _without_slash(path: str) -> str:
-    return path.rstrip("/") or "/"
+def _without_slash(scope: Scope) -> str:
+    """The path without slashes at its end; one that was sent as %2F belongs to a name."""
+    path: str = scope["path"]
+    sent: bytes = scope.get("raw_path") or path.encode()
+    slashes = len(sent) - len(sent.rstrip(b"/"))
+    return path[: len(path) - slashes] or "/"
 
 
 def _with_private(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
