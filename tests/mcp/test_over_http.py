@@ -11,8 +11,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from penstock.mcp.endpoint import MOST_PER_KEY
 from tests.http.conftest import server as server
-from tests.http.live_server import LiveServer
+from tests.http.live_server import Answer, LiveServer
 from tests.mcp.conftest import Agent
 from tests.mcp.test_tools import TOOLS, job_of
 
@@ -70,3 +71,52 @@ def test_keys_bind_an_agent_to_scope_and_tenant(server: LiveServer, key: str):
         assert "ERR_NOT_ALLOWED" in agent.refusal("add_note", text="No.")
         assert "No documents." == agent.call("list_documents")
     assert 401 == server.ask("POST", "/mcp", {}).status
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "mill", "version": "1"},
+    },
+}
+
+
+def asked(server: LiveServer, key: str, session: str | None = None, method: str = "ping") -> Answer:
+    """The answer to a message of an agent; without a session it begins one."""
+    headers = {"Accept": "application/json, text/event-stream"}
+    headers |= {} if session is None else {"Mcp-Session-Id": session}
+    body = INITIALIZE if session is None else {"jsonrpc": "2.0", "id": 2, "method": method}
+    return server.raw("POST", "/mcp", body, key=key, headers=headers)
+
+
+def begun(server: LiveServer, key: str) -> str:
+    answer = asked(server, key)
+    assert 200 == answer.status, answer.body
+    return answer.headers["mcp-session-id"]
+
+
+def test_a_key_with_many_sessions_ends_its_own_oldest_ones_only(server: LiveServer):
+    many, one = server.make_key("many-sessions", "read"), server.make_key("one-session", "read", "other")
+    kept = begun(server, one)
+    sessions = [begun(server, many) for _ in range(MOST_PER_KEY)]
+    assert 200 == asked(server, many, sessions[0]).status
+
+    # The first one was used after the second one.
+    begun(server, many)
+
+    assert [200, 404, 200] == [asked(server, many, session).status for session in sessions[:3]]
+    assert 200 == asked(server, one, kept).status
+
+
+def test_a_session_of_another_key_does_not_exist(server: LiveServer):
+    own, other = server.make_key("session-owner", "read"), server.make_key("session-thief", "admin")
+    session = begun(server, own)
+
+    assert 404 == asked(server, other, session).status
+    ended = server.raw("DELETE", "/mcp", key=other, headers={"Mcp-Session-Id": session})
+    assert 404 == ended.status
+    assert 200 == asked(server, own, session).status
