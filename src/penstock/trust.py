@@ -22,6 +22,7 @@ TOKEN = "trust"
 """The file in a state directory with the text whose digest is in the list."""
 IGNORE = ".gitignore"
 """Written beside it, so that no commit takes the state of a project along."""
+_IGNORED = b"*\n"
 _MOST_BYTES = 1 << 20
 
 
@@ -168,11 +169,16 @@ def _is_listed(directory: Path, listed: Path) -> bool:
 
 
 def _token(directory: Path) -> bytes | None:
+    return _content(directory / TOKEN) or None
+
+
+def _content(path: Path) -> bytes | None:
+    """The content of a small file; None without one, and for a link."""
     try:
         with os.fdopen(
-            os.open(directory / TOKEN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb"
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb"
         ) as file:
-            return file.read(_MOST_BYTES) or None
+            return file.read(_MOST_BYTES)
     except OSError:
         return None
 
@@ -185,7 +191,7 @@ def _new_token(directory: Path) -> bytes:
         _put(part, token)
         part.replace(directory / TOKEN)
         if not os.path.lexists(directory / IGNORE):
-            _put(directory / IGNORE, b"*\n")
+            _put(directory / IGNORE, _IGNORED)
     except OSError as error:
         raise UntrustedState(
             f"{directory} cannot be written ({error.strerror}), so that no trust can be recorded in it",
@@ -205,7 +211,10 @@ def _put(path: Path, content: bytes) -> None:
 def _is_empty(directory: Path) -> bool:
     try:
         # Where a link leads, and whose it is, a clone may have chosen.
-        return not directory.is_symlink() and {path.name for path in directory.iterdir()} <= {IGNORE, TOKEN}
+        found = set() if directory.is_symlink() else {path.name for path in directory.iterdir()}
+        # Another text, as `!*`, would let the next commit take along what comes into the directory.
+        ignores = IGNORE not in found or _content(directory / IGNORE) == _IGNORED
+        return not directory.is_symlink() and found <= {IGNORE, TOKEN} and ignores
     except OSError:
         return False
 

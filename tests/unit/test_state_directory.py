@@ -251,3 +251,24 @@ def test_an_emptied_directory_is_used_again(home, project):
     (project / ".penstock" / trust.TOKEN).unlink()
 
     assert project / ".penstock" == load(home).state_dir
+
+
+@pytest.mark.parametrize("planted", ["!*\n", "", "*\n!penstock.db\n", None])
+def test_a_directory_with_a_foreign_gitignore_is_not_empty(home, project, planted):
+    """A clone may bring one, so that the next commit takes the state along."""
+    ignored = project / ".penstock" / trust.IGNORE
+    if planted is None:
+        (project / "all").write_text("!*\n")
+        ignored.symlink_to("../all")
+    else:
+        ignored.write_text(planted)
+
+    with pytest.raises(UntrustedState):
+        load(home)
+    assert not (project / ".penstock" / trust.TOKEN).exists()
+
+
+def test_a_directory_with_the_gitignore_of_penstock_is_empty(home, project):
+    (project / ".penstock" / trust.IGNORE).write_text("*\n")
+
+    assert project / ".penstock" == load(home).state_dir
