@@ -15,7 +15,9 @@ from penstock.http.guard import Guard, GuardOptions
 from penstock.service.keys import Keys
 
 
-def ask(tmp_path: Path, headers: dict[str, str], messages: list[dict[str, Any]]) -> tuple[int, str]:
+def ask(
+    tmp_path: Path, headers: dict[str, str], messages: list[dict[str, Any]], path: str = "/content"
+) -> tuple[int, str]:
     """Status and code with which a request is refused; after the messages nothing comes."""
     sent: list[Any] = []
     left = iter(messages)
@@ -38,7 +40,7 @@ def ask(tmp_path: Path, headers: dict[str, str], messages: list[dict[str, Any]])
     scope = {
         "type": "http",
         "method": "POST",
-        "path": "/content",
+        "path": path,
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
     asyncio.run(Guard(never, options)(scope, receive, send))
@@ -56,6 +58,17 @@ def test_a_body_that_does_not_arrive_is_given_up(
     first = [{"type": "http.request", "body": b"{", "more_body": True}]
 
     assert (408, "ERR_REQUEST_TOO_SLOW") == ask(tmp_path, headers, first)
+
+
+def test_a_sender_without_a_key_sends_no_large_body(tmp_path: Path):
+    """A thousand of them would fill the memory."""
+    headers = {"host": "localhost", "transfer-encoding": "chunked"}
+    parts = [
+        {"type": "http.request", "body": b"x" * 9_000, "more_body": True},
+        {"type": "http.request", "body": b"x" * 9_000},
+    ]
+
+    assert (413, "ERR_REQUEST_TOO_LARGE") == ask(tmp_path, headers, parts, "/session")
 
 
 def test_a_sender_that_leaves_is_given_up(tmp_path: Path):

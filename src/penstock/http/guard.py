@@ -52,6 +52,8 @@ STREAM = "/events"
 """End of the paths of streams."""
 TAKER = "penstock.taker"
 """Key of the scope of a request, with whom to count it for; see ``Taker``."""
+OPEN_BODY_BYTES = 16 * 1024
+"""Size of the body of a request that needs no key: who may send it is unknown, and so is how many do."""
 BODY_TIME_S = 30.0
 """Time for a body to arrive."""
 DISCARDED = 16 * 1024 * 1024
@@ -150,7 +152,8 @@ class Guard:
     async def _pass_on(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         try:
             if not _is_streamed(scope, headers):
-                receive = _replay(await self._body(headers, receive), receive)
+                limit = OPEN_BODY_BYTES if self._needs_no_key(scope) else self._options.body_limit
+                receive = _replay(await _body(headers, receive, limit), receive)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
             return
@@ -214,21 +217,25 @@ class Guard:
 
     def _principal(self, scope: Scope, headers: Headers) -> Principal:
         options = self._options
-        method, path = scope["method"], scope["path"]
-        if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in options.files):
-            return LOCAL
-        if options.metrics_public and (method, path) == ("GET", "/metrics"):
+        if self._needs_no_key(scope):
             return LOCAL
         found = self._find(scope, headers)
         if found is None:
             raise KeyRequired("the key is not valid" if _key(headers) else "the request needs a key")
         if found.auth == "session":
-            _refuse_forged(method, headers)
+            _refuse_forged(scope["method"], headers)
         if found.auth != "none":
             options.rate.count(found.name)
         if (prove := scope.get(PROVE)) is not None:
             prove()
         return found
+
+    def _needs_no_key(self, scope: Scope) -> bool:
+        """Tell whether everybody may send the request."""
+        method, path = scope["method"], scope["path"]
+        if (method, path) in OPEN_TO_ALL or (method in ("GET", "HEAD") and path in self._options.files):
+            return True
+        return self._options.metrics_public and (method, path) == ("GET", "/metrics")
 
     def _find(self, scope: Scope, headers: Headers) -> Principal | None:
         """The owner of the key, or of the session; None for an unknown one. Also asked during a stream."""
@@ -253,21 +260,21 @@ class Guard:
         token = Request(scope).cookies.get(COOKIE) if "cookie" in headers else None
         return self._options.sessions.find(token) if token else None
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Read the whole body, up to the limit."""
-        limit = self._options.body_limit
-        stated = headers.get("content-length", "0")
-        if not stated.isdecimal() or len(stated) > 20:
-            raise InvalidRequest("Content-Length: expected a number")
-        if int(stated) > limit + DISCARDED:
-            raise RequestTooLarge(f"the body has {int(stated):,} bytes, the limit is {limit:,}")
-        if int(stated) == 0 and "transfer-encoding" not in headers:
-            return b""
-        try:
-            async with asyncio.timeout(BODY_TIME_S):
-                return await _read(receive, limit)
-        except TimeoutError:
-            raise RequestTooSlow(f"the body did not arrive within {BODY_TIME_S:g} seconds") from None
+
+async def _body(headers: Headers, receive: Receive, limit: int) -> bytes:
+    """Read the whole body, up to the limit."""
+    stated = headers.get("content-length", "0")
+    if not stated.isdecimal() or len(stated) > 20:
+        raise InvalidRequest("Content-Length: expected a number")
+    if int(stated) > limit + DISCARDED:
+        raise RequestTooLarge(f"the body has {int(stated):,} bytes, the limit is {limit:,}")
+    if int(stated) == 0 and "transfer-encoding" not in headers:
+        return b""
+    try:
+        async with asyncio.timeout(BODY_TIME_S):
+            return await _read(receive, limit)
+    except TimeoutError:
+        raise RequestTooSlow(f"the body did not arrive within {BODY_TIME_S:g} seconds") from None
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
