@@ -35,6 +35,16 @@ FORWARDED = {
     "X-Client-IP": "203.0.113.9",
     "CF-Connecting-IP": "203.0.113.9",
     "True-Client-IP": "203.0.113.9",
+    "Forwarded-For": "203.0.113.9",
+    "Proxy-Client-IP": "203.0.113.9",
+    "Fly-Client-IP": "203.0.113.9",
+    "X-Azure-ClientIP": "203.0.113.9",
+    "X-Original-URL": "/me",
+    "X-Original-Host": "mill.example",
+    "CDN-Loop": "mill",
+    "CF-Ray": "0-AMS",
+    "X-Scheme": "https",
+    "Front-End-Https": "on",
 }
 
 
@@ -49,7 +59,9 @@ class Gate:
         """The last request that was let in."""
         self._guard = Guard(self._name_sender, options)
 
-    def ask(self, key: str | None = None, peer: str = "127.0.0.1", **headers: str) -> tuple[int, str]:
+    def ask(
+        self, key: str | None = None, peer: str = "127.0.0.1", http: str = "1.1", **headers: str
+    ) -> tuple[int, str]:
         """The status, and the name of the sender or the code of the refusal."""
         sent: list[Any] = []
         given = {"host": "localhost", **{name.replace("_", "-"): text for name, text in headers.items()}}
@@ -57,6 +69,7 @@ class Gate:
             given["authorization"] = f"Bearer {key}"
         scope = {
             "type": "http",
+            "http_version": http,
             "method": "GET",
             "path": "/me",
             "client": (peer, 1),
@@ -100,6 +113,14 @@ def test_a_request_through_a_proxy_needs_a_key(tmp_path: Path, name: str):
     assert OPEN == Gate(tmp_path, auth=False).ask(**{name: FORWARDED[name]})
     key = gate.keys.create("proxy", "read").key
     assert (200, "proxy") == gate.ask(key, **{name: FORWARDED[name]})
+
+
+def test_a_proxy_that_adds_no_header_and_speaks_http_1_0_opens_nothing(tmp_path: Path):
+    """A ``proxy_pass`` of nginx without any other line: the Host header names this machine."""
+    gate = Gate(tmp_path)
+
+    assert REFUSED == gate.ask(http="1.0")
+    assert (200, "proxy") == gate.ask(gate.keys.create("proxy", "read").key, http="1.0")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "203.0.113.7", "mill.example"])

@@ -63,18 +63,37 @@ LOOPBACK_NAMES = frozenset(["localhost"])
 FORWARDING = frozenset(
     [
         b"forwarded",
+        b"forwarded-for",
         b"via",
+        b"client-ip",
+        b"true-client-ip",
+        b"proxy-client-ip",
+        b"wl-proxy-client-ip",
+        b"x-proxyuser-ip",
         b"x-real-ip",
         b"x-client-ip",
         b"x-cluster-client-ip",
-        b"client-ip",
-        b"true-client-ip",
+        b"x-remote-ip",
+        b"x-remote-addr",
+        b"x-originating-ip",
+        b"x-rewrite-url",
+        b"x-scheme",
+        b"x-url-scheme",
+        b"front-end-https",
+        b"cdn-loop",
         b"cf-connecting-ip",
+        b"cf-ray",
+        b"do-connecting-ip",
         b"fastly-client-ip",
+        b"fly-client-ip",
+        b"x-amz-cf-id",
+        b"x-appengine-user-ip",
+        b"x-arr-log-id",
         b"x-envoy-external-address",
+        b"x-nf-client-connection-ip",
     ]
 )
-FORWARDING_STARTS = (b"x-forwarded", b"x-original-forwarded")
+FORWARDING_STARTS = (b"x-forwarded", b"x-original-", b"x-azure-", b"tailscale-")
 """Headers that proxies add: such a request comes from another machine, whatever its address is."""
 ENCRYPTED = ("x-forwarded-proto", "x-forwarded-scheme", "x-url-scheme", "x-forwarded-ssl", "front-end-https")
 """Headers with which proxies say that the browser uses TLS."""
@@ -359,7 +378,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_forwarded(scope: Scope) -> bool:
-    """Tell whether a proxy has passed on a request."""
+    """Tell whether a proxy has passed on a request.
+
+    nginx adds no header of its own, but speaks HTTP/1.0 unless it is told otherwise, as no program does.
+    """
+    if scope.get("http_version") == "1.0":
+        return True
     for name, _ in scope["headers"]:  # noqa: SIM110 - for every request, and half the price of any()
         if name in FORWARDING or name.startswith(FORWARDING_STARTS):
             return True
