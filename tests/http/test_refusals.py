@@ -327,6 +327,19 @@ def test_broken_requests_get_4xx(server: LiveServer, lines: str):
         assert connection.recv(64).startswith(b"HTTP/1.1 4")
 
 
+def test_requests_that_are_none_do_not_fill_the_log(server: LiveServer):
+    """Anybody may send them, without a key."""
+    upgrade = "GET /health HTTP/1.1\r\nHost: {0}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    before = server.log.read_text().splitlines()
+    for lines in ["nonsense\r\n\r\n", upgrade] * 20:
+        with socket.create_connection(server.address.split(":"), WAIT_S) as connection:  # type: ignore[arg-type]
+            connection.sendall(lines.format(server.address).encode())
+            assert connection.recv(64).startswith(b"HTTP/1.1 ")
+
+    added = server.log.read_text().splitlines()[len(before) :]
+    assert len(added) == len({line.partition("uvicorn.error: ")[2] for line in added})
+
+
 def test_a_line_break_in_a_path_makes_no_header_and_no_log_line(server: LiveServer):
     answer = server.ask("GET", "/why?path=files/%0d%0aX-Evil:%20yes")
 

@@ -7,6 +7,7 @@ them. A request that outlasts the grace of a stop gets no answer, as from a serv
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from functools import cache, cached_property
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow, ServerBusy
 from penstock.http.peers import Peers
 from penstock.http.problems import problem_response
@@ -30,6 +32,29 @@ UNKNOWN_OF_PEER = 128
 a program some dozens."""
 PROVE = "penstock.prove"
 """Key of the scope of a request, with the function to call once its sender is known."""
+TOLD_EVERY_S = 10.0
+"""Time between two equal warnings about what somebody without a key has sent."""
+
+
+class WarnedBefore(logging.Filter):
+    """Drops a warning of uvicorn that was logged a moment ago.
+
+    It logs each request that is none, and each that asks for a web socket: anybody could fill the disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to log a message."""
+        if record.levelno != logging.WARNING:
+            return True
+        now, kind = clock.elapsed_s(), str(record.msg)
+        if now - self._told_at.get(kind, -TOLD_EVERY_S) < TOLD_EVERY_S:
+            return False
+        self._told_at[kind] = now
+        return True
 
 
 class OpenConnections:

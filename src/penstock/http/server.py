@@ -20,7 +20,7 @@ from penstock import clock
 from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.errors.stores import OUTAGES
 from penstock.http.api import make_api
-from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection
+from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection, WarnedBefore
 from penstock.http.guard import GuardOptions, is_loopback
 from penstock.http.request_context import Shared
 from penstock.named_tuple import NamedTuple
@@ -152,10 +152,14 @@ class HttpServer:
         self._runtime.write(found)
 
     def _serve(self, server: uvicorn.Server) -> None:
+        warned, of_uvicorn = WarnedBefore(), logging.getLogger("uvicorn.error")
+        of_uvicorn.addFilter(warned)
         try:
             server.run(sockets=[self._socket])
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             self._failure = error
+        finally:
+            of_uvicorn.removeFilter(warned)
         if not server.should_exit:
             # Ends the main thread, and the worker in it, as any stop signal does.
             os.kill(os.getpid(), signal.SIGTERM)
