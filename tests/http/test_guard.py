@@ -63,7 +63,7 @@ def test_a_body_that_does_not_arrive_is_given_up(
 def test_a_sender_without_a_key_sends_no_large_body(tmp_path: Path):
     """A thousand of them would fill the memory."""
     headers = {"host": "localhost", "transfer-encoding": "chunked"}
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"type": "http.request", "body": b"x" * 9_000, "more_body": True},
         {"type": "http.request", "body": b"x" * 9_000},
     ]
