@@ -20,7 +20,7 @@ from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
-from penstock.catalog.views import Filters
+from penstock.catalog.views import Document, Filters, Source
 from penstock.database import sqlite_connections
 from penstock.database.sqlite_file import CONNECTION
 from penstock.errors import SchemaMismatch, UnknownScheme
@@ -280,6 +280,8 @@ def test_times_as_sqlite_writes_them_are_in_utc(tmp_path: Path):
                     if name.endswith(("_at", "_heartbeat")):
                         own.execute(f"UPDATE {table} SET {name} = datetime('now') WHERE {name} IS NOT NULL")
         with catalog.snapshot() as snapshot:
-            found = [*snapshot.sources(Filters(tenant_id="acme"), limit=9), *snapshot.newest(limit=9)]
-        assert len(found) > 2
-        assert {timedelta(0)} == {one.created_at.utcoffset() for one in found}
+            sources = snapshot.sources(Filters(tenant_id="acme"), limit=9)
+            documents = snapshot.newest(limit=9)
+        rows: list[Source | Document] = [*sources, *documents]
+        assert len(rows) > 2
+        assert {timedelta(0)} == {one.created_at.utcoffset() for one in rows}

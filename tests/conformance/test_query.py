@@ -244,7 +244,7 @@ def test_a_position_is_exact_up_to_its_bound(queue):
 
 def test_files_of_a_running_folder_and_calls_are_no_requests(queue):
     folder = running(queue, new("folder", item_type="folder"))
-    queue.settle([lifecycle.waits(folder, children=many(20, "f", priority=8))], now=T0)
+    queue.settle([lifecycle.waits(folder, children=tuple(many(20, "f", priority=8)))], now=T0)
     first, low, later = put(
         queue, new("first", priority=9), new("low", priority=1), new("later", priority=9, run_at=at(60))
     )
@@ -265,7 +265,8 @@ def test_files_of_a_running_folder_and_calls_are_no_requests(queue):
 
 def test_requests_behind_many_files_have_their_position(queue):
     folder = running(queue, new("folder", item_type="folder"))
-    queue.settle([lifecycle.waits(folder, children=many(POSITION_CAP + 5, "f", priority=8))], now=T0)
+    files = tuple(many(POSITION_CAP + 5, "f", priority=8))
+    queue.settle([lifecycle.waits(folder, children=files)], now=T0)
     ids = put(queue, *many(3, "request", priority=1))
 
     assert Position(2, 3, POSITION_CAP) == queue.position(ids[2])

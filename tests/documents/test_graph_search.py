@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from penstock.errors import NotInGraph
 from penstock.service.hits import Hit
+from penstock.service.options import FilteredScope
 from tests.documents.conftest import IndexedFolder
 
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
@@ -58,8 +60,8 @@ def extract(docs: IndexedFolder, path: Path | None = None, **options: object) ->
         worker.drain()
 
 
-def ask(docs: IndexedFolder, query: str, **options: object) -> list[Hit]:
-    return docs.app.search(query, graph=True, mode="keyword", **options)
+def ask(docs: IndexedFolder, query: str, **scope: Unpack[FilteredScope]) -> list[Hit]:
+    return docs.app.search(query, graph=True, mode="keyword", **scope)
 
 
 def reached(hits: list[Hit]) -> dict[str, str]:
@@ -118,7 +120,8 @@ def test_a_scope_without_entities_is_refused_with_the_remedy(docs: IndexedFolder
         docs.app.index(plain.parent, collection="plain")
         worker.drain()
 
-    for scope in ({"collection": "plain"}, {"tenant_id": "nobody"}, {"path": "*/none/*"}):
+    scopes: list[FilteredScope] = [{"collection": "plain"}, {"tenant_id": "nobody"}, {"path": "*/none/*"}]
+    for scope in scopes:
         with pytest.raises(NotInGraph, match="no entities were extracted") as refused:
             ask(docs, "who calls open_gate", **scope)
         assert "penstock index --graph" in str(refused.value.remedy)

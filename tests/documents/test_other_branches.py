@@ -12,6 +12,7 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.service.options import Where
 from tests.cli.test_projects import check_out
 
 
@@ -51,7 +52,7 @@ def test_a_new_branch_costs_what_differs(root: Path, tmp_path: Path, monkeypatch
         assert [2, 2] == [one.sources for one in project.branches]
         assert all("mended" in text or "gate" in text for text in embedded[before:])
         assert 1 >= len(embedded) - before
-        where = {"tenant_id": project.tenant_id, "branch": "wip"}
+        where: Where = {"tenant_id": project.tenant_id, "branch": "wip"}
         assert "turns all day" in app.documents.page(str(root / "same.md"), 1, **where).text
         assert {"wip"} == {hit.branch for hit in app.search("wheel mended", **where)}
         assert {"main"} == {hit.branch for hit in app.search("wheel mended", **(where | {"branch": "main"}))}

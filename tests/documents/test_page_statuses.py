@@ -8,6 +8,7 @@ import pytest
 
 from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Failure, Phase, Task, TaskRequest
+from penstock.catalog.views import Document, PageState
 from penstock.handlers.page_files import PageFiles
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, ManualWorker
@@ -133,6 +134,7 @@ def test_a_new_document_has_all_phases_pending_that_are_wanted(docs: IndexedFold
 
     last = "pending" if graph else "skipped"
     expected = {"ocr": "pending", "vector": "pending", "graphrag": last}
-    for part in (found, *pages):
+    parts: tuple[Document | PageState, ...] = (found, *pages)
+    for part in parts:
         assert expected == {str(phase): str(state.status) for phase, state in part.phases.items()}
     assert graph or found.phases[Phase("graphrag")].error

@@ -88,14 +88,12 @@ def test_the_next_look_comes_soon_after_a_short_job_and_late_after_a_long_one(tm
         (own,) = [job for job in released if job.payload["folder_path"] == path]
         now = worker.queue.now()
         with mock.patch.object(worker.queue, "now", return_value=now + timedelta(seconds=ran_s)):
-            context = Context(
-                worker.queue.start(own.queue_id, ClaimRequest("w2"), now=worker.now),
-                report=lambda _: None,
-                stop_requested=lambda: False,
-            )
-            answer = worker._call(context)
+            claim = worker.queue.start(own.queue_id, ClaimRequest("w2"), now=worker.now)
+            assert claim is not None
+            answer = worker._call(Context(claim, report=lambda _: None, stop_requested=lambda: False))
+            assert isinstance(answer, Later)
         worker.queue.settle(
-            [lifecycle.released(context.claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")],
+            [lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")],
             now=worker.now,
         )
         return answer.delay.total_seconds()

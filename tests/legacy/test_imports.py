@@ -344,7 +344,8 @@ def redis_rows(tmp_path: Path, *, configured: bool, code: int) -> list[dict[str,
     arguments = ["--state", str(tmp_path / "state"), "import", "redis-contract", shape.source, "--json"]
     result = CliRunner(env=environment).invoke(cli, arguments)
     assert code == result.exit_code, result.output
-    return json.loads(result.stdout)["rows"]
+    rows: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
+    return rows
 
 
 def test_messages_of_a_rag_that_is_not_configured_are_refused(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def found(app: Penstock, query: str, mode: Any = "keyword") -> list[tuple[str, i
 
 
 def reason(answer: Any, row_id: str) -> str:
-    return next(row["reason"] for row in answer["rows"] if row["id"] == row_id)
+    found: str = next(row["reason"] for row in answer["rows"] if row["id"] == row_id)
+    return found
 
 
 def test_a_document_that_was_read_is_found_at_once_and_never_read(
@@ -148,8 +149,9 @@ def test_details_from_before_there_were_rows_have_the_texts(tables: Tables, app:
     markdown = tables.place / "2.md"
     markdown.write_text("The wheel turns.")
     details = {"pages": [{"text": "The gate opens."}, {"page_number": 2, "markdown_path": str(markdown)}]}
-    columns = {"convert_status": "converted", "index_status": "indexed", "ocr_details": json.dumps(details)}
-    tables.document("plan", **dict.fromkeys(DONE), **columns)
+    columns: dict[str, Any] = dict.fromkeys(DONE)
+    columns |= {"convert_status": "converted", "index_status": "indexed", "ocr_details": json.dumps(details)}
+    tables.document("plan", **columns)
 
     assert {"documents": 1, "pages": 2} == imported(tables)["reading"]["adopted"]
     assert [("plan.pdf", 2)] == found(app, "wheel")

@@ -99,9 +99,14 @@ def test_what_a_search_covers_is_known_without_a_look_at_the_projects(
     """A search takes the same statements as before."""
     indexed(app, mill.parent / "plain")
     seen: list[str] = []
-    connect = app.documents.catalog
-    monkeypatch.setattr(connect.projects, "all", lambda: seen.append("projects") or [])
-    monkeypatch.setattr(connect.projects, "at", lambda _: seen.append("projects") or [])
+
+    def looked(*_: object) -> list[object]:
+        seen.append("projects")
+        return []
+
+    projects = app.documents.catalog.projects
+    monkeypatch.setattr(projects, "all", looked)
+    monkeypatch.setattr(projects, "at", looked)
 
     app.search("water")
     app.search("water", tenant_id="default")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from penstock import Penstock, config, errors
+from penstock.service.options import Where
 
 
 @pytest.fixture
@@ -25,21 +27,21 @@ def write(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def indexed(app: Penstock, path: Path, collection: str, **more: str) -> None:
+def indexed(app: Penstock, path: Path, **where: Unpack[Where]) -> None:
     with app.worker_thread():
-        app.wait(app.index(path, collection=collection, **more).job_id, timeout=60)
+        app.wait(app.index(path, **where).job_id, timeout=60)
 
 
-def found(app: Penstock, query: str, **where: str) -> list[str]:
+def found(app: Penstock, query: str, **where: Unpack[Where]) -> list[str]:
     return sorted({Path(hit.path).name for hit in app.search(query, mode="keyword", **where)})
 
 
 def test_collections_are_listed_and_shown(app: Penstock, tmp_path: Path):
     docs = write(tmp_path / "docs", a="The gate.", b="The wheel.")
-    indexed(app, docs, "mill")
-    indexed(app, docs, "mill", branch="next")
-    indexed(app, docs, "mill", tenant_id="acme")
-    indexed(app, docs / "a.md", "notes")
+    indexed(app, docs, collection="mill")
+    indexed(app, docs, collection="mill", branch="next")
+    indexed(app, docs, collection="mill", tenant_id="acme")
+    indexed(app, docs / "a.md", collection="notes")
 
     assert [("acme", "mill", 2), ("default", "mill", 4), ("default", "notes", 1)] == [
         (one.tenant_id, one.collection, one.documents) for one in app.collections.list()
@@ -52,9 +54,10 @@ def test_collections_are_listed_and_shown(app: Penstock, tmp_path: Path):
 
 def test_clear_removes_all_of_one_collection_and_nothing_else(app: Penstock, tmp_path: Path):
     docs = write(tmp_path / "docs", a="The gate.", b="The gate, painted.")
-    for collection, more in (("mill", {}), ("mill", {"branch": "next"}), ("notes", {})):
-        indexed(app, docs, collection, **more)
-    indexed(app, docs, "mill", tenant_id="acme")
+    indexed(app, docs, collection="mill")
+    indexed(app, docs, collection="mill", branch="next")
+    indexed(app, docs, collection="notes")
+    indexed(app, docs, collection="mill", tenant_id="acme")
     with app.worker_thread():
         app.wait(app.documents.note("A note about the gate.", collection="mill").job_id, timeout=60)
         assert found(app, "gate", collection="mill")
@@ -74,7 +77,7 @@ def test_clear_removes_all_of_one_collection_and_nothing_else(app: Penstock, tmp
 
 def test_requests_from_before_the_clear_index_nothing_and_later_ones_do(app: Penstock, tmp_path: Path):
     docs = write(tmp_path / "docs", a="The gate.")
-    indexed(app, docs, "mill")
+    indexed(app, docs, collection="mill")
     late = write(tmp_path / "late", late="The late gate.")
     earlier = app.index(late / "late.md", collection="mill", priority=0)
     cleared = app.collections.clear("mill")
@@ -83,12 +86,12 @@ def test_requests_from_before_the_clear_index_nothing_and_later_ones_do(app: Pen
         assert "removed while indexing" == app.wait(earlier.job_id, timeout=60).result["outcome"]
     assert [] == found(app, "gate", collection="mill")
 
-    indexed(app, docs, "mill")
+    indexed(app, docs, collection="mill")
     assert ["a.md"] == found(app, "gate", collection="mill")
 
 
 def test_two_requests_to_clear_are_one_job_and_a_delete_of_the_root_is_another(app: Penstock, tmp_path: Path):
-    indexed(app, write(tmp_path / "docs", a="The gate."), "mill")
+    indexed(app, write(tmp_path / "docs", a="The gate."), collection="mill")
     first, again = app.collections.clear("mill"), app.collections.clear("mill")
     assert (first.job_id, True) == (again.job_id, again.dedupe_hit)
     root = app.submit(item_type="folder", op="delete", payload={"folder_path": "/"}, collection="mill")
@@ -96,7 +99,7 @@ def test_two_requests_to_clear_are_one_job_and_a_delete_of_the_root_is_another(a
 
 
 def test_what_is_not_there_is_refused_and_nothing_is_queued(app: Penstock, tmp_path: Path):
-    indexed(app, write(tmp_path / "docs", a="The gate."), "mill")
+    indexed(app, write(tmp_path / "docs", a="The gate."), collection="mill")
     before = len(app.jobs())
     for refused in (
         lambda: app.collections.clear("mil"),

@@ -165,9 +165,9 @@ def lite(tmp_path: Path) -> Iterator[tuple[Penstock, sqlite3.Connection]]:
 
 def test_times_as_sqlite_writes_them_are_read(lite: tuple[Penstock, sqlite3.Connection]):
     app, connection = lite
-    note = {"item_type": "content", "op": "ingest"}
     for text in ("later", "waiting", "taken", "ended"):
-        app.submit(**note, payload={"content": text}, delay=60 if text == "later" else None)
+        delay = 60 if text == "later" else None
+        app.submit(item_type="content", op="ingest", payload={"content": text}, delay=delay)
     first, *_ = app.queue.claim(ClaimRequest("w1", 2))
     app.queue.settle([lifecycle.failed(first, "ERR_PARSE", "torn page")])
     with pytest.raises(sqlite3.IntegrityError, match="chk_run_at_sorts"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,19 +21,19 @@ FIRST = DURABLE
 LONG_AGO = timedelta(hours=3)
 
 
-def claimed(host: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object) -> list[Claim]:
+def claimed(host: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: Any) -> list[Claim]:
     """Leave jobs claimed by a worker last seen a while ago."""
     moment = clock.now() - ago
-    host.queue.add([host.new(**fields) for _ in range(number)], now=moment)  # type: ignore[arg-type]
+    host.queue.add([host.new(**fields) for _ in range(number)], now=moment)
     return host.queue.claim(ClaimRequest("gone", number), now=moment)
 
 
-def suspected_before(host: WorkerHost, **fields: object) -> list[Claim]:
+def suspected_before(host: WorkerHost, **fields: Any) -> list[Claim]:
     """Leave a job claimed whose lease ended before, so that this loss is its own."""
     moment = clock.now() - LONG_AGO
     host.queue.settle(
         [lifecycle.suspected(claim, "lost") for claim in claimed(host, 1, **fields)], now=moment
-    )  # type: ignore[arg-type]
+    )
     return host.queue.claim(ClaimRequest("gone", 1), now=moment)
 
 
@@ -181,7 +182,7 @@ def test_a_waiting_job_with_a_reason_to_wait_goes_on(host: WorkerHost, why: str)
     assert Status.IN_PROGRESS is host.job(parent.queue_id).status
 
 
-def waiting(host: WorkerHost, *, ago: float, **fields: object) -> tuple[str, list[str]]:
+def waiting(host: WorkerHost, *, ago: float, **fields: Any) -> tuple[str, list[str]]:
     """A job that began so many seconds ago and waits for two children; one of them runs."""
     parent = claimed(host, ago=timedelta(seconds=ago), **{"timeout_s": 60} | fields)[0]
     host.queue.settle([lifecycle.waits(parent, children=(host.new(), host.new()))])
@@ -220,11 +221,11 @@ def test_what_a_crash_left_open_below_a_job_that_had_timed_out_is_cancelled(host
 
 @pytest.mark.parametrize("why", ["in time", "default", "function", "paused", "reopened"])
 def test_a_job_whose_timeout_is_not_over_goes_on(host: WorkerHost, why: str):
-    fields: dict[str, object] = {
+    fields: dict[str, dict[str, Any]] = {
         "default": {"timeout_s": 7200},
         "function": {"item_type": "function", "op": "run"},
-    }.get(why, {})
-    parent, children = waiting(host, ago=59 if why == "in time" else 8000, **fields)
+    }
+    parent, children = waiting(host, ago=59 if why == "in time" else 8000, **fields.get(why, {}))
     if why == "paused":
         host.queue.pause(Scope(tenant_id="acme"))
     if why == "reopened":
