@@ -16,23 +16,23 @@ from penstock.interpreter import isolated_command, isolated_environment
 from penstock.pipeline.extract.sandbox import process, sandbox
 from penstock.pipeline.extract.sandbox.messages import Fork, Order
 
-Key = tuple[int, tuple[str, ...], tuple[tuple[str, str], ...]]
+Key = tuple[int, int, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 _free: dict[Key, list[KeptZygote]] = {}
 
 
-def _key() -> Key:
+def _key(niceness: int) -> Key:
     """Identify the zygote that would be started now. That of a parent process is none of this one."""
     command = isolated_command(process.COMMAND)
-    return os.getpid(), tuple(command), tuple(sorted(isolated_environment().items()))
+    return os.getpid(), niceness, tuple(command), tuple(sorted(isolated_environment().items()))
 
 
 class KeptZygote(process.Zygote):
     """A zygote that is given back when its sandbox closes it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._key = _key()
+    def __init__(self, niceness: int) -> None:
+        super().__init__(niceness)
+        self._key = _key(niceness)
         self._has_child = False
 
     def _answer(self, order: Order, *files: socket.socket) -> int:
@@ -52,14 +52,14 @@ class KeptZygote(process.Zygote):
         super().close()
 
 
-def _taken() -> process.Zygote:
-    free = _free.get(_key(), [])
+def _taken(niceness: int = 0) -> process.Zygote:
+    free = _free.get(_key(niceness), [])
     while free:
         zygote = free.pop()
         if zygote._process.poll() is None:
             return zygote
         zygote.end()
-    return KeptZygote()
+    return KeptZygote(niceness)
 
 
 def _end_all() -> None:
