@@ -205,3 +205,11 @@ def test_the_child_gets_no_passwords_from_the_environment(monkeypatch: pytest.Mo
     names = {variable.partition(b"=")[0].decode() for variable in environment.split(b"\0") if variable}
     assert {"LC_TIME", "PATH"} <= names
     assert names <= {*KEPT_VARIABLES, *ONE_THREAD} | {name for name in names if name.startswith("LC_")}
+
+
+def test_its_processes_give_way_to_the_one_that_asks():
+    with Sandbox(niceness=3) as sandbox:
+        sandbox.extract(WORDS)
+
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert own + 3 == os.getpriority(os.PRIO_PROCESS, child_of(sandbox))
