@@ -45,6 +45,17 @@ def test_a_child_that_starts_after_the_death_of_its_worker_ends_without_a_traceb
     assert [f"a worker process ends at its start: {gone} is gone, its worker died"] == caplog.messages
 
 
+def test_children_give_way_to_a_worker_that_is_nice_itself(host: WorkerHost):
+    worker = host.worker(niceness=3)
+    # Long before its first child: it has an interpreter to start.
+    os.setpriority(os.PRIO_PROCESS, worker.pid, os.getpriority(os.PRIO_PROCESS, 0) + 4)
+
+    host.ended(host.put())
+
+    own = os.getpriority(os.PRIO_PROCESS, worker.pid)
+    assert {own + 3} == {os.getpriority(os.PRIO_PROCESS, pid) for pid in worker.children()}
+
+
 def test_children_are_replaced_after_a_number_of_jobs(host: WorkerHost):
     ids = host.put_many(20)
     worker = host.worker(recycle_after=5, until_idle=True)

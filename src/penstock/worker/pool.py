@@ -146,7 +146,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     ocr_workers: int = 1
     """Children that recognize text in pictures at the same time."""
     niceness: int = 0
-    """Niceness of the processes; see ``nice``."""
+    """Added to that of this process, for the children; see ``nice``."""
     background_lanes: tuple[Phase, ...] = ()
     """Lanes whose tasks are run beside jobs; a slow job does not hold them up."""
     keep_stores: Callable[[Catalog], list[StoreKeeper]] | None = None
@@ -252,7 +252,8 @@ class ProcessPool:
         if self._options.niceness and process.pid is not None:
             # Before it starts anything itself. It may have ended already.
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, self._options.niceness)
+                niceness = os.getpriority(os.PRIO_PROCESS, 0) + self._options.niceness
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         return process
 
     def _ensure_working_directory(self) -> None:
