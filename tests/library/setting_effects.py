@@ -16,7 +16,7 @@ from penstock.assembly import Assembly
 from penstock.catalog.values import NewPage
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.errors import PathOutside, PenstockError, QueueFull
+from penstock.errors import PathOutside, PenstockError, QueueFull, UploadQuotaReached
 from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.context import Context
@@ -31,6 +31,7 @@ from penstock.pipeline.rerank_endpoint import RerankEndpoint
 from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.server_assembly import upload_quota, uploads
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
 
@@ -175,6 +176,19 @@ def uploaded(settings: Settings, _: Path) -> object:
     return SourceFiles.of(settings).uploads
 
 
+def refusal_of_an_upload(settings: Settings, _: Path) -> object:
+    """What becomes of an uploaded file of 2 MB."""
+    with opened(settings) as assembly:
+        upload = uploads(assembly, upload_quota(assembly)).begin("mill.md", None)
+        upload.write(b"m" * (2 << 20))
+        try:
+            return upload.finish().size
+        except UploadQuotaReached as refusal:
+            return refusal.code
+        finally:
+            upload.discard()
+
+
 def requested(settings: Settings, place: Path) -> object:
     """Payload of a request for a folder."""
     with opened(settings) as assembly:
@@ -295,6 +309,12 @@ def guarded(settings: Settings, place: Path) -> object:
     """Limits of a server."""
     options = GuardOptions.of(settings, Keys(place), "127.0.0.1", requires_keys=True)
     return options.hosts, options.body_limit, options.rate._per_minute, options.metrics_public
+
+
+def sender(settings: Settings, place: Path) -> object:
+    """The machine of a request that came through another one."""
+    options = GuardOptions.of(settings, Keys(place), "127.0.0.1", requires_keys=True)
+    return options.peers.of_request(("10.0.0.7", 4_000), [(b"x-forwarded-for", b"203.0.113.9")])
 
 
 def lock_of_a_folder(settings: Settings, _place: Path) -> object:
