@@ -10,10 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.peers.marks import Marks
+from bench.peers.marks import MARKS_VARIABLE, Marks
 from penstock import Penstock
-
-MARKS = "PENSTOCK_BENCH_MARKS"
 
 app = Penstock()
 _marks: list[Marks] = []
@@ -23,7 +21,7 @@ _marks: list[Marks] = []
 def noop(payload: dict[str, Any]) -> None:
     """Mark the job as run. The file is mapped by the process that runs the job."""
     if not _marks:
-        _marks.append(Marks(Path(os.environ[MARKS])))
+        _marks.append(Marks(Path(os.environ[MARKS_VARIABLE])))
     _marks[0].set(payload["number"])
 
 

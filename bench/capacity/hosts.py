@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import psycopg
 
 from bench.capacity.figures import HostRun, Report, read_report, write_report
-from bench.capacity.functions import MARKS
 from bench.capacity.host_server import (
     CONNECTIONS,
     TRANSACTIONS,
@@ -39,7 +38,7 @@ from bench.capacity.host_server import (
 )
 from bench.capacity.kept_store import KeptStore, kept_store
 from bench.capacity.process_memory import tree_mb
-from bench.peers.marks import Marks
+from bench.peers.marks import MARKS_VARIABLE, Marks
 from bench.processes import cpu_seconds
 from bench.stores import fresh_directory
 from penstock import Penstock
@@ -98,7 +97,7 @@ class Hosts:
         for host in range(len(self._workers), count):
             place = self._store.directory / f"host-{host}"
             environment = self._store.environment | {"PENSTOCK_STATE": str(place)}
-            environment[MARKS] = str(self._store.directory)
+            environment[MARKS_VARIABLE] = str(self._store.directory)
             self._workers.append(
                 subprocess.Popen(COMMAND, env=os.environ | environment, stderr=subprocess.DEVNULL)
             )

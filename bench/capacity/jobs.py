@@ -25,10 +25,9 @@ import numpy as np
 
 from bench.capacity.call_cost import Cost, cost_of
 from bench.capacity.figures import Adding, Drained, JobRun, Report, read_report, write_report
-from bench.capacity.functions import MARKS
 from bench.capacity.kept_store import ENGINES, KeptStore, kept_store
 from bench.capacity.process_memory import tree_mb
-from bench.peers.marks import Marks, Times
+from bench.peers.marks import MARKS_VARIABLE, Marks, Times
 from bench.processes import cpu_seconds
 from penstock import Penstock, lifecycle
 from penstock.job import ClaimRequest
@@ -130,7 +129,7 @@ class JobCapacity:
 
     @contextmanager
     def _workers(self) -> Iterator[subprocess.Popen[bytes]]:
-        environment = os.environ | self._store.environment | {MARKS: str(self._store.directory)}
+        environment = os.environ | self._store.environment | {MARKS_VARIABLE: str(self._store.directory)}
         command = (*WORKER, str(self._run.processes))
         worker = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 MARKS = "marks"
+MARKS_VARIABLE = "PENSTOCK_BENCH_MARKS"
+"""Names the directory of the marks to the workers that are measured."""
 SETTLING = 0.1
 """The part of a drain that is left out: what starts with a full hand would look faster than it is."""
 
