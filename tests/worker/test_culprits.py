@@ -98,3 +98,15 @@ def test_no_job_of_a_batch_pays_when_no_file_was_being_parsed(run: FileRun | Non
 @pytest.mark.parametrize("run", [None, BETWEEN])
 def test_a_job_that_ran_alone_pays_for_its_process(run: FileRun | None):
     assert "lost" == orphans.resolve_dead(ALONE, run)(held()).what
+
+
+def test_a_job_that_blocks_the_store_also_when_it_runs_alone_ends():
+    job, ends = msgspec.structs.replace(held(), max_retries=1), []
+    for _ in range(3):
+        settlement = watchdog.blocked_the_store(job)
+        ends.append((settlement.status, settlement.retry_count))
+        job = msgspec.structs.replace(
+            job, retry_count=settlement.retry_count, lost_count=settlement.lost_count
+        )
+
+    assert [(Status.PENDING, 0), (Status.PENDING, 1), (Status.FAILED, 1)] == ends

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Settlement, Status
+from penstock.pipeline.budget import FileMark
 from penstock.worker.shared_state import MOST_MEMBERS, RESULTS_LIMIT, ExecutingJob, Execution, SharedState
 
 LONG_ID = "é" * 64
@@ -158,6 +159,23 @@ def test_members_that_were_torn_read_as_nothing(child: SharedState, supervisor: 
         file.write(b"\0" * 8)
 
     assert supervisor.executing() is None
+
+
+def test_text_that_was_torn_within_a_character_reads_as_nothing(child: SharedState, supervisor: SharedState):
+    """Each worker of the host reads the file of a dead one: an error would end all of them."""
+    members = (ExecutingJob("é", 1, 60),)
+    number = child.begin(members, 1.0)
+    child.record_beside(members)
+    child.save_results([settled(1), settled(2, '"é"')])
+    child.mark_file(number, FileMark(0, 0.0, 1.0, 1, 1, "é"), 1.0)
+    with child.path.open("r+b") as file:
+        data = file.read()
+        assert 4 == data.count("é".encode())
+        file.seek(0)
+        file.write(data.replace("é".encode(), b"\xc3\x00"))
+
+    assert (None, (), None) == (supervisor.executing(), supervisor.beside(), supervisor.file_run(number))
+    assert ["job_1"] == [result.queue_id for result in supervisor.results()]
 
 
 def test_results_are_kept_until_they_are_sent(child: SharedState, supervisor: SharedState):

@@ -104,6 +104,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_members = msgspec.msgpack.Decoder(tuple[ExecutingJob, ...]).decode
 _decode_mark = msgspec.msgpack.Decoder(FileMark).decode
 _LENGTH = struct.Struct("<I")
+_TORN = msgspec.DecodeError, UnicodeDecodeError
+"""Errors of a decoder on torn bytes: text may end within a character."""
 
 
 def _with_length(body: bytes) -> bytes:
@@ -321,7 +323,7 @@ class SharedState:
             return None
         try:
             return Execution(record[0], record[1], _decode_members(record[2]))
-        except msgspec.DecodeError as error:
+        except _TORN as error:
             log.warning("%s: the jobs being executed cannot be read (%s)", self.path, error)
             return None
 
@@ -330,7 +332,7 @@ class SharedState:
         record = self._beside.read()
         try:
             return _decode_members(record[2]) if record and record[2] else ()
-        except msgspec.DecodeError as error:
+        except _TORN as error:
             log.warning("%s: the jobs in threads cannot be read (%s)", self.path, error)
             return ()
 
@@ -341,7 +343,7 @@ class SharedState:
             return None
         try:
             return FileRun(_decode_mark(record[2]) if record[2] else None, record[1])
-        except msgspec.DecodeError as error:
+        except _TORN as error:
             log.warning("%s: the file being parsed cannot be read (%s)", self.path, error)
             return None
 
@@ -360,7 +362,7 @@ class SharedState:
                 (length,) = _LENGTH.unpack_from(saved, at)
                 at += _LENGTH.size + length
                 results_found.append(msgspec.msgpack.decode(saved[at - length : at], type=Settlement))
-            except (struct.error, msgspec.DecodeError) as error:
+            except (struct.error, *_TORN) as error:
                 log.warning(
                     "%s: results after the first %d cannot be read (%s)", self.path, len(results_found), error
                 )

@@ -16,6 +16,7 @@ from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
+from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
 from penstock.worker.orphans import Resolve
 from penstock.worker.pool import ProcessPool, WorkerOptions
@@ -82,8 +83,12 @@ def _over_budget(seconds: float) -> Resolve:
     return resolve
 
 
-def _blocked_the_store(job: Job) -> Settlement:
-    return lifecycle.suspected(job, BLOCKED)
+def blocked_the_store(job: Job) -> Settlement:
+    """Release the job, the first time: another one of its batch may have been sent just then.
+
+    Alone, it has nobody else to blame. It would block the store again and again if it spent no retry.
+    """
+    return orphans.lost(job) if job.lost_count else orphans.suspected(job, BLOCKED)
 
 
 class Watchdog:
@@ -164,7 +169,7 @@ class Watchdog:
         elif self._blocks_the_store(child, now):
             log.warning("a handler blocks its process, which has the lock of the store: it is stopped")
             members = frozenset(range(len(execution.members)))
-            child.stop_execution(execution, members, _blocked_the_store, now + TIMEOUT_UNWIND_S)
+            child.stop_execution(execution, members, blocked_the_store, now + TIMEOUT_UNWIND_S)
 
     def _blocks_the_store(self, child: ChildHandle, now: float) -> bool:
         """Check whether a handler in native code stopped the child's sender amid a transaction.
