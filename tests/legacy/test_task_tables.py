@@ -17,6 +17,8 @@ from click.testing import CliRunner
 
 from penstock import Penstock, config
 from penstock.cli.main import cli
+from penstock.handlers.file_reader import hash_of
+from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.pipeline.sample_documents import pdf
 from tests.servers import postgres
 
@@ -199,6 +201,44 @@ def test_a_hash_decides_whether_a_file_changed(tables: Tables, app: Penstock) ->
     assert {"documents": 1, "pages": 1} == answer["reading"]["adopted"]
     assert {"its file changed after it was read there": 1} == answer["reading"]["read"]["reasons"]
     assert [("same.pdf", None)] == found(app, "gate")
+
+
+def test_a_file_that_is_newer_than_the_files_of_its_pages_was_changed(tables: Tables) -> None:
+    """Rows from before there were times."""
+    times = tables.place / "old_1_nohf.md", tables.place / "same_1_nohf.md", tables.place / "same.pdf"
+    for name in ("old", "same"):
+        details = {"pages": [{"markdown_path": str(tables.place / f"{name}_1_nohf.md")}]}
+        (tables.place / f"{name}_1_nohf.md").write_text("The gate.")
+        tables.document(name, ocr_details=json.dumps(details))
+    for path in times:
+        os.utime(path, (1e9, 1e9))
+
+    answer = imported(tables)
+
+    assert {"documents": 1, "pages": 1} == answer["reading"]["adopted"]
+    assert "read again here: its file changed" in reason(answer, "old")
+
+
+def test_a_file_that_changes_while_it_is_taken_over_is_read(
+    tables: Tables, app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tables.document("plan", "What it was.")
+
+    def change_after(path: str, limits: ExtractLimits) -> str:
+        found = hash_of(path, limits)
+        file.write_bytes(pdf("What it is."))
+        return found
+
+    monkeypatch.setattr("penstock.service.adoption.hash_of", change_after)
+    answer = imported(tables)
+
+    assert 0 == answer["reading"]["adopted"]["documents"]
+    assert "read again here: its file changed" in reason(answer, "plan")
+    with app.worker_thread():
+        for job in app.jobs():
+            app.wait(job.queue_id, timeout=60)
+    assert [("plan.pdf", None)] == found(app, "what")
+    assert [] == found(app, "was")
 
 
 def test_a_document_that_is_indexed_here_stays_as_it_is(tables: Tables, app: Penstock) -> None:

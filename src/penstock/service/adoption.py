@@ -65,13 +65,25 @@ def flaw(document: ReadDocument) -> str | None:
         found = Path(document.path).stat()
     except (OSError, ValueError):
         return "its file cannot be read"
+    read_at = _read_at(document)
     changed = datetime.fromtimestamp(found.st_mtime, tz=UTC)
-    newest = None if document.read_at is None else document.read_at + CLOCKS_DIFFER
-    if newest is not None and document.sha256 is None and changed > newest:
+    if read_at is not None and document.sha256 is None and changed > read_at + CLOCKS_DIFFER:
         return CHANGED
     if not all(page.text is not None or _is_file(page.file_path) for page in document.pages):
         return "the Markdown file of a page is missing"
     return None
+
+
+def _read_at(document: ReadDocument) -> datetime | None:
+    """When the document was read. Old tables do not say so; then the last file of a page was written then."""
+    if document.read_at is not None:
+        return document.read_at
+    written = []
+    for page in document.pages:
+        with suppress(OSError, ValueError):
+            if page.text is None and page.file_path is not None:
+                written.append(Path(page.file_path).stat().st_mtime)
+    return datetime.fromtimestamp(max(written), tz=UTC) if written else None
 
 
 def _is_file(path: str | None) -> bool:
@@ -123,7 +135,11 @@ class Adopter:
     def _generation(self, place: Place, document: ReadDocument) -> NewGeneration | str:
         path, limits = document.path, self._pipeline.limits
         try:
-            content_hash, found = hash_of(path, limits), Path(path).lstat()
+            found = Path(path).lstat()
+            content_hash = hash_of(path, limits)
+            # The times of one version with the hash of another would hide the change from every later walk.
+            if _version(Path(path).lstat()) != _version(found):
+                return CHANGED
             pages = [self._page(page, limits.text_bytes) for page in document.pages]
         except (OSError, ValueError) as error:
             return f"it cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -164,6 +180,10 @@ class Adopter:
             if len(group) == 1:
                 return [error.message]
         return [reason for one in group for reason in self._store([one])]
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _text(path: str, most_bytes: int) -> str:
