@@ -159,15 +159,29 @@ def is_overdue(job: Job, now: datetime) -> bool:
     return started_at is not None and now - started_at > timedelta(seconds=job.timeout_s)
 
 
-def with_first_start(settlement: Settlement, holder: Holder, started_at: datetime | None) -> Settlement:
-    """Keep the first start of a job that is tried again, if its timeout bounds all attempts."""
+def with_first_start(
+    settlement: Settlement, holder: Holder, started_at: datetime | None, now: datetime
+) -> Settlement:
+    """Keep the first start of a job that is tried again, if its timeout bounds all attempts.
+
+    Nobody looks at the timeout of a job that waits for its next attempt. So the attempt comes in time for it,
+    and there is none after it.
+    """
     if started_at is None or settlement.status is not Status.PENDING or not bounds_whole_job(holder):
         return settlement
     progress = holder.progress or {}
     if settlement.progress_json is not None:
         progress = msgspec.json.decode(settlement.progress_json)
-    progress = {FIRST_START: (first_start(holder) or started_at).isoformat()} | progress
-    return msgspec.structs.replace(settlement, progress_json=msgspec.json.encode(progress).decode())
+    first = first_start(holder) or started_at
+    left = first + timedelta(seconds=holder.timeout_s) - now
+    if left <= timedelta(0):
+        return timed_out(holder)
+    progress = {FIRST_START: first.isoformat()} | progress
+    return msgspec.structs.replace(
+        settlement,
+        progress_json=msgspec.json.encode(progress).decode(),
+        delay=min(settlement.delay, left),
+    )
 
 
 def cancelled_by_flag(claim: Holder) -> Settlement:

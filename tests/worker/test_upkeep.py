@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import clock, lifecycle
+from penstock.errors import ServiceUnavailable
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Registry
 from penstock.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
 from penstock.worker import orphans
-from penstock.worker.executor import executing_job
+from penstock.worker.breaker import Breakers
+from penstock.worker.executor import Executor, executing_job
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.servers.stores import DURABLE
 from tests.worker.worker_processes import WorkerHost
@@ -253,3 +258,27 @@ def test_a_timeout_counts_from_the_first_of_several_attempts(host: WorkerHost):
     host.queue.settle([lifecycle.timed_out(job)])
     host.queue.requeue([first.queue_id])
     assert not lifecycle.is_overdue(host.job(first.queue_id), clock.now() + timedelta(seconds=50))
+
+
+def test_a_job_does_not_wait_for_its_next_attempt_beyond_its_timeout(host: WorkerHost):
+    (first,) = claimed(host, ago=timedelta(seconds=50), timeout_s=60)
+    host.queue.settle([orphans.lost(host.job(first.queue_id))])
+    (second,) = host.queue.claim(ClaimRequest("w"))
+
+    def down(_: Context) -> None:
+        raise ServiceUnavailable("neo4j", retry_after=timedelta(minutes=5))
+
+    registry = Registry()
+    registry.register("content", "ingest", down)
+    executor = Executor(registry, Breakers())
+
+    (waits,) = executor.run([second], lambda _, one: Context(one, report=print, stop_requested=bool))
+
+    assert (Status.PENDING, True) == (waits.status, timedelta(0) < waits.delay <= timedelta(seconds=10))
+    host.queue.settle([waits])
+    (third,) = host.queue.claim(ClaimRequest("w"), now=clock.now() + timedelta(seconds=11))
+    late = msgspec.json.decode(third.progress_json or "")[lifecycle.FIRST_START]
+    assert datetime.fromisoformat(late) < clock.now() - timedelta(seconds=49)
+    over = msgspec.structs.replace(third, timeout_s=40)
+    (ended,) = executor.run([over], lambda _, one: Context(one, report=print, stop_requested=bool))
+    assert (Status.FAILED, lifecycle.TIMED_OUT) == (ended.status, ended.error_code)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import lifecycle
+from penstock import clock, lifecycle
 from penstock.job import Job, Settlement
 from penstock.named_tuple import NamedTuple
 from penstock.worker import orphans
@@ -207,7 +207,7 @@ class ChildHandle:
             return lifecycle.released(job, "its batch was stopped")
         if self._terminated:
             stopped = lifecycle.released(job, "worker stopped")
-            return lifecycle.with_first_start(stopped, job, job.started_at)
+            return lifecycle.with_first_start(stopped, job, job.started_at, clock.now())
         run = self.state.file_run(executing.number)
         return orphans.resolve_crashed(executing, run, self.process.exitcode)(job)
 

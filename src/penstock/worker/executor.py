@@ -187,11 +187,12 @@ def _with_first_starts(
     claims: Sequence[Claim], settlements: Sequence[Settlement], seconds: float
 ) -> list[Settlement]:
     """Note when jobs that return began. One that comes too early, or has no handler here, did not begin."""
-    started_at = clock.now() - timedelta(seconds=seconds)
+    now = clock.now()
+    started_at = now - timedelta(seconds=seconds)
     return [
         settlement
         if settlement.error_code in NOT_BEGUN
-        else lifecycle.with_first_start(settlement, claim, started_at)
+        else lifecycle.with_first_start(settlement, claim, started_at, now)
         for claim, settlement in zip(claims, settlements, strict=True)
     ]
 

@@ -87,11 +87,12 @@ Resolve: TypeAlias = Callable[[Job], Settlement]
 
 def lost(job: Job) -> Settlement:
     settlement = lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
-    return lifecycle.with_first_start(settlement, job, job.started_at)
+    return lifecycle.with_first_start(settlement, job, job.started_at, clock.now())
 
 
 def suspected(job: Job, reason: str) -> Settlement:
-    return lifecycle.with_first_start(lifecycle.suspected(job, reason), job, job.started_at)
+    settlement = lifecycle.suspected(job, reason)
+    return lifecycle.with_first_start(settlement, job, job.started_at, clock.now())
 
 
 def released(job: Job) -> Settlement:

@@ -145,7 +145,10 @@ class Reaper:
             log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [
                 lifecycle.with_first_start(
-                    lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)), job, job.started_at
+                    lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)),
+                    job,
+                    job.started_at,
+                    clock.now(),
                 )
                 for job in late
             ]
