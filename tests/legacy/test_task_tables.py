@@ -203,6 +203,22 @@ def test_a_hash_decides_whether_a_file_changed(tables: Tables, app: Penstock) ->
     assert [("same.pdf", None)] == found(app, "gate")
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_link_or_a_pipe_in_the_place_of_a_file_is_not_taken_over(
+    tables: Tables, options: tuple[str, ...]
+) -> None:
+    link, pipe = tables.document("link", "The gate."), tables.document("pipe", "The gate.")
+    link.rename(tables.place / "elsewhere.pdf")
+    link.symlink_to(tables.place / "elsewhere.pdf")
+    pipe.unlink()
+    os.mkfifo(pipe)
+
+    answer = imported(tables, *options)
+
+    assert 0 == answer["reading"]["adopted"]["documents"]
+    assert {"it is not a regular file": 2} == answer["reading"]["read"]["reasons"]
+
+
 def test_a_file_that_is_newer_than_the_files_of_its_pages_was_changed(tables: Tables) -> None:
     """Rows from before there were times."""
     times = tables.place / "old_1_nohf.md", tables.place / "same_1_nohf.md", tables.place / "same.pdf"

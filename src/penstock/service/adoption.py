@@ -62,9 +62,11 @@ def flaw(document: ReadDocument) -> str | None:
     if numbers != list(range(1, len(numbers) + 1)):
         return "the text of some pages is missing"
     try:
-        found = Path(document.path).stat()
+        found = Path(document.path).lstat()
     except (OSError, ValueError):
         return "its file cannot be read"
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a regular file"
     read_at = _read_at(document)
     changed = datetime.fromtimestamp(found.st_mtime, tz=UTC)
     if read_at is not None and document.sha256 is None and changed > read_at + CLOCKS_DIFFER:
