@@ -245,3 +245,11 @@ def test_a_schedule_of_a_project_is_shown_with_its_name(run: Run, mill: Path):
 
     assert "Tenant       ours/mill\n" in run("schedule", "show", "index-mill").stdout
     run("schedule", "add", "@daily", "call", "f", "--project", code=2)
+
+
+def test_collections_of_a_project_are_shown_by_its_name(run: Run, mill: Path):
+    run("index", "weir.md")
+    for words in (("collection", "list"), ("collection", "show", "default")):
+        shown = run(*words).output
+        assert "ours/mill" in shown
+    assert "Project" in shown

@@ -139,6 +139,15 @@ def test_retry_of_a_live_job_is_refused(app: Penstock):
         app.retry(note(app).job_id)
 
 
+def test_retry_of_a_done_job_says_that_a_new_one_is_needed(app: Penstock):
+    receipt = note(app)
+    app.queue.settle([lifecycle.done(each) for each in claim(app)])
+    with pytest.raises(CannotRetry, match="status: done") as refusal:
+        app.retry(receipt.job_id)
+    assert "Wait" not in refusal.value.remedy
+    assert "submit it again" in refusal.value.remedy
+
+
 def test_retry_beside_a_live_twin_is_refused_with_its_id(app: Penstock):
     old = note(app)
     fail(app, *claim(app))

@@ -11,7 +11,7 @@ from penstock.cli.change_commands import print_queued, submit
 from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, fields, printable, table
-from penstock.cli.places import tenant_name
+from penstock.cli.places import owner_word, tenant_name
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
@@ -52,7 +52,7 @@ def list_collections(session: Session, /, tenant: str | None) -> None:
     elif found:
         rows = [
             (
-                printable(tenant_name(session, one.tenant_id) if session.server is None else one.tenant_id),
+                printable(tenant_name(session, one.tenant_id)),
                 printable(one.collection),
                 f"{one.documents:,}",
                 f"{one.chunks:,}",
@@ -81,7 +81,7 @@ def show(session: Session, /, name: str, tenant: str | None) -> None:
         fields(
             [
                 ("Collection", printable(record.collection)),
-                ("Tenant", printable(record.tenant_id)),
+                (owner_word(session, record.tenant_id), printable(tenant_name(session, record.tenant_id))),
                 ("Documents", f"{record.documents:,}"),
                 ("Partial", f"{record.partial:,}" if record.partial else None),
                 ("Failed", f"{record.failed:,}" if record.failed else None),
@@ -117,7 +117,7 @@ def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None
     record = _collections(session).show(name, tenant_id=owner)
     if not yes and not agreed(
         f"Remove {how_many(record.documents, 'document')} of collection {printable(record.collection)} "
-        f"of tenant {printable(record.tenant_id)}?"
+        f"of {owner_word(session, owner).lower()} {printable(tenant_name(session, owner))}?"
     ):
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)

@@ -116,6 +116,11 @@ def tenant_name(session: Session, tenant_id: str) -> str:
     return session.project_names.get(tenant_id, tenant_id)
 
 
+def owner_word(session: Session, tenant_id: str) -> str:
+    """What ``tenant_name`` names: a project, or else a tenant."""
+    return "Project" if tenant_id in session.project_names else "Tenant"
+
+
 def place_text(session: Session, place: Place) -> str:
     """Project or tenant, collection and branch of a document."""
     name = session.project_names.get(place.tenant_id)

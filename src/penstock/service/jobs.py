@@ -288,7 +288,9 @@ class Jobs:
                 twin=answer.twin,
             )
         if answer.refused:
-            raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}")
+            # One that is done does not end once more; the remedy of the others is to wait.
+            remedy = "The job did its work: submit it again to do it once more." if answer.was is Status.DONE else None
+            raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}", remedy=remedy)
         return self.job(job_id)
 
     def requeue(self, jobs: Sequence[Job]) -> list[RequeueResult]:
