@@ -8,10 +8,12 @@ import pytest
 from msgspec import structs
 
 from penstock.catalog.factory import open_catalog
+from penstock.cli.index_summary import reported as job_result_text
 from penstock.cli.page_progress import PageProgress
 from penstock.job import ClaimRequest, Job, Status
 from penstock.service.job_records import JobRecords
 from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
+from penstock.worker.orphans import end_overdue
 from tests.documents.conftest import IndexedFolder
 from tests.pipeline.scanned_documents import scan
 
@@ -135,6 +137,7 @@ def test_a_cancelled_folder_job_still_knows_what_was_done(docs: IndexedFolder):
     assert ("ended", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
     records = JobRecords(docs.app)
     detail = records.detail(docs.app.job(job_id))
+    assert "1 file indexed, 1 chunk" == job_result_text(docs.app.job(job_id), reported(docs, job_id))
     assert ("cancelled", 1, 1) == (detail.status, detail.progress.files_processed, detail.result["done"])
     assert 1 == records.page([None], top_level=True).jobs[0].progress.files_processed
 
@@ -144,6 +147,19 @@ def test_a_cancelled_folder_job_still_knows_what_was_done(docs: IndexedFolder):
         docs.app.cancel(job_id)
     # The retry continues with the files that were cancelled.
     assert ("ended", 2, 3) == numbers(reported(docs, job_id))[:3]
+
+
+def test_a_folder_job_that_timed_out_counts_what_was_done(docs: IndexedFolder):
+    put_files(docs)
+    job_id = docs.app.index(docs.folder).job_id
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        worker.run_jobs(1)
+    assert end_overdue(docs.app.queue, None, docs.app.job(job_id))
+    assert ("ended", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
+    remedy = docs.app.details(job_id).remedy
+    assert remedy is not None
+    assert "PENSTOCK_JOB_TIMEOUT_S" in remedy
 
 
 def test_a_job_says_what_it_works_with(docs: IndexedFolder):

@@ -65,6 +65,18 @@ def test_jobs_whose_lease_is_over_are_lost_and_come_back(host: WorkerHost):
     assert {1} == {job.lost_count for job in host.jobs()}
 
 
+def test_a_large_batch_that_is_taken_back_is_logged_in_a_few_lines(
+    host: WorkerHost, caplog: pytest.LogCaptureFixture
+):
+    claimed(host, 30)
+    reaper(host, Clocks()).run()
+    told = [line for line in caplog.text.splitlines() if "it runs alone now" in line]
+    assert 4 == len(told)
+    assert (
+        "27 more jobs: no worker renewed its lease; it runs alone now; each is tried again at once" in told[3]
+    )
+
+
 def test_each_job_that_is_taken_back_is_logged_with_what_becomes_of_it(
     host: WorkerHost, caplog: pytest.LogCaptureFixture
 ):

@@ -167,7 +167,12 @@ def reported(job: Job, report: JobReport) -> str:
     if job.status == "failed" and not job.children_failed:
         return _error(job)
     before = counts_of(job).get("failed_before", 0)
-    parts = _done(job, files_indexed(job, report.failed), [], report.chunks_created)
+    # Files that were cancelled with the job were sent, and are not indexed.
+    cancelled = report.files_total - (
+        report.files_total if report.files_processed is None else report.files_processed
+    )
+    indexed = max(files_indexed(job, report.failed) - cancelled, 0)
+    parts = _done(job, indexed, [], report.chunks_created)
     parts += [f"{before:,} cannot be read (unchanged)"] if before else []
     return ", ".join([*parts, *failed_text(report)])
 

@@ -95,7 +95,7 @@ def progress_text(report: JobReport, root: str | None) -> str | None:
     if report.stage == "walking":
         parts = [f"walking: {how_many(report.files_total, 'file')} found"]
     elif report.files_processed is None:
-        parts = [f"cancelled with {how_many(report.files_total, 'file')} found"]
+        parts = [f"ended early with {how_many(report.files_total, 'file')} found"]
     else:
         share = f" ({report.percent_complete:g} %)" if report.files_total else ""
         parts = [f"{report.files_processed:,} of {how_many(report.files_total, 'file')}{share}"]

@@ -17,6 +17,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.container_paths import container_of, published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.lifecycle import TIMED_OUT
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
@@ -110,7 +111,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
     done: int | None = total - job.children_open
     if walking:
         done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
-    elif job.status is Status.CANCELLED and sent:
+    elif sent and (job.status is Status.CANCELLED or (job.ended and job.error_code == TIMED_OUT)):
         counted = queue is not None and (sent <= MOST_CANCELLED or not listed)
         done = max(total - cancelled_children(queue, job), 0) if queue is not None and counted else None
     return JobReport(

@@ -289,7 +289,11 @@ class Jobs:
             )
         if answer.refused:
             # One that is done does not end once more; the remedy of the others is to wait.
-            remedy = "The job did its work: submit it again to do it once more." if answer.was is Status.DONE else None
+            remedy = (
+                "The job did its work: submit it again to do it once more."
+                if answer.was is Status.DONE
+                else None
+            )
             raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}", remedy=remedy)
         return self.job(job_id)
 

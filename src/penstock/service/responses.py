@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from penstock.job import Job, Scope, Status, WorkerReport
+from penstock.lifecycle import TIMED_OUT
 from penstock.vocabulary import WORDS_OF_JOBS
 
 JobWord = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(WORDS_OF_JOBS)})]
@@ -76,6 +77,9 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
         if self.job.status is not Status.FAILED:
             return None
+        if self.job.error_code == TIMED_OUT:
+            # A retry has the same time again.
+            return "Give it more time and submit it again: timeout_s, or PENSTOCK_JOB_TIMEOUT_S for all jobs."
         other = f"Remove the cause, then run `penstock retry {self.job.queue_id}`."
         return remedy_for(self.job.error_code or "") or other
 

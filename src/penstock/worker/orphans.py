@@ -43,6 +43,8 @@ REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tr
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
+SUSPECTS_LOGGED = 3
+"""Jobs of a dead batch that are logged one by one."""
 STOPPED_AT_ONCE = 100
 """Children cancelled by one call, to bound the transaction."""
 BATCH_DIED = "the process of its batch died; it runs alone now"
@@ -133,10 +135,20 @@ def settle_dead_jobs(
 
 def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
     """Log what becomes of each job of a lost worker; jobs beyond suspicion go on as if nothing had been."""
+    suspects: dict[tuple[str | None, str], list[Job]] = {}
     for job, settlement in zip(held, settlements, strict=True):
-        if settlement.what != "released" or settlement.lost_count > job.lost_count:
-            values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
-            log.warning("%s: %s; it %s", *values)
+        outcome = log_text.outcome_text(settlement)
+        if settlement.what != "released":
+            log.warning("%s: %s; it %s", log_text.job_text(job), settlement.error_message, outcome)
+        elif settlement.lost_count > job.lost_count:
+            suspects.setdefault((settlement.error_message, outcome), []).append(job)
+    for (message, outcome), jobs in suspects.items():
+        # A batch has a hundred jobs and more, and one line of each would bury the others.
+        shown = jobs[:SUSPECTS_LOGGED]
+        for job in shown:
+            log.warning("%s: %s; it %s", log_text.job_text(job), message, outcome)
+        if len(jobs) > len(shown):
+            log.warning("%s: %s; each %s", how_many(len(jobs) - len(shown), "more job"), message, outcome)
 
 
 def end_overdue(queue: Queue, catalog: Catalog | None, job: Job) -> bool:
