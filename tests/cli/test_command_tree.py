@@ -91,3 +91,9 @@ def test_another_word_has_no_hint_but_a_like_command():
     told = CliRunner().invoke(cli, ["serch"])
 
     assert "Did you mean one of: 'search', 'serve'?" in told.stderr
+
+
+def test_a_word_is_not_led_to_another_thing_of_the_same_name(run: Run):
+    assert "'collection'" in run("collections", code=2).stderr
+    assert "penstock --version\n" in run("version", code=2).stderr
+    assert "penstock --help\n" in run("help", code=2).stderr

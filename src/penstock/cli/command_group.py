@@ -82,7 +82,7 @@ OTHER_WORDS: Sequence[tuple[str, str, str]] = (
         "index reads a file or folder, or what has changed in it",
         "penstock index PATH",
     ),
-    ("ls list docs files collections", "documents lists what is indexed", "penstock documents list"),
+    ("ls list docs files", "documents lists what is indexed", "penstock documents list"),
     ("cat show get open read", "documents shows a text", "penstock documents show PATH"),
     (
         "rm remove del forget unindex",
@@ -109,6 +109,8 @@ OTHER_WORDS: Sequence[tuple[str, str, str]] = (
     ("logs log tail", "jobs shows errors; a worker logs to its terminal", "penstock jobs"),
     ("migrate migrations", "tables are updated at the first use", "penstock doctor"),
     ("entities", "graph shows entities", "penstock graph stats"),
+    ("help", "the help lists all commands", "penstock --help"),
+    ("version", "an option prints the version", "penstock --version"),
     ("gc", "workers remove what is old; queue purge removes ended jobs", "penstock queue purge"),
 )
 """Words of other tools for a command, what does it here, and how."""
