@@ -44,6 +44,15 @@ def test_tools_have_the_settled_arguments_and_each_is_described(agent: Agent):
             assert argument.get("description"), f"{tool.name}.{name}"
 
 
+def test_an_unknown_argument_is_refused(agent: Agent):
+    for tool, argument in (("search", "tenant"), ("search", "colection"), ("context", "projekt")):
+        told = agent.refusal(tool, **{"query": "wheel", argument: "x"})
+        assert f"{tool} has no option {argument!r}" in told
+        assert "ERR_UNKNOWN_OPTION" in told
+    for each in agent.run(agent.client.list_tools).tools:
+        assert each.input_schema["additionalProperties"] is False
+
+
 def test_search_gives_path_lines_and_the_address_of_the_chunk(agent: Agent):
     found = agent.call("search", query="wheel below the weir", limit=1)
 

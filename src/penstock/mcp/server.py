@@ -17,7 +17,7 @@ from mcp.server.mcpserver import (
     Resolve,
 )
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from penstock import clock
@@ -66,9 +66,32 @@ class Confirmation(BaseModel):
     confirm: bool = Field(description="Cancel the job.")
 
 
+class StrictTools(MCPServer[Any]):
+    """Refuses arguments that a tool does not have: a filter that is not applied finds what it should not."""
+
+    async def list_tools(self) -> list[Tool]:
+        found = await super().list_tools()
+        return [
+            one.model_copy(update={"input_schema": one.input_schema | {"additionalProperties": False}})
+            for one in found
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        for tool in await self.list_tools():
+            known = tool.input_schema.get("properties", {})
+            if tool.name == name and (others := arguments.keys() - known):
+                # Imported here: only a refusal needs it.
+                from penstock.service.options import unknown_option
+
+                raise ToolError(texts.error_text(unknown_option(name, min(others), known)))
+        return await super().call_tool(name, arguments, context)
+
+
 def make_mcp_server(toolbox_of: ToolboxOf, *, submitted: Callable[[], None]) -> MCPServer[Any]:
     """Make the server. ``submitted`` is called after each request that queues work."""
-    server: MCPServer[Any] = MCPServer("penstock", instructions=INSTRUCTIONS, version=version("penstock"))
+    server = StrictTools("penstock", instructions=INSTRUCTIONS, version=version("penstock"))
     _add_search_tools(server, toolbox_of)
     _add_document_tools(server, toolbox_of)
     _add_working_tools(server, toolbox_of, submitted)
