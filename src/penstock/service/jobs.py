@@ -41,7 +41,6 @@ from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
-from penstock.store_outage import read_outage
 
 _ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -380,6 +379,9 @@ class Jobs:
         )
 
     def _warnings(self) -> list[str]:
+        # Late: a program that adds jobs does not ask for warnings.
+        from penstock.store_outage import read_outage
+
         outage = read_outage(self.settings.state_dir, self.settings.store, clock.now())
         waiting = [outage.text] if outage is not None else []
         try:

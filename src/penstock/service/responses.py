@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import msgspec
 
 from penstock.job import Job, Scope, Status, WorkerReport
-from penstock.lifecycle import TIMED_OUT
 from penstock.vocabulary import WORDS_OF_JOBS
 
 JobWord = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(WORDS_OF_JOBS)})]
@@ -74,6 +73,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
         """The remedy for a failed job: that of its error, or another try."""
         # Late: only failed jobs need it.
         from penstock.catalog.rules.failures import remedy_for
+        from penstock.lifecycle import TIMED_OUT
 
         if self.job.status is not Status.FAILED:
             return None
