@@ -17,7 +17,6 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.container_paths import container_of, published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.lifecycle import TIMED_OUT
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.queue.protocol import Queue
@@ -111,7 +110,7 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
     done: int | None = total - job.children_open
     if walking:
         done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
-    elif sent and (job.status is Status.CANCELLED or (job.ended and job.error_code == TIMED_OUT)):
+    elif sent and _stopped(job):
         counted = queue is not None and (sent <= MOST_CANCELLED or not listed)
         done = max(total - cancelled_children(queue, job), 0) if queue is not None and counted else None
     return JobReport(
@@ -126,6 +125,16 @@ def report_of(job: Job, queue: Queue | None = None, *, listed: bool = False) -> 
         current_file=_current_file(job, queue),
         updated_at=job.updated_at,
     )
+
+
+def _stopped(job: Job) -> bool:
+    """Check whether the job ended before its child jobs, which were cancelled with it."""
+    if job.status is not Status.FAILED:
+        return job.status is Status.CANCELLED
+    # Late: an agent that only searches asks for no failed job.
+    from penstock.lifecycle import TIMED_OUT
+
+    return job.error_code == TIMED_OUT
 
 
 def cancelled_children(queue: Queue, job: Job) -> int:
