@@ -113,11 +113,11 @@ def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None
     \b
     penstock collection clear handbook --yes
     """
-    owner = session.place(tenant=tenant).tenant_id
-    record = _collections(session).show(name, tenant_id=owner)
+    record = _collections(session).show(name, tenant_id=session.place(tenant=tenant).tenant_id)
+    owner = f"{owner_word(session, record.tenant_id).lower()} {tenant_name(session, record.tenant_id)}"
     if not yes and not agreed(
         f"Remove {how_many(record.documents, 'document')} of collection {printable(record.collection)} "
-        f"of {owner_word(session, owner).lower()} {printable(tenant_name(session, owner))}?"
+        f"of {printable(owner)}?"
     ):
         emit("Nothing was removed.")
         raise SystemExit(REFUSED)
