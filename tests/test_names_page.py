@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -156,3 +157,9 @@ def test_a_name_that_does_not_exist_is_found():
     code = "penstock frobnicate, PENSTOCK_NOTHING, app.tasks.nothing(), GET /nothing, no_table, a/b.py, rag:x"
 
     assert [False] * 7 == [exists(name) for name in code.split(", ")]
+
+
+def test_arguments_of_the_client_are_arguments_that_it_takes():
+    named = re.findall(r"penstock\.Client\((\w+)=", PAGE)
+    assert named
+    assert set(named) <= inspect.signature(penstock.Client).parameters.keys()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,14 @@ def test_what_came_after_a_job_ended_is_not_its_file(town: Town):
     assert ([], {}, False) == (town.letters(), town.hash(message["job_id"]), letters.exists())
 
 
+def _is_logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    return text in caplog.text
+
+
+def _is_queued(town: Town, job_id: str) -> bool:
+    return town.hash(job_id).get("status") == "queued"
+
+
 def test_a_gateway_outlasts_a_failover_and_another_password(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with own_server(tmp_path / "redis") as server:
         town = Town(tmp_path, server.url)
@@ -180,10 +189,10 @@ def test_a_gateway_outlasts_a_failover_and_another_password(tmp_path: Path, capl
         thread.start()
         for name, told in (("read-only server", "Point the URL"), ("lost login", "Check user and password")):
             with states.of_redis(server)[name]():
-                until(lambda told=told: told in caplog.text)
+                until(partial(_is_logged, caplog, told))
             message = town.message(town.put(f"{name}.txt", "Water."))
             town.push(message)
-            until(lambda message=message: town.hash(message["job_id"]).get("status") == "queued")
+            until(partial(_is_queued, town, message["job_id"]))
         gateway.stop()
         thread.join()
         town.close()
