@@ -196,12 +196,21 @@ class Gateway:
         }
 
     def _beat_until_stopped(self) -> None:
-        """Send heartbeats from their own thread: a gateway busy with a large file is not dead."""
+        """Send heartbeats from their own thread: a gateway busy with a large file is not dead.
+
+        An idle gateway writes nothing else, so that only this tells of a server that cannot be written.
+        """
+        warned_at: float | None = None
         while not self._stop.wait(BEAT_S):
             try:
                 self.beat()
-            except StoreError:
-                continue  # logged by the loop
+            except StoreError as error:
+                now = clock.elapsed_s()
+                if warned_at is None or now - warned_at >= WARN_EVERY_S:
+                    log.warning("no heartbeat: %s (%s). %s", error.message, error.code, error.remedy)
+                    warned_at = now
+            else:
+                warned_at = None
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
