@@ -27,6 +27,8 @@ RETURNED = -1
 DEFAULT_TIMEOUT_S = 7200
 """Timeout that nobody asked for; see ``lifecycle.bounds_whole_job``."""
 
+SAME_METADATA: Mapping[str, str] = MappingProxyType({})
+"""For ``requeue``: every job keeps its metadata."""
 Changes: TypeAlias = dict[str, Any]
 """New values for some columns of one row: decided by pure rules, written by the engines."""
 

@@ -57,6 +57,23 @@ def statuses(queue, *ids):
     return [row(queue, queue_id).status for queue_id in ids]
 
 
+def test_a_requeued_job_gets_new_metadata_only_for_that_which_it_had(queue):
+    before, after = '{"asked_at":"1","of":[],"n":1.0}', '{"asked_at":"2","of":[],"n":1.0}'
+    named, changed, plain = (
+        failed_job(queue, new(key, metadata=text))
+        for key, text in (("named", before), ("changed", '{"asked_at":"3"}'), ("plain", "{}"))
+    )
+    parent, _, child, _ = failed_folder(queue)
+
+    queue.requeue([named, changed], metadata={before: after}, now=at(2))
+    queue.requeue([plain], metadata={"{}": before}, now=at(2))
+    queue.requeue([parent], metadata={"{}": after}, now=at(2))
+
+    found = [row(queue, one).metadata for one in (named, changed, plain, parent, child)]
+    assert [after, '{"asked_at":"3"}', before, after, "{}"] == found
+    assert {after, before, '{"asked_at":"3"}', "{}"} == {claim.metadata for claim in claim_all(queue)}
+
+
 def test_a_retry_takes_the_cancel_back_and_keeps_the_error_of_an_attempt(queue):
     (cancelled,) = put(queue, new("cancelled"))
     queue.cancel([cancelled], now=T0)

@@ -147,6 +147,18 @@ def test_the_rest_is_removed_also_when_the_last_message_of_the_series_fails(town
     assert ["a.md"] == names(town, "gate")
 
 
+def test_a_message_that_is_sent_again_wins_over_a_series_that_ended_meanwhile(town: Town):
+    late = town.message(town.shared / "late.md", **REINDEX, max_retries=0)
+    assert "failed" == town.done(late)["status"]
+    town.done(shared(town, "other.md", "Gate other.", **REINDEX))
+    (town.shared / "late.md").write_text("Gate late.")
+
+    found = town.done(late | {"retry_count": 1})
+
+    assert ("done", "indexed") == (found["status"], found["outcome"])
+    assert ["late.md", "other.md"] == names(town, "gate")
+
+
 def test_a_series_that_is_cancelled_removes_nothing(town: Town):
     town.done(shared(town, "old.md", "Old gate."))
     gateway = town.gateway()

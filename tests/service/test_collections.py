@@ -90,6 +90,40 @@ def test_requests_from_before_the_clear_index_nothing_and_later_ones_do(app: Pen
     assert ["a.md"] == found(app, "gate", collection="mill")
 
 
+def test_a_retry_by_name_is_a_new_request_and_a_retry_of_all_is_not(app: Penstock, tmp_path: Path):
+    files = [tmp_path / "named.pdf", tmp_path / "other.pdf"]
+    for file in files:
+        file.write_bytes(b"%PDF-1.4 damaged")
+    with app.worker_thread():
+        failed = [app.index(file, collection="mill").job_id for file in files]
+        assert ["failed"] * 2 == [str(app.wait(one, timeout=60).status) for one in failed]
+        indexed_first = app.index(write(tmp_path / "first", a="The gate."), collection="mill")
+        app.wait(indexed_first.job_id, timeout=60)
+        app.wait(app.collections.clear("mill").job_id, timeout=60)
+        for file in files:
+            file.write_text("The gate, painted.")
+
+        app.retry(failed[0])
+        app.retry_failed()
+
+        outcomes = [app.wait(one, timeout=60).result["outcome"] for one in failed]
+    assert ["indexed", "removed while indexing"] == outcomes
+    assert ["named.pdf"] == found(app, "gate", collection="mill")
+
+
+def test_a_retried_removal_leaves_what_was_asked_for_since(app: Penstock, tmp_path: Path):
+    docs = write(tmp_path / "docs", a="The gate.")
+    indexed(app, docs, collection="mill")
+    payload = {"file_path": str(docs / "a.md")}
+    removal = app.submit(item_type="file", op="delete", payload=payload, collection="mill")
+    app.cancel(removal.job_id)
+    indexed(app, docs, collection="mill")
+    app.retry(removal.job_id)
+    with app.worker_thread():
+        app.wait(removal.job_id, timeout=60)
+    assert ["a.md"] == found(app, "gate", collection="mill")
+
+
 def test_two_requests_to_clear_are_one_job_and_a_delete_of_the_root_is_another(app: Penstock, tmp_path: Path):
     indexed(app, write(tmp_path / "docs", a="The gate."), collection="mill")
     first, again = app.collections.clear("mill"), app.collections.clear("mill")

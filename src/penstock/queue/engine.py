@@ -14,6 +14,7 @@ import msgspec
 from penstock import clock
 from penstock.errors import InvalidRequest
 from penstock.job import (
+    SAME_METADATA,
     AddResult,
     CancelResult,
     Claim,
@@ -292,12 +293,17 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         return answers
 
     def requeue(
-        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+        self,
+        ids: Sequence[str],
+        *,
+        keep_retries: bool = False,
+        metadata: Mapping[str, str] = SAME_METADATA,
+        now: datetime | None = None,
     ) -> list[RequeueResult]:
         moment = now or self.now()
 
         def work(rows: R) -> tuple[list[RequeueResult], list[str]]:
-            return requeue.requeue(rows, list(ids), moment, keep_retries=keep_retries)
+            return requeue.requeue(rows, list(ids), moment, keep_retries=keep_retries, metadata=metadata)
 
         answers, parents = self._apply("requeue", work, moment)
         self._cascade(parents, moment, requeue.return_children, "requeue")

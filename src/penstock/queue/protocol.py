@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 from penstock.errors import InvalidRequest
 from penstock.failure_reasons import FailureGroups
 from penstock.job import (
+    SAME_METADATA,
     AddResult,
     Beat,
     CancelResult,
@@ -170,7 +171,12 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         """
 
     def requeue(
-        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+        self,
+        ids: Sequence[str],
+        *,
+        keep_retries: bool = False,
+        metadata: Mapping[str, str] = SAME_METADATA,
+        now: datetime | None = None,
     ) -> list[RequeueResult]:
         """Run failed or cancelled jobs again, with all retries or (``keep_retries``) those left.
 
@@ -178,6 +184,9 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         re-opens its failed ancestors, which hold their locks again. A job with dependencies waits for live
         ones. Refused with the id of the live job that has the same key, or that holds the lock of a parent to
         be re-opened.
+
+        ``metadata``: a job whose metadata is a key of it gets the value instead. So a text made from a row
+        that was changed since changes nothing.
         """
 
     def prune(

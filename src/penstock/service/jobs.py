@@ -24,6 +24,7 @@ from penstock.errors import (
 from penstock.errors.stores import OUTAGES
 from penstock.job import (
     ENDED,
+    SAME_METADATA,
     AddResult,
     Held,
     Job,
@@ -41,7 +42,10 @@ from penstock.service import explanations
 from penstock.service.job_filters import JobFilter, job_query, statuses_of
 from penstock.service.requests import Submission, new_jobs, with_real_paths
 from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
+from penstock.strict_json import encode_payload
 
+_REMOVING = frozenset({("rename", "update"), ("library", "update")})
+"""Jobs that remove what was there before them, beside those with operation ``delete``."""
 _ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -273,12 +277,14 @@ class Jobs:
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job with all retries; for a parent, the failed children.
 
+        It is a new request for the job's documents: what was removed before the call is indexed again. A job
+        that removes or renames keeps its time, so that it leaves what was asked for since.
         Raises ``CannotRetry`` for a job in another status. Raises ``LiveTwin`` when a live job has the same
         key, or holds the lock of a parent that would wait again.
         """
         job = self.job(id_or_prefix)
         job_id = job.queue_id
-        (answer,) = self.requeue([job])
+        (answer,) = self.requeue([job], metadata=self._asked_again(job))
         if answer.was is None:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.twin is not None:
@@ -296,9 +302,24 @@ class Jobs:
             raise CannotRetry(f"Cannot retry job with status: {self.word(answer.was)}", remedy=remedy)
         return self.job(job_id)
 
-    def requeue(self, jobs: Sequence[Job]) -> list[RequeueResult]:
-        """Put a batch of jobs back into the queue, as ``retry`` does, with their hooks."""
-        answers = self.queue.requeue([job.queue_id for job in jobs])
+    def _asked_again(self, job: Job) -> dict[str, str]:
+        """The metadata of a job before and after a new request for it."""
+        removing = job.op == "delete" or (job.item_type, job.op) in _REMOVING
+        if removing or job.item_type == "function":
+            return {}
+        metadata = msgspec.json.decode(job.metadata)
+        metadata[items.ASKED_AT] = clock.format_time(self.queue.now())
+        return {job.metadata: encode_payload(metadata, max_bytes=None)}
+
+    def requeue(
+        self, jobs: Sequence[Job], *, metadata: Mapping[str, str] = SAME_METADATA
+    ) -> list[RequeueResult]:
+        """Put a batch of jobs back into the queue with their hooks.
+
+        Their requests stay as old as they are, unless ``metadata`` has other times: a retry of many jobs
+        names none of them, and must not bring back what was removed since.
+        """
+        answers = self.queue.requeue([job.queue_id for job in jobs], metadata=metadata)
         # They will end once more, and the hooks of the last end are over.
         again = [job for job, one in zip(jobs, answers, strict=True) if not (one.refused or job.parent_id)]
         if hooks := [hook for job in again for hook in hook_jobs(job, clock.new_ids)]:
@@ -307,6 +328,8 @@ class Jobs:
 
     def retry_failed(self, **filters: Unpack[JobFilter]) -> RetryAnswer:
         """Retry every matching failed job, except those whose key a live job has.
+
+        Unlike with ``retry``, documents that were removed since stay removed.
 
         app.retry_failed(tenant_id="me")
         """

@@ -12,6 +12,7 @@ import msgspec
 from penstock.errors import DuplicateId, InvalidRequest, StoreError
 from penstock.failure_reasons import FailureGroups, group_failures
 from penstock.job import (
+    SAME_METADATA,
     AddResult,
     Beat,
     CancelResult,
@@ -204,9 +205,15 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions, NoSentExchanges)
         ]
 
     def requeue(
-        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+        self,
+        ids: Sequence[str],
+        *,
+        keep_retries: bool = False,
+        metadata: Mapping[str, str] = SAME_METADATA,
+        now: datetime | None = None,
     ) -> list[RequeueResult]:
-        answer, parents = self._run("requeue", (codec.storable_ids(ids), keep_retries), now)
+        request = (codec.storable_ids(ids), keep_retries, dict(metadata))
+        answer, parents = self._run("requeue", request, now)
         self._cascade("return_children", parents, now)
         triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [

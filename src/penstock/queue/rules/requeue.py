@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from penstock import transitions
-from penstock.job import CHILDREN, Changes, Job, RequeueResult, Status
+from penstock.job import CHILDREN, SAME_METADATA, Changes, Job, RequeueResult, Status
 from penstock.queue.rules.addition import with_position
 from penstock.queue.rules.dependencies import requeue_changes
 from penstock.queue.rules.rows import Rows
@@ -14,7 +15,12 @@ RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 
 
 def requeue(
-    rows: Rows, ids: list[str], now: datetime, *, keep_retries: bool = False
+    rows: Rows,
+    ids: list[str],
+    now: datetime,
+    *,
+    keep_retries: bool = False,
+    metadata: Mapping[str, str] = SAME_METADATA,
 ) -> tuple[list[RequeueResult], list[str]]:
     """Requeue jobs. Returns a result for each, and the parents with children to requeue."""
     answers, parents = [], []
@@ -22,7 +28,7 @@ def requeue(
     rows.pauses()
     rows.lock_rows(ids)
     for queue_id in ids:
-        answer, job = _requeue_one(rows, queue_id, now, keep_retries)
+        answer, job = _requeue_one(rows, queue_id, now, keep_retries, metadata)
         answers.append(answer)
         if job is not None and job.status is Status.IN_PROGRESS:
             parents.append(queue_id)
@@ -44,7 +50,7 @@ def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tu
 
 
 def _requeue_one(
-    rows: Rows, queue_id: str, now: datetime, keep_retries: bool
+    rows: Rows, queue_id: str, now: datetime, keep_retries: bool, metadata: Mapping[str, str]
 ) -> tuple[RequeueResult, Job | None]:
     job = rows.get(queue_id)
     if job is None or job.status not in RETRYABLE:
@@ -61,6 +67,8 @@ def _requeue_one(
     else:
         changes = transitions.requeued(job, now, keep_retries=keep_retries)
         changes |= requeue_changes(rows, job)
+    if job.metadata in metadata:
+        changes["metadata"] = metadata[job.metadata]
     after = rows.change(job, with_position(rows, job, changes))
     _reopen_parent(rows, job, now)
     return RequeueResult(queue_id, job.status, after.status), after

@@ -42,7 +42,7 @@ local function reopen_parent(child, failed)
 end
 
 -- Returns the statuses before and after (0 for no job), and the id of a live duplicate or ''.
-local function requeue_one(id, keep_retries)
+local function requeue_one(id, keep_retries, metadata)
   local row = load(id)
   if not row then return 0, 0, '' end
   local status = row[STATUS]
@@ -57,16 +57,19 @@ local function requeue_one(id, keep_retries)
     requeued(row, keep_retries)
     wait_again(row)
   end
+  -- Whole texts: a decoded and encoded one would differ, as an empty list has no form of its own.
+  local text = next(metadata) and metadata[call('HGET', row.key, 'meta') or '{}']
+  if text then set(row, 'meta', text) end
   save(row, was)
   reopen_parent(row, status == FAILED)
   return status, row[STATUS], ''
 end
 
 -- Returns the values of requeue_one for each id, and the parents with children to requeue.
-local function requeue(ids, keep_retries)
+local function requeue(ids, keep_retries, metadata)
   local answers, parents = {}, {}
   for _, id in ipairs(ids) do
-    local before, after, twin = requeue_one(id, keep_retries)
+    local before, after, twin = requeue_one(id, keep_retries, metadata)
     local n = #answers
     answers[n + 1], answers[n + 2], answers[n + 3] = before, after, twin
     if before ~= after and after == RUNNING then parents[#parents + 1] = id end

@@ -4,7 +4,7 @@ local request = cmsgpack.unpack(ARGV[2])
 local parent = load(request[1])
 if not parent or ended(parent) then return {1, {}} end
 local batch = retryable(parent, request[2])
-local answers, parents = requeue(batch, false)
+local answers, parents = requeue(batch, false, {})
 admit_touched()
 notify()
 -- Refused children would be found again: if all of a batch are refused, reconcile continues later.
