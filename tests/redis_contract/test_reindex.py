@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from penstock.catalog.values import Place
+from penstock.items import note_path
 from penstock.redis_contract import reindex_series
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, RAGS, Town
@@ -187,6 +189,35 @@ def test_what_was_asked_for_since_stays_and_what_is_worked_on_late_goes(town: To
     assert by_hand.job_id
     assert ["a.md", "after.md"] == names(town, "gate")
     assert ["other.md"] == names(town, "gate", "faq_rag")
+
+
+def test_folders_and_notes_asked_for_since_keep_their_former_versions(town: Town):
+    docs, other = town.shared / "docs", town.shared / "other"
+    where: dict[str, Any] = {"collection": "policies_rag"}
+    for folder in (docs, other):
+        folder.mkdir()
+        (folder / f"{folder.name}.md").write_text("The gate.")
+        town.app.index(folder, **where)
+    for text in ("The gate of a note.", "A replaced gate."):
+        town.app.documents.note(text, **where)
+    end_jobs(town)
+    place = Place("default", "policies_rag", "main")
+    with town.app.documents.catalog.snapshot() as snapshot:
+        replaced = snapshot.find(place, note_path("A replaced gate."))
+    assert replaced is not None
+    gateway = town.gateway()
+    asked = town.push(shared(town, "a.md", "Gate a.", **REINDEX))
+    gateway.run_round(mirror=False)
+    later: dict[str, Any] = {"delay": 3600, **where}
+    update = {"content": "Another gate.", "document_id": replaced.source_id}
+    town.app.submit(item_type="folder", op="ingest", payload={"folder_path": str(docs)}, **later)
+    town.app.submit(item_type="content", op="ingest", payload={"content": "The gate of a note."}, **later)
+    town.app.submit(item_type="content", op="update", payload=update, **later)
+
+    assert "done" == town.settle(gateway, asked)[0]["status"]
+
+    notes = [Path(note_path(text)).name for text in ("The gate of a note.", "A replaced gate.")]
+    assert sorted(["a.md", "docs.md", *notes]) == names(town, "gate")
 
 
 @pytest.mark.parametrize("left", ["killed", "leaving"])

@@ -19,7 +19,6 @@ import msgspec
 from penstock import clock, items
 from penstock.catalog.values import Place
 from penstock.job import Job, JobQuery, Status
-from penstock.payloads import normal_path
 from penstock.redis_contract import fields
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
@@ -30,6 +29,8 @@ from penstock.vocabulary import how_many
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 ENDED = frozenset(Status) - LIVE
 UNDONE = frozenset(Status) - {Status.DONE}
+REQUESTED = ("file", "folder", "project", "library", "content")
+"""Types of the jobs that add documents: their requests spare them from an earlier removal."""
 LOOKED_AT = 100
 """Newest ended jobs of a collection among which the end of its last series is looked for."""
 LONGEST_WAIT = timedelta(days=1)
@@ -117,17 +118,25 @@ class ReindexSeries:
         return any(beginning_of(one) == begun_at for one in newest)
 
     def _requested_since(self, place: Place, begun_at: datetime) -> list[tuple[Place, str, datetime]]:
-        """Files with a later request that is not done: it is still running, or it failed."""
+        """Paths with a later request that is not done: it is still running, or it failed.
+
+        A folder is not done as long as one of its files is not, so that its path is enough.
+        """
         found = []
-        for job in self._jobs_of(place.tenant_id, place.collection, UNDONE):
-            asked_at = items.asked_at(job.metadata) or job.created_at
-            if asked_at >= begun_at and job.op != "delete":
-                named = Place(job.tenant_id, job.collection, job.branch)
-                found.append((named, normal_path(job.payload["file_path"]), asked_at))
+        for item_type in REQUESTED:
+            for job in self._jobs_of(place.tenant_id, place.collection, UNDONE, item_type):
+                asked_at = items.asked_at(job.metadata) or job.created_at
+                if asked_at < begun_at or job.op == "delete":
+                    continue
+                path = self._collections.path_of(job)
+                if path is not None:
+                    found.append((Place(job.tenant_id, job.collection, job.branch), path, asked_at))
         return found
 
-    def _jobs_of(self, tenant_id: str, collection: str, statuses: frozenset[Status]) -> Iterator[Job]:
-        query = _query(tenant_id, collection, statuses)
+    def _jobs_of(
+        self, tenant_id: str, collection: str, statuses: frozenset[Status], item_type: str = "file"
+    ) -> Iterator[Job]:
+        query = _query(tenant_id, collection, statuses, item_type)
         while True:
             page = self._jobs.queue.find(query)
             yield from page
@@ -136,10 +145,10 @@ class ReindexSeries:
             query = msgspec.structs.replace(query, after=page[-1].queue_id)
 
 
-def _query(tenant_id: str, collection: str, statuses: frozenset[Status]) -> JobQuery:
+def _query(tenant_id: str, collection: str, statuses: frozenset[Status], item_type: str = "file") -> JobQuery:
     return JobQuery(
         statuses=statuses,
-        item_type="file",
+        item_type=item_type,
         tenant_id=tenant_id,
         collection=collection,
         top_level=True,

@@ -13,9 +13,11 @@ from penstock.catalog.values import Place, Removal, Touch
 from penstock.catalog.views import TenantCount
 from penstock.errors import CollectionNotFound
 from penstock.handlers.removal import remove_all
-from penstock.items import validate_name
-from penstock.job import JobQuery, Status
+from penstock.items import note_path, validate_name
+from penstock.job import Job, JobQuery, Status
+from penstock.payloads import normal_path
 from penstock.service.jobs import Jobs
+from penstock.service.reasons import path_of
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
@@ -120,10 +122,22 @@ class Collections:
         )
         return remove_all(self._catalog, removal)
 
+    def path_of(self, job: Job) -> str | None:
+        """The path of the documents that a job is about; None without one."""
+        if job.item_type != "content":
+            path = path_of(job)
+            return path if path is None or job.item_type == "library" else normal_path(path)
+        note_id, text = job.payload.get("document_id"), job.payload.get("content")
+        if note_id is None:
+            return None if text is None else note_path(text)
+        with self._catalog.snapshot() as snapshot:
+            found = snapshot.identified(note_id)
+        return None if found is None else found.path
+
     def _keep(self, place: Place, path: str, asked_at: datetime) -> None:
         """Record the request for a path and what is inside the file: an earlier removal spares them."""
         kept: list[Touch] = []
-        for known in known_below(self._catalog, place, path):
+        for known in known_below(self._catalog, place, None if path == "/" else path):
             if known.published_id is not None:
                 kept.append(Touch(known.source_id, known.size, known.mtime_ns, asked_at))
             if len(kept) >= BATCH:
