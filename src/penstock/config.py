@@ -22,11 +22,12 @@ from penstock.named_tuple import NamedTuple
 from penstock.setting_fields import DERIVED, SettingValues
 from penstock.setting_fields import setting as _setting
 from penstock.setting_sources import ARGUMENT as ARGUMENT
-from penstock.setting_sources import DEFAULT, SettingSources, refuse_unknown
+from penstock.setting_sources import DEFAULT, SettingSources, nearest_name, refuse_unknown
 from penstock.setting_types import Setting
 from penstock.state_directory import absolute, default_models, default_state
 from penstock.store_url import StoreUrl
 
+_PREFIX = "PENSTOCK_"
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 DEFAULT_TENANT = "default"
@@ -40,6 +41,17 @@ class SettingReport(NamedTuple):
     name: str
     value: object
     source: str
+
+
+class UnknownVariable(NamedTuple):
+    """An environment variable that looks like a setting and is none; ``nearest``: the setting it may mean."""
+
+    name: str
+    nearest: str | None
+
+    @property
+    def remedy(self) -> str:
+        return f"Set {self.nearest} instead." if self.nearest else "Unset it."
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -374,6 +386,15 @@ def describe(settings: Settings) -> list[SettingReport]:
         )
         for setting in SETTINGS
     ]
+
+
+def unknown_variables() -> list[UnknownVariable]:
+    """The variables ``PENSTOCK_*`` of this process that set nothing, by name: mostly misspelled settings."""
+    # The common start is left out of the comparison: with it, any two names are alike.
+    known = [setting.env.removeprefix(_PREFIX) for setting in SETTINGS]
+    words = sorted(name.removeprefix(_PREFIX) for name in os.environ if name.startswith(_PREFIX))
+    unknown = ((word, nearest_name(word, known)) for word in words if word not in known)
+    return [UnknownVariable(_PREFIX + word, near and _PREFIX + near) for word, near in unknown]
 
 
 def file_places() -> settings_file.FilePlaces:

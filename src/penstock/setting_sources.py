@@ -46,11 +46,16 @@ def refuse_unknown(overrides: Iterable[str], settings: Iterable[Setting]) -> Non
     known = [setting.name for setting in settings]
     for name in overrides:
         if name not in known:
-            import difflib
-
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            close = nearest_name(name, known)
+            hint = f"; did you mean {close!r}?" if close else ""
             raise InvalidSetting(f"unknown setting {name!r}{hint}")
+
+
+def nearest_name(name: str, known: Sequence[str]) -> str | None:
+    """The known name that a misspelled one may mean."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def _read(setting: Setting, source: str, given: object) -> object:

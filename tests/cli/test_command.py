@@ -37,6 +37,20 @@ def test_config_show_names_values_and_their_origin(ask: Callable[..., Any], run:
     assert not state.exists()
 
 
+def test_config_show_names_variables_that_are_no_setting(run: Run, monkeypatch: pytest.MonkeyPatch):
+    assert "not a setting" not in run("config", "show").stderr
+    for name in ("PENSTOCK_JOB_TIMEOUT", "PENSTOCK_XQ", "PENSTOCK_MAX_QUEUE"):
+        monkeypatch.setenv(name, "60")
+
+    shown = run("--json", "config", "show")
+
+    assert 60 == json.loads(shown.stdout)["max_queue"]["value"]
+    assert shown.stderr.splitlines() == [
+        "PENSTOCK_JOB_TIMEOUT is not a setting and has no effect. Set PENSTOCK_JOB_TIMEOUT_S instead.",
+        "PENSTOCK_XQ is not a setting and has no effect. Unset it.",
+    ]
+
+
 def test_config_show_masks_passwords(run: Run):
     assert "secret" not in run("--url", "postgresql://u:secret@host/db", "config", "show").stdout
 

@@ -50,6 +50,15 @@ def test_a_working_installation_ends_with_0(run: Run, ask: Ask, state: Path):
     assert "eng" in checks(found)["ocr"]["detail"]
 
 
+def test_a_variable_that_is_no_setting_is_a_note(ask: Ask, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PENSTOCK_JOB_TIMEOUT", "60")
+
+    note = checks(ask("doctor"))["environment"]
+
+    assert ("note", "Set PENSTOCK_JOB_TIMEOUT_S instead.") == (note["status"], note["remedy"])
+    assert "PENSTOCK_JOB_TIMEOUT " in note["detail"]
+
+
 def test_an_unreachable_store_ends_with_1_and_shows_no_password(run: Run, ask: Ask):
     url = "postgresql://me:secret@127.0.0.1:1/x"
 

@@ -24,10 +24,15 @@ def config() -> None:
 @config.command()
 @click.pass_obj
 def show(session: Session) -> None:
-    """Show every setting with its value and source, and the settings files. Passwords are masked."""
-    from penstock.config import describe, file_places
+    """Show every setting with its value and source, and the settings files. Passwords are masked.
+
+    Variables PENSTOCK_* that are no setting are named on standard error.
+    """
+    from penstock.config import describe, file_places, unknown_variables
 
     described = describe(session.settings)
+    for variable in unknown_variables():
+        session.hint(f"{variable.name} is not a setting and has no effect. {variable.remedy}")
     if session.as_json:
         emit_json({row.name: {"value": row.value, "source": row.source} for row in described})
         return

@@ -15,7 +15,7 @@ import msgspec
 from penstock import extensions
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
-from penstock.config import Settings
+from penstock.config import Settings, unknown_variables
 from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
@@ -60,6 +60,7 @@ def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> D
         [
             Check(subject="penstock", detail=f"{metadata.version('penstock')} in {sys.prefix}"),
             Check(subject="python", detail=f"{platform.python_version()} on {platform.system()}"),
+            *_variables(),
             _state_directory(settings),
             *(found.settled(fix=fix) for found in machine_checks.machine(settings)),
             *_queue(settings, parts, fix=fix),
@@ -78,6 +79,12 @@ def diagnose(settings: Settings, parts: Installation, *, fix: bool = False) -> D
 
 def _failed(subject: str, error: PenstockError) -> Check:
     return Check(subject=subject, status="failed", detail=error.message, remedy=error.remedy)
+
+
+def _variables() -> Iterator[Check]:
+    for variable in unknown_variables():
+        detail = f"{variable.name} is not a setting and has no effect"
+        yield Check(subject="environment", status="note", detail=detail, remedy=variable.remedy)
 
 
 def _state_directory(settings: Settings) -> Check:
