@@ -24,6 +24,15 @@ def test_the_reason_of_a_job_in_line(app: Penstock):
     ]
 
 
+def test_the_reason_counts_the_jobs_that_the_position_counts(app: Penstock):
+    app.submit(item_type="function", op="run", payload={"function_name": "mail"}, priority=10)
+    first, second = note(app, "one"), note(app, "two")
+
+    assert 1 == app.details(second.job_id).queue_position
+    assert "1 job is ahead, and 1 call or part of a folder; no worker is running" == reason(app, second)
+    assert "next in line after 1 call or part of a folder; no worker is running" == reason(app, first)
+
+
 def test_the_reason_of_a_delayed_job(app: Penstock):
     receipt = note(app, run_at="2030-01-31T12:00:00Z")
 

@@ -58,7 +58,8 @@ def test_a_receipt_counts_requests_and_neither_files_nor_calls(app: Penstock):
     assert 2 == later.queue_length
     assert (True, 0, 2) == (again.dedupe_hit, again.queue_position, again.queue_length)
     assert 2 == app.queue.backlog(functions=False, cap=10)
-    assert "4 jobs are ahead; no worker is running" == app.details(second.job_id).reason
+    told = "next in line after 4 calls or parts of folders; no worker is running"
+    assert told == app.details(second.job_id).reason
     assert (0, 2) == (app.details(second.job_id).queue_position, app.details(second.job_id).queue_length)
 
 

@@ -135,12 +135,16 @@ def _queued(position: Position | None, *, idle: bool) -> str:
     if position is None:
         return "was claimed just now"
     unserved = "; no worker is running" if idle else ""
-    if position.jobs_ahead == 0:
+    # The first number is that of the position which is shown beside it; jobs of other kinds come after it.
+    others = max(position.jobs_ahead - position.ahead, 0)
+    if position.ahead == 0 and not others:
         return "next in line" + unserved
     least = "" if position.jobs_ahead < POSITION_CAP else "at least "
-    return (
-        least + how_many(min(position.jobs_ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + unserved
-    )
+    parts = how_many(min(others, POSITION_CAP), "call or part of a folder", "calls or parts of folders")
+    if position.ahead == 0:
+        return f"next in line after {least}{parts}{unserved}"
+    ahead = least + how_many(min(position.ahead, POSITION_CAP), "job is", "jobs are") + " ahead"
+    return f"{ahead}, and {parts}{unserved}" if others else ahead + unserved
 
 
 def history(job: Job) -> list[HistoryEntry]:
