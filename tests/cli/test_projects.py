@@ -253,3 +253,12 @@ def test_collections_of_a_project_are_shown_by_its_name(run: Run, mill: Path):
         shown = run(*words).output
         assert "ours/mill" in shown
     assert "Project" in shown
+
+
+def test_a_collection_that_is_missing_names_the_project(run: Run, ask: Ask, mill: Path):
+    ask("index", "weir.md")
+
+    for command in (["show", "mil"], ["clear", "mil", "--yes"]):
+        assert "project 'ours/mill' has no collection 'mil'" in run("collection", *command, code=4).stderr
+    told = run("collection", "show", "mil", "--tenant", "ada", code=4).stderr
+    assert "tenant 'ada' has no collection 'mil'" in told

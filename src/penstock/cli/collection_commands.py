@@ -13,11 +13,12 @@ from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, fields, printable, table
 from penstock.cli.places import owner_word, tenant_name
 from penstock.cli.session import Session
+from penstock.errors import CollectionNotFound
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.client.collection_calls import ClientCollections
-    from penstock.service.collections import Collections
+    from penstock.service.collections import CollectionRecord, Collections
 
 
 def _collections(session: Session) -> Collections | ClientCollections:
@@ -31,6 +32,18 @@ def _own(session: Session) -> Collections:
     from penstock.service.collections import Collections
 
     return Collections(session.assembly.catalog, session.assembly.jobs)
+
+
+def _found(session: Session, name: str, tenant: str | None) -> CollectionRecord:
+    """The collection of a tenant, or of the project here; a refusal names the project instead of its id."""
+    tenant_id = session.place(tenant=tenant).tenant_id
+    try:
+        return _collections(session).show(name, tenant_id=tenant_id)
+    except CollectionNotFound:
+        project = session.project_names.get(tenant_id) if tenant_id is not None else None
+        if project is None:
+            raise
+        raise CollectionNotFound(f"project {project!r} has no collection {name!r}") from None
 
 
 @click.group(cls=CommandGroup)
@@ -73,7 +86,7 @@ def list_collections(session: Session, /, tenant: str | None) -> None:
 @click.pass_obj
 def show(session: Session, /, name: str, tenant: str | None) -> None:
     """Show one collection: documents, branches and open jobs."""
-    record = _collections(session).show(name, tenant_id=session.place(tenant=tenant).tenant_id)
+    record = _found(session, name, tenant)
     if session.as_json:
         emit_json(record)
         return
@@ -113,7 +126,7 @@ def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None
     \b
     penstock collection clear handbook --yes
     """
-    record = _collections(session).show(name, tenant_id=session.place(tenant=tenant).tenant_id)
+    record = _found(session, name, tenant)
     owner = f"{owner_word(session, record.tenant_id).lower()} {tenant_name(session, record.tenant_id)}"
     if not yes and not agreed(
         f"Remove {how_many(record.documents, 'document')} of collection {printable(record.collection)} "
