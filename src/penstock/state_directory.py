@@ -23,9 +23,7 @@ def default_state(environ: Mapping[str, str]) -> str:
     if own is not None:
         trust.require_state(own, environ)
         return str(own)
-    # The XDG specification asks to ignore a relative XDG_STATE_HOME.
-    xdg = environ.get("XDG_STATE_HOME", "")
-    return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+    return trust.user_state(environ)
 
 
 def default_models(environ: Mapping[str, str]) -> str:

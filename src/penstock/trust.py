@@ -39,6 +39,13 @@ def user_directory(environ: Mapping[str, str], platform: str = sys.platform) -> 
     return Path(home, "Library/Application Support" if platform == "darwin" else ".config", "penstock")
 
 
+def user_state(environ: Mapping[str, str]) -> str:
+    """The user's own state directory, outside of projects; ``~`` is the home directory."""
+    # The XDG specification asks to ignore a relative XDG_STATE_HOME.
+    xdg = environ.get("XDG_STATE_HOME", "")
+    return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+
+
 def read_list(path: Path) -> dict[str, str]:
     """The digests by path."""
     import json
@@ -122,7 +129,7 @@ def require_state(directory: Path, environ: Mapping[str, str]) -> None:
             if _is_listed(directory, listed):
                 return
             if not _is_empty(directory):
-                raise _untrusted(directory)
+                raise _not_known(directory, user_state(environ))
             _trust(directory, listed)
     except InvalidSettingsFile as error:
         raise _untrusted(directory, str(error)) from None
@@ -222,15 +229,19 @@ def _is_empty(directory: Path) -> bool:
 _NAME_IT = "Name the directory with --state, or in PENSTOCK_STATE."
 
 
-def _untrusted(directory: Path, cause: str = "") -> UntrustedState:
-    if cause:
-        return UntrustedState(
-            f"{directory} is used only if it is known as yours: {cause}", directory, remedy=_NAME_IT
-        )
+def _untrusted(directory: Path, cause: str) -> UntrustedState:
+    return UntrustedState(
+        f"{directory} is used only if it is known as yours: {cause}", directory, remedy=_NAME_IT
+    )
+
+
+def _not_known(directory: Path, own: str) -> UntrustedState:
+    # A shell expands ~ only without quotes.
+    named = own if own.startswith("~") else shlex.quote(own)
     return UntrustedState(
         f"{directory} is not known as yours: it came with a clone, an archive or a copy, was moved, or an "
         "earlier version made it",
         directory,
         remedy=f"If it is yours, run: penstock config trust {shlex.quote(str(directory))}. "
-        "Else name another one with --state, or in PENSTOCK_STATE.",
+        f"Else use your own: give --state {named} with the command, or set PENSTOCK_STATE={named}.",
     )

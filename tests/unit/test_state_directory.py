@@ -151,6 +151,19 @@ def test_trust_ends_where_the_directory_is_another_one(home, project, tmp_path, 
         load(home)
 
 
+@pytest.mark.parametrize("xdg", [True, False])
+def test_the_refusal_names_the_users_own_directory(home, project, tmp_path, xdg):
+    clone(project)
+    environ = {**home, "XDG_STATE_HOME": str(tmp_path / "my state")} if xdg else home
+
+    with pytest.raises(UntrustedState) as refused:
+        load(environ)
+
+    own = f"'{tmp_path}/my state/penstock'" if xdg else "~/.local/state/penstock"
+    assert f"give --state {own} with the command, or set PENSTOCK_STATE={own}." in refused.value.remedy
+    assert f"penstock config trust {project}/.penstock. " in refused.value.remedy
+
+
 def test_a_link_to_a_known_directory_is_not_known_itself(home, project, tmp_path, monkeypatch):
     load(home)
     hostile = tmp_path / "clone"

@@ -133,7 +133,7 @@ class UntrustedState(ConfigError):
     """A state directory found from the current directory upwards that is not known as the user's own."""
 
     code = "ERR_UNTRUSTED_STATE"
-    default_remedy = "Run `penstock config trust DIRECTORY` if it is yours, or name another one with --state."
+    default_remedy = "Run `penstock config trust DIRECTORY` if it is yours, or name your own with --state."
 
     def __init__(self, message: str, directory: Path | None = None, *, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
