@@ -94,6 +94,12 @@ def new_id() -> str:
     return new_ids(1)[0]
 
 
+def is_new_id(text: str) -> bool:
+    """Tell whether a text has the form of the ids of ``new_ids``."""
+    digits = text.removeprefix("job_")
+    return len(text) == 26 and len(digits) == 22 and set(digits) <= set("0123456789abcdef")
+
+
 def new_uuids(count: int) -> list[str]:
     """UUIDs (version 7) in order of creation, which keeps inserts at the end of an index."""
     moment = f"{time.time_ns() // 1_000_000:012x}"

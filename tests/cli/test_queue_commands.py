@@ -408,3 +408,19 @@ def test_status_says_that_a_job_in_progress_has_no_worker(run: Run, app: Penstoc
     assert app.queue.start(job_id, ClaimRequest("dead", 1, timedelta(minutes=1), {}))
 
     assert run("status").stdout.endswith("\nNo worker is running. Start one with: penstock worker\n")
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["queue", "list"]], ids=" ".join)
+def test_a_list_does_not_begin_after_a_job_that_never_was(
+    run: Run, ask: Callable[..., Any], app: Penstock, command: list[str]
+):
+    job_id = add(run)
+
+    refused = run(*command, "--after", "nonsense", code=4)
+
+    assert ("", True) == (refused.stdout, "ERR_JOB_NOT_FOUND" in refused.stderr)
+    purged = f"job_{'f' * 22}"
+    assert [job_id] == [one["job_id"] for one in ask(*command, "--after", purged)["jobs"]]
+    body = {"content": "b"}
+    named = app.submit(item_type="content", op="ingest", payload=body, job_id="nonsense").job_id
+    assert [job_id] == [one["job_id"] for one in ask(*command, "--after", named)["jobs"]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock import clock
 from penstock.cli import index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.command_group import RenamedOption
@@ -83,7 +84,7 @@ def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | 
         "tenant_id": given["tenant"],
         "collection": given["collection"],
         "item_type": given["item_type"],
-        "after": given["after"],
+        "after": _after(session, given["after"]),
         "limit": limit + 1,
         "top_level": top_level,
     }
@@ -100,6 +101,16 @@ def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | 
         session.hint(f"More jobs follow: add --after {following}")
     if top_level and "failed" in all_words(given["status"]):
         session.hint("Files that failed in a folder are child jobs: add --children")
+
+
+def _after(session: Session, job_id: str | None) -> str | None:
+    """The id after which a list continues: of any job that is there, or one that Penstock gave out.
+
+    The last job of a page may have been purged since. Of any other text, the list would begin somewhere.
+    """
+    if job_id is None or clock.is_new_id(job_id):
+        return job_id
+    return session.services.job(job_id).queue_id
 
 
 def _listed(page: list[Job], session: Session) -> str:
