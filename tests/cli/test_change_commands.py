@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from penstock import Penstock
+from penstock.errors import UnknownDocument
 from tests.cli.conftest import Run, index
 
 
@@ -148,8 +150,32 @@ def test_documents_and_folders_are_forgotten_and_stay_on_the_disk(
 
     assert ["oven.md"] == paths(ask, folder)
     assert (folder / "mill.md").exists()
-    refused = ask("delete", "nobody", code=1)
-    assert ("failed", "ERR_UNKNOWN_DOCUMENT") == (refused["status"], refused["error"]["code"])
+
+
+def test_a_document_that_is_not_there_is_refused_and_nothing_queued(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    before = ask("jobs")
+    for unknown in ("nobody", str(folder / "nobody.md")):
+        refused = run("delete", unknown, code=4)
+        shown = run("documents", "show", unknown, code=4)
+        assert (refused.stderr, "") == (shown.stderr, refused.stdout)
+        assert "ERR_UNKNOWN_DOCUMENT" in refused.stderr
+    run("delete", str(folder / "mill.md"))
+    run("delete", str(folder / "mill.md"), code=4)
+
+    assert 1 == len(ask("jobs")["jobs"]) - len(before["jobs"])
+
+
+def test_a_document_that_a_queued_job_may_make_can_be_forgotten(folder: Path, app: Penstock):
+    new, other = str(folder / "deep" / "new.md"), str(folder / "nobody.md")
+    app.submit(item_type="file", op="ingest", payload={"file_path": new})
+
+    assert {"document_id": new} == app.documents.removal(new)["payload"]
+    with pytest.raises(UnknownDocument):
+        app.documents.removal(other)
+    app.submit(item_type="rename", op="update", payload={"old_path": new, "new_path": other})
+    assert {"document_id": other} == app.documents.removal(other)["payload"]
 
 
 def test_a_folder_that_is_gone_from_the_disk_can_be_forgotten(
@@ -212,7 +238,7 @@ def test_no_name_speaks_to_the_terminal(run: Run, tmp_path: Path, folder: Path):
     told = [
         run("index", str(evil), code=1).output,
         run("documents", "tree", str(evil / "good.md")).output,
-        run("delete", str(evil / "nobody"), code=1).output,
+        run("delete", str(evil / "nobody"), code=4).output,
         run("delete-tenant", evil.name, "--yes", code=1).output,
     ]
 

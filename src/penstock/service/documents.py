@@ -198,7 +198,10 @@ class Documents:
         return self.notes.add(text, place, tags=tags)
 
     def removal(self, path_or_id: str, **where: Unpack[PathPlace]) -> Submission:
-        """Build the submission to remove a document or folder, whether or not the files still exist."""
+        """Build the submission to remove a document or folder, whether or not the files still exist.
+
+        Raises ``UnknownDocument`` if there is no such document, nor a live job that may index it.
+        """
         refuse_unknown("removal", where, PathPlace)
         submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
         if (source_id := self._id_of(path_or_id)) is not None:
@@ -220,9 +223,20 @@ class Documents:
             submission["item_type"] = "folder"
             submission["payload"] = {"folder_path": folder}
         else:
+            if document is None:
+                self._refuse_unless_awaited(path_or_id, place, names)
             by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
             submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
         return _at(submission, place)
+
+    def _refuse_unless_awaited(self, path_or_id: str, place: Place, names: Sequence[str]) -> None:
+        if any(reasons.awaited(self._jobs.queue, name, place) for name in names):
+            return
+        # A job that ended since the first look may have made the document.
+        with self.catalog.snapshot() as snapshot:
+            found = [snapshot.find(place, name) for name in names]
+        if not any(source is not None and source.live for source in found):
+            raise UnknownDocument(f"no document {path_or_id[:200]!r}")
 
     def _id_of(self, text: str) -> str | None:
         """The id of the document that this id means. A file with such a name is meant by its name."""

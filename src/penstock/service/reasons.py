@@ -380,6 +380,28 @@ def queued(queue: Queue, path: str, place: Place) -> Reason | None:
     return None
 
 
+def awaited(queue: Queue, path: str, place: Place) -> bool:
+    """Tell whether a live request may make a document at the path.
+
+    A request whose payload has no path, such as a rename or a site, may make any.
+    """
+    query = JobQuery(
+        statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}),
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        top_level=True,
+        limit=1000,
+    )
+    while page := queue.find(query):
+        for job in page:
+            covered = None if job.item_type == "function" else path_of(job) or path
+            if covered and (path == covered or path.startswith(covered.rstrip("/") + "/")):
+                return True
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+    return False
+
+
 def path_of(job: Job) -> str | None:
     """The file or folder of a job."""
     payload = job.payload
