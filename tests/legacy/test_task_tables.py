@@ -34,7 +34,7 @@ CREATE TABLE task_queue_chunk (id TEXT PRIMARY KEY, page_id TEXT, document_id TE
     chunk_index INTEGER, vector_status TEXT NOT NULL DEFAULT 'pending', vector_error TEXT);
 """
 DONE = {"ocr_status": "completed", "vector_index_status": "completed", "graphrag_index_status": "completed"}
-LATER = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+LATER = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
 class Tables:
