@@ -57,8 +57,8 @@ OF_SQLITE = sorted(
 
 
 def is_answered(error: PenstockError | None) -> bool:
-    """True if a worker waits for the end of the error, or blames the text that it was to store."""
-    return isinstance(error, (*OUTAGE, errors.InvalidText)) and not isinstance(error, LASTING)
+    """True if a worker waits for the end of the error."""
+    return isinstance(error, OUTAGE) and not isinstance(error, LASTING)
 
 
 def test_the_drivers_have_as_many_classes_as_they_should() -> None:

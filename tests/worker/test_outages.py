@@ -16,6 +16,8 @@ import pytest
 from penstock import Penstock, config
 from penstock.clock import now
 from penstock.errors import (
+    InvalidText,
+    PenstockError,
     StateDamaged,
     StatementRefused,
     StoreError,
@@ -98,7 +100,10 @@ def refused(tmp_path: Path) -> Iterator[WorkerHost]:
 @pytest.mark.parametrize(
     "refusals",
     [
-        pytest.param({"25006": "Point its URL", "42P05": "PENSTOCK_POSTGRES_POOLER=true"}, id="some"),
+        pytest.param(
+            {"25006": "Point its URL", "42P05": "PENSTOCK_POSTGRES_POOLER=true", "22012": "refuses a value"},
+            id="some",
+        ),
         pytest.param(
             {
                 "25P03": "idle in its transaction",
@@ -109,6 +114,7 @@ def refused(tmp_path: Path) -> Iterator[WorkerHost]:
                 "42501": "does not let this user",
                 "26000": "PENSTOCK_POSTGRES_POOLER=true",
                 "42601": "ERR_STATEMENT_REFUSED",
+                "54000": "ERR_INVALID_TEXT",
             },
             id="more",
             marks=pytest.mark.long,
@@ -196,7 +202,7 @@ ALL_KINDS = sorted({below for kind in OUTAGE for below in subclasses(kind)}, key
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_a_duty_that_meets_an_outage_is_tried_again_soon(kind: type[StoreError]) -> None:
+def test_a_duty_that_meets_an_outage_is_tried_again_soon(kind: type[PenstockError]) -> None:
     ran: list[float] = []
 
     def duty() -> None:
@@ -226,7 +232,7 @@ def test_a_lost_or_damaged_file_ends_the_worker(kind: type[StoreError]) -> None:
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_call_of_a_process_is_repeated_until_the_outage_is_over(
-    kind: type[StoreError], monkeypatch: pytest.MonkeyPatch
+    kind: type[PenstockError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OutageRetry, "_sleep", staticmethod(lambda _: None))
     told: list[object] = []
@@ -286,7 +292,7 @@ def test_an_outage_is_in_the_statistics_until_its_worker_is_gone_for_long(tmp_pa
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_worker_in_a_thread_waits_for_its_store(
-    kind: type[StoreError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[PenstockError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OutageRetry, "_sleep", staticmethod(lambda _: None))
     with Penstock(f"sqlite:///{tmp_path}/queue.db", state_dir=tmp_path) as app:
@@ -296,7 +302,7 @@ def test_a_worker_in_a_thread_waits_for_its_store(
             return "flour"
 
         # A result that is refused alone fails its job, and holds up no other.
-        for name in ("claim",) if kind is StatementRefused else ("claim", "settle"):
+        for name in ("claim",) if kind in (StatementRefused, InvalidText) else ("claim", "settle"):
             fail_twice(monkeypatch, SqliteQueue, name, kind)
         with app.worker_thread():
             receipt = grind.call({})

@@ -31,6 +31,7 @@ _CONNECTIONS = (
 )
 _TIMEOUT = "See what the server waits for in pg_stat_activity, or raise PENSTOCK_POSTGRES_TIMEOUT_S."
 _SHORTEN = "Shorten it: a path, with its tenant and collection, may have about 2,600 bytes."
+_VALUE = "The server's log has the statement; look at the values of the request."
 _SPACE = "Free some space on the database server and try again."
 _LOG = "Look into the server's log for the reason."
 _REPAIR = "Look into the server's log; REINDEX repairs an index, a backup of the server a table."
@@ -71,7 +72,7 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
 
 _BY_CLASS: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "08": (StoreUnavailable, "cannot be reached", None),
-    "22": (InvalidText, "cannot keep a text of the request", None),
+    "22": (InvalidText, "refuses a value", _VALUE),
     # Such as a transaction that failed, or a session that somebody ended.
     "25": (StoreUnavailable, "ended the transaction", None),
     "28": (StoreDenied, "refuses the user", _CHECK_LOGIN),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock import clock
-from penstock.errors import DiskFull, StoreError, StoreReadOnly, StoreUnavailable
+from penstock.errors import DiskFull, InvalidText, StoreError, StoreReadOnly, StoreUnavailable
 from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
@@ -114,7 +114,7 @@ class Gateway:
             try:
                 # Idle jobs are read once a second; new messages are taken at once.
                 active = self.run_round(mirror=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
-            except StoreError as error:
+            except (StoreError, InvalidText) as error:
                 # Redis or the queue may be unreachable for a while; nothing is lost, as both are durable.
                 told = (error.message, error.code, pause, error.remedy)
                 log.warning("%s (%s); trying again in %.1f s. %s", *told)

@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from penstock import clock
-from penstock.errors import PathNotFound, QueueFull, StoreError
+from penstock.errors import InvalidText, PathNotFound, QueueFull, StoreError
 from penstock.items import Source
 from penstock.service.change_plan import ChangePlan, is_in_repository
 from penstock.service.documents import Documents
@@ -81,7 +81,7 @@ class WatchedRoot:
             submissions = [self.plan.whole()] if self._scan else self.plan.submissions(written)
             for submission in submissions:
                 self._jobs.submit(exact=True, **submission)
-        except (QueueFull, StoreError, PathNotFound) as error:
+        except (QueueFull, StoreError, InvalidText, PathNotFound) as error:
             # Nothing is lost: once the queue, the store or the folder is there, everything is compared.
             log.warning("%s: %s; the folder is compared as a whole later", self.plan.root, error.message)
             self._scan, self._retry_at = True, now + RETRY_S

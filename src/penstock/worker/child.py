@@ -18,7 +18,7 @@ from typing import NoReturn
 import msgspec
 
 from penstock import lifecycle
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import InvalidText, PenstockError, StoreError
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
@@ -425,7 +425,7 @@ class Child:
             if seconds > RELEASE_AFTER_S:
                 self._release_claimed("behind a slow job")
             self._outbox.send()
-        except (StoreError, MemoryError) as error:
+        except (StoreError, InvalidText, MemoryError) as error:
             # The results stay in the outbox; the main thread or the next round sends them.
             # MemoryError is possible while a file uses up its share of memory.
             log.warning("results could not be sent yet: %s", error)

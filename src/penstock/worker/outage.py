@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
-from penstock.errors import PenstockError, SchemaMismatch, StatementRefused, StoreError
+from penstock.errors import InvalidText, PenstockError, SchemaMismatch, StatementRefused
 from penstock.errors.stores import OUTAGES
 from penstock.store_outage import TOLD_EVERY_S, StoreOutage, clear_outage, write_outage
 
-OUTAGE: tuple[type[StoreError], ...] = (*OUTAGES, SchemaMismatch, StatementRefused)
+OUTAGE: tuple[type[PenstockError], ...] = (*OUTAGES, SchemaMismatch, StatementRefused, InvalidText)
 """Errors of the store that a worker waits for: a switchover, a restart, a pooler, a disk, a changed right.
 
-A statement that the server refuses is a fault of Penstock: waiting does not correct it, but other jobs go on,
-and the log and the status tell of it. A file of the store that was lost or damaged ends the worker instead.
+A statement that the server refuses is a fault of Penstock, and a value that it refuses is one of some row.
+Waiting corrects neither, but other jobs go on, and the log and the status tell of it. A file of the store
+that was lost or damaged ends the worker instead.
 """
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from datetime import timedelta
 
 from penstock import lifecycle
 from penstock.catalog.values import Phase
-from penstock.errors import StoreError
+from penstock.errors import InvalidText, StoreError
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
@@ -214,7 +214,7 @@ class ThreadWorker:
                 if time.monotonic() > renew_tasks_at and self._documents is not None:
                     self._documents.renew(self._request.worker_id)
                     renew_tasks_at = time.monotonic() + RENEW_TASKS_S
-            except StoreError:
+            except (StoreError, InvalidText):
                 # A lease outlasts a few missed beats. If the outage lasts, another worker may get the job.
                 continue
             except Exception as error:  # noqa: BLE001 - as in ``_work``; without renewed leases it must stop
