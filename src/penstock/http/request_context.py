@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from inspect import isclass
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from penstock import server_assembly
 from penstock.errors import NotAllowed, UnknownDocument
@@ -149,12 +153,34 @@ def _sender(scope: KeyScope) -> object:
     async def find(request: Request) -> Sender:
         principal: Principal = request.scope["penstock.principal"]
         principal.require(scope)
+        if request.scope["query_string"]:
+            _refuse_unknown(request)
         accepted = request.headers.get("accept", "")
         taker = request.scope["penstock.taker"]
         return Sender(principal, request.app.state.shared, taker=taker, wants_values=VALUES in accepted)
 
     return Depends(find)
 
+
+def _refuse_unknown(request: Request) -> None:
+    """Refuse options in the query that the route does not take there: a tenant would be ignored.
+
+    Routes whose query is a model refuse them by it.
+    """
+    route: APIRoute = request.scope["route"]
+    declared = route.dependant.query_params
+    types = [one.field_info.annotation for one in declared]
+    if any(isclass(one) and issubclass(one, BaseModel) for one in types):
+        return
+    unknown = request.query_params.keys() - {one.alias for one in declared}
+    if unknown:
+        said = _IN_BODY if route.dependant.body_params else _UNKNOWN
+        errors = [{"type": "unknown", "loc": ("query", name), "msg": said} for name in sorted(unknown)]
+        raise RequestValidationError(errors)
+
+
+_UNKNOWN = "unknown field"
+_IN_BODY = "not an option of the query of this route, which takes its options in the body"
 
 Reader = Annotated[Sender, _sender("read")]
 """A sender whose key may read."""
