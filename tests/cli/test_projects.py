@@ -69,6 +69,9 @@ def test_outside_of_projects_a_search_is_of_the_default_tenant(
     assert [] == paths(ask, "weir")
     assert "1 project is indexed. Search everything with: --all" in run("search", "weir").stderr
     assert ["weir.md"] == paths(ask, "weir", "--all")
+    for command in (("search", "weir"), ("context", "weir"), ("documents", "list")):
+        refused = run(*command, "--project", code=4).stderr
+        assert "the current folder is in no project that was indexed" in refused
 
 
 def test_a_line_under_every_search_says_what_was_searched(

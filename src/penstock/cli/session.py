@@ -177,13 +177,23 @@ class Session:
 
         A server that the user chose, on another machine, decides by itself: paths here mean nothing there.
         """
-        from penstock.service.projects import Placement, WantedPlace
+        from penstock.service.projects import WantedPlace
 
-        wanted = WantedPlace(tenant, branch, project)
+        placement = self._placed(path, WantedPlace(tenant, branch, project))
+        if project and tenant is None and path is None and placement.project is None:
+            from penstock.errors import UnknownProject
+
+            raise UnknownProject("the current folder is in no project that was indexed")
+        return placement
+
+    def _placed(self, path: str | None, wanted: WantedPlace) -> Placement:
+        from penstock.service.projects import Placement
+
         if self.server is not None:
-            here = is_this_host(self.server) and tenant is None and project is not False
-            return self._placed_by_server(path or os.curdir, wanted) if here else Placement(tenant, branch)
-        if not project and self.readers is self._discovered:
+            if is_this_host(self.server) and wanted.tenant_id is None and wanted.project is not False:
+                return self._placed_by_server(path or os.curdir, wanted)
+            return Placement(wanted.tenant_id, wanted.branch)
+        if not wanted.project and self.readers is self._discovered:
             # A running server answers: the catalog need not be opened to find a project.
             return self._placed_by_server(path or os.curdir, wanted)
         return self.assembly.documents.projects.for_reading(path or os.curdir, wanted)
