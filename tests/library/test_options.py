@@ -135,6 +135,25 @@ def test_an_unknown_option_is_refused_before_anything_is_done(face: type, name: 
     assert [] == app.jobs()
 
 
+@pytest.mark.parametrize("option", ["include", "exclude", "hosts"])
+def test_a_text_in_place_of_a_list_is_not_taken_for_its_letters(option: str, app: Penstock, tmp_path: Path):
+    """The first letter of ``exclude="*.tmp"`` leaves out every file."""
+    page = "https://example.org/" if option == "hosts" else str(tmp_path)
+    calls: list[Callable[..., Any]] = [
+        lambda **given: app.index(page, **given),
+        lambda **given: app.documents.libraries.add("mill==1", source=page, **given),
+    ]
+    with Client("http://127.0.0.1:1") as client:
+        calls += [
+            lambda **given: client.index(page, **given),
+            lambda **given: client.libraries.add("mill==1", source=page, **given),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidRequest, match=f"{option}: expected a list of texts, got str"):
+                call(**{option: "*.tmp"})
+    assert [] == app.jobs()
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [("tenant", "tenant_id"), ("colection", "collection"), ("type", "file_type"), ("all_tenants", None)],

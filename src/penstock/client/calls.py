@@ -27,6 +27,7 @@ from penstock.service.options import (
     Where,
     WhyOptions,
     refuse_unknown,
+    texts,
 )
 
 if TYPE_CHECKING:
@@ -150,9 +151,11 @@ def _submission(path: str, given: dict[str, Any]) -> ApiCall[Receipt]:
 
     query = {name: given.pop(name, None) or None for name in ("force", "allow_external")}
     if "include" in given:
-        given["patterns"] = list(given.pop("include") or [])
+        given["patterns"] = texts("include", given.pop("include") or [])
     if "exclude" in given:
-        given["exclude"] = list(given["exclude"] or [])
+        given["exclude"] = texts("exclude", given["exclude"] or [])
+    if given.get("hosts"):
+        given["hosts"] = texts("hosts", given["hosts"])
     body = _json(given)
     return ApiCall("POST", _target(path, query), Receipt, _same, body, repeatable=False, patience="index")
 

@@ -12,7 +12,7 @@ from penstock.client.calls import ApiCall, _id, _same, _submission, _target, sen
 from penstock.client.schedule_calls import Performer
 from penstock.client.uploads import file_name, opened
 from penstock.errors import InvalidRequest
-from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where, refuse_unknown
+from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where, refuse_unknown, texts
 
 if TYPE_CHECKING:
     from penstock.service.libraries import IndexedLibrary
@@ -38,7 +38,7 @@ def upload(
     refused = [option for option in ("hosts", "max_pages") if given.pop(option, None)]
     if refused:
         raise InvalidRequest(f"{refused[0]}: for web pages only, not for a file")
-    given["patterns"] = list(given.pop("include", None) or ())
+    given["patterns"] = texts("include", given.pop("include", None) or ())
     query = {"requirement": requirement, "name": name, "replace": replace or None} | given
     return sent_file(_target("/library", query), file, UploadRecord)
 

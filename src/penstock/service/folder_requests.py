@@ -19,7 +19,7 @@ from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, Walk
 from penstock.pipeline.walk.repository import code_reason
 from penstock.pipeline.web import urls
 from penstock.service import paths
-from penstock.service.options import IndexOptions
+from penstock.service.options import IndexOptions, texts
 from penstock.service.projects import Placement
 from penstock.service.real_path import real_path
 from penstock.service.requests import Submission
@@ -122,7 +122,7 @@ def crawl_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a payload for a crawl, from the options of ``index``."""
     names = {"hosts": "hosts", "include": "patterns", "exclude": "ignore_patterns"}
     payload: dict[str, Any] = {
-        field: list(options[name]) for name, field in names.items() if options.get(name)
+        field: texts(name, options[name]) for name, field in names.items() if options.get(name)
     }
     if options.get("recursive") is False:
         payload["recursive"] = False
@@ -136,9 +136,9 @@ def walked(root: str, item_type: str, options: Mapping[str, Any]) -> dict[str, A
     """The payload for a folder or project, from the options of ``index``."""
     payload: dict[str, Any] = {"project_root" if item_type == "project" else "folder_path": root}
     if options.get("include"):
-        payload["patterns"] = list(options["include"])
+        payload["patterns"] = texts("include", options["include"])
     if options.get("exclude"):
-        payload["ignore_patterns"] = list(options["exclude"])
+        payload["ignore_patterns"] = texts("exclude", options["exclude"])
     include_code = options.get("include_code")
     if include_code is None:
         include_code = item_type == "project" or code_reason(root) is not None

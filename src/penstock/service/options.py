@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
-from penstock.errors import UnknownOption
+from penstock.errors import InvalidRequest, UnknownOption
 from penstock.payloads import Operation
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
@@ -246,6 +246,13 @@ def path_place(options: Mapping[str, Any]) -> PathPlace:
     """The place of a document, among the options of a call."""
     names = PathPlace.__optional_keys__
     return cast("PathPlace", {name: value for name, value in options.items() if name in names})
+
+
+def texts(name: str, value: object) -> list[str]:
+    """The value of an option that is a list of texts. A text alone would be taken for its letters."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidRequest(f"{name}: expected a list of texts, got {type(value).__name__}")
+    return list(value)
 
 
 def refuse_unknown(call: str, given: Iterable[str], shape: Any) -> None:
