@@ -113,6 +113,15 @@ def test_a_user_who_does_not_exist(url: str) -> None:
         Penstock(with_user(url, "nobody_at_all", SECRET))
 
 
+def test_a_user_who_may_not_log_in(url: str, own: Own) -> None:
+    own.execute(
+        "DO $$ BEGIN CREATE ROLE locked_out NOLOGIN; "
+        "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+    )
+    with refused(errors.StoreDenied, message="not permitted to log in", remedy="PENSTOCK_URL"):
+        Penstock(with_user(url, "locked_out", SECRET))
+
+
 def test_a_database_that_does_not_exist() -> None:
     missing = postgres.shared_url().partition("?")[0].rpartition("/")[0] + "/no_such_database"
     with refused(errors.StoreUnavailable, message="no_such_database", remedy="createdb"):

@@ -118,6 +118,7 @@ _STATES_BY_TEXT = {
     # A pooler drops settings of sessions, or refuses a connection that asks for some.
     "unsupported startup parameter": "42P05",
     "no pg_hba.conf entry": "28000",
+    "not permitted to log in": "28000",
     "too many clients": "53300",
     "remaining connection slots": "53300",
     "too many connections": "53300",
