@@ -15,7 +15,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Place
-from penstock.errors import StoreUnavailable
+from penstock.errors import InvalidText, PenstockError, StoreUnavailable
 from penstock.handlers.phases import Phases
 from penstock.pipeline.budget import MemoryShare
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
@@ -32,6 +32,7 @@ class Away:
         self._catalog = catalog
         self.during: str | None = None
         self.after_it_was_done = False
+        self.error: PenstockError = StoreUnavailable("the connection broke")
 
     def __getattr__(self, name: str) -> Any:
         return self._break if name == self.during else getattr(self._catalog, name)
@@ -40,7 +41,7 @@ class Away:
         call, self.during = cast("str", self.during), None
         if self.after_it_was_done:
             getattr(self._catalog, call)(*arguments)
-        raise StoreUnavailable("the connection broke")
+        raise self.error
 
 
 @pytest.fixture
@@ -77,8 +78,9 @@ def work_off(lanes: Lanes) -> None:
 
 @pytest.mark.parametrize("done", [False, True], ids=["before it was heard", "after it was done"])
 @pytest.mark.parametrize("call", ["claim", "settle"])
+@pytest.mark.parametrize("kind", [StoreUnavailable, InvalidText])
 def test_a_store_that_goes_away_costs_time_only(
-    catalog: SqliteCatalog, tmp_path: Path, call: str, done: bool
+    catalog: SqliteCatalog, tmp_path: Path, kind: type[PenstockError], call: str, done: bool
 ):
     pipeline = Pipeline(HashingEmbedder())
     document_id = begin(catalog, pipeline, chunks=300)
@@ -87,8 +89,8 @@ def test_a_store_that_goes_away_costs_time_only(
     state = SharedState.create(tmp_path / "w1.state")
     lanes = Lanes(DocumentTools(store, Phases(store, pipeline)), MemoryQueue(), state, "w1", (Phase.VECTOR,))
 
-    away.during, away.after_it_was_done = call, done
-    with pytest.raises(StoreUnavailable):
+    away.during, away.after_it_was_done, away.error = call, done, kind("it failed")
+    with pytest.raises(kind):
         work_off(lanes)
     while True:
         lanes.wake()

@@ -20,7 +20,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATCH
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest, TaskStatus
-from penstock.errors import FingerprintMismatch, StoreError
+from penstock.errors import FingerprintMismatch, InvalidText, StoreError
 from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.job import Job, Status
@@ -141,7 +141,7 @@ class Lanes:
         try:
             self._recover()
             return self._run_piece(guard)
-        except StoreError:
+        except (StoreError, InvalidText):
             self._uncertain = True
             raise
 
@@ -163,7 +163,7 @@ class Lanes:
         try:
             self._unsettled += [outcomes.released(task) for task in batch.left]
             self._settle()
-        except StoreError:
+        except (StoreError, InvalidText):
             self._uncertain = True
             raise
 
