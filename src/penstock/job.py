@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.errors.stores import StateDamaged
 from penstock.job_event import JobEvent
 
 CHILDREN = "children"
@@ -31,6 +32,29 @@ SAME_METADATA: Mapping[str, str] = MappingProxyType({})
 """For ``requeue``: every job keeps its metadata."""
 Changes: TypeAlias = dict[str, Any]
 """New values for some columns of one row: decided by pure rules, written by the engines."""
+
+
+def decoded_column(queue_id: str, column: str, text: str) -> Any:
+    """Decode a column of a job. Another program may have written it: raises ``StateDamaged``."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise _unreadable(queue_id, column, f"that cannot be read as JSON: {error}") from None
+
+
+def decoded_object(queue_id: str, column: str, text: str) -> dict[str, Any]:
+    """Decode a column that has a JSON object. Raises ``StateDamaged`` for anything else."""
+    found = decoded_column(queue_id, column, text)
+    if isinstance(found, dict):
+        return found
+    raise _unreadable(queue_id, column, f"that is no JSON object: got {type(found).__name__}")
+
+
+def _unreadable(queue_id: str, column: str, flaw: str) -> StateDamaged:
+    return StateDamaged(
+        f"job {queue_id[:128]!a} has a {column} {flaw}",
+        remedy="Correct the row of this job in unified_queue, or delete it.",
+    )
 
 
 class Status(enum.StrEnum):
@@ -156,16 +180,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = msgspec.json.decode(self.payload_json)
-        return payload
+        return decoded_object(self.queue_id, "payload_json", self.payload_json)
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        return msgspec.json.decode(self.progress_json) if self.progress_json else None
+        text = self.progress_json
+        return decoded_column(self.queue_id, "progress_json", text) if text else None
 
     @property
     def result(self) -> Any:
-        return msgspec.json.decode(self.result_json) if self.result_json else None
+        text = self.result_json
+        return decoded_column(self.queue_id, "result_json", text) if text else None
 
     @property
     def result_fields(self) -> dict[str, Any]:
@@ -220,12 +245,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = msgspec.json.decode(self.payload_json)
-        return payload
+        return decoded_object(self.queue_id, "payload_json", self.payload_json)
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        return msgspec.json.decode(self.progress_json) if self.progress_json else None
+        text = self.progress_json
+        return decoded_column(self.queue_id, "progress_json", text) if text else None
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import types
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from penstock import Penstock, clock, config, lifecycle
+from penstock.cli.main import cli
 from penstock.errors import StateDamaged
 from penstock.job import ClaimRequest, Status
 from penstock.queue.postgres.queue import PostgresQueue
@@ -118,6 +121,7 @@ def test_an_inserted_task_is_a_call(app: Penstock, sql: Sql):
         ("(function_name, task_id) VALUES ('plan', 'a b')", "task_id"),
         ("(function_name, task_id) VALUES ('plan', '')", "task_id"),
         ("(function_name, max_retries) VALUES ('plan', -1)", "chk_max_retries_positive"),
+        ("(function_name, max_retries) VALUES ('plan', 'x')", "max_retries must be|invalid input syntax"),
         ("(function_name, created_at) VALUES ('plan', 'soon')", "created_at|invalid input syntax"),
     ],
 )
@@ -208,7 +212,50 @@ def test_a_row_inserted_with_such_times_is_run_like_any_other(lite: tuple[Pensto
 def test_what_is_no_time_is_named(lite: tuple[Penstock, sqlite3.Connection], text: str):
     app, connection = lite
     app.submit(item_type="content", op="ingest", payload={"content": "one"})
-    connection.execute("UPDATE unified_queue SET updated_at = ?", [text])
+    connection.execute("UPDATE unified_queue SET last_error_at = ?", [text])
 
     with pytest.raises(StateDamaged, match=re.escape(repr(text))):
         app.jobs()
+    for column in ("created_at", "updated_at"):
+        with pytest.raises(sqlite3.IntegrityError, match=f"chk_{column}_is_time"):
+            connection.execute(f"UPDATE unified_queue SET {column} = ?", [text])
+
+
+@pytest.mark.parametrize(
+    ("column", "text"), [("payload_json", "[1]"), ("payload_json", "{torn"), ("metadata", "{torn")]
+)
+def test_a_row_that_cannot_be_read_costs_the_jobs_beside_it_nothing(
+    app: Penstock, sql: Sql, tmp_path: Path, column: str, text: str
+):
+    for name in ("one.md", "two.md", "torn.md"):
+        (tmp_path / name).write_text(f"The mill {name} grinds.")
+    first, torn, last = (
+        app.submit(item_type="file", op="ingest", payload={"file_path": str(tmp_path / name)}).job_id
+        for name in ("one.md", "torn.md", "two.md")
+    )
+    call = app.call("plan").job_id
+    sql(f"UPDATE unified_queue SET {column} = '{text}' WHERE queue_id IN ('{torn}', '{call}')")
+
+    with app.worker_thread():
+        assert ["done", "done"] == [app.wait(one, timeout=30).status for one in (first, last)]
+        for one in (torn, call):
+            ended = app.wait(one, timeout=30)
+            assert ("ERR_STATE_DAMAGED", 0) == (ended.error_code, ended.retry_count)
+    if column == "payload_json":
+        with pytest.raises(StateDamaged, match=f"{torn}.*{column}"):
+            assert app.job(torn).payload
+
+
+@pytest.mark.parametrize("column", ["payload_json", "metadata", "progress_json", "result_json"])
+@pytest.mark.parametrize("words", [["jobs"], ["--json", "jobs"], ["jobs", "{}"], ["--json", "jobs", "{}"]])
+def test_commands_name_the_job_that_cannot_be_read(
+    lite: tuple[Penstock, sqlite3.Connection], tmp_path: Path, words: list[str], column: str
+):
+    app, connection = lite
+    job_id = app.submit(item_type="content", op="ingest", payload={"content": "one"}).job_id
+    connection.execute(f"UPDATE unified_queue SET {column} = '{{torn'")
+
+    url = f"sqlite:///{tmp_path}/queue.db"
+    done = CliRunner().invoke(cli, ["--url", url, *(word.format(job_id) for word in words)])
+    assert isinstance(done.exception, SystemExit | types.NoneType)
+    assert 0 == done.exit_code or ("ERR_STATE_DAMAGED" in done.output and job_id in done.output)

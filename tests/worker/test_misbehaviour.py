@@ -60,7 +60,7 @@ def test_a_payload_that_cannot_be_read_fails_its_job_only(host: WorkerHost):
 
     assert 0 == host.worker(until_idle=True).ended()
 
-    assert (Status.FAILED, "ERR_PARSE") == (host.job(bad).status, host.job(bad).error_code)
+    assert (Status.FAILED, "ERR_STATE_DAMAGED") == (host.job(bad).status, host.job(bad).error_code)
     assert Status.DONE is host.job(good).status
 
 

@@ -52,15 +52,14 @@ def target(job: Job) -> str:
 
 def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, Any]:
     """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
-    import msgspec
-
     from penstock.dependencies import dependencies_of
+    from penstock.job import decoded_column
     from penstock.service.job_reports import result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:
         text = columns.pop(name)
-        columns[name.removesuffix("_json")] = msgspec.json.decode(text) if text else None
+        columns[name.removesuffix("_json")] = decoded_column(job.queue_id, name, text) if text else None
     del columns["after_json"]
     waits = dependencies_of(job)
     columns |= {"after": list(waits.after), "on_dependency_failure": waits.on_failure}

@@ -217,7 +217,10 @@ def _own_metadata(job: Job) -> str | None:
     """Metadata of the caller, without the time of the request."""
     import msgspec
 
-    given = {key: value for key, value in msgspec.json.decode(job.metadata).items() if key != "asked_at"}
+    from penstock.job import decoded_object
+
+    metadata = decoded_object(job.queue_id, "metadata", job.metadata)
+    given = {key: value for key, value in metadata.items() if key != "asked_at"}
     return msgspec.json.encode(given).decode() if given else None
 
 

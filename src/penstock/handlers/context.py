@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock, items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
-from penstock.job import DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status
+from penstock.job import DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status, decoded_object
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
 from penstock.traces import job_fields
@@ -87,7 +87,7 @@ class Context:
         self.claim = claim
         self.job_id = claim.queue_id
         self.attempt = claim.retry_count + 1
-        self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
+        self.metadata = decoded_object(claim.queue_id, "metadata", claim.metadata)
         self._report = report
         self._stop_requested = stop_requested
         self._guard_service = guard_service

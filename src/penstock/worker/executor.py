@@ -20,6 +20,7 @@ from penstock.errors import (
     LeaseLost,
     PermanentFailure,
     ServiceUnavailable,
+    StateDamaged,
     StoreError,
 )
 from penstock.errors.stores import OUTAGES
@@ -141,9 +142,17 @@ class Executor:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit too
             answers, failed = [error] * len(claims), error
-        settlements = [
-            self._settlement(claim, answer, handler) for claim, answer in zip(claims, answers, strict=True)
-        ]
+        if isinstance(failed, StateDamaged) and len(claims) > 1:
+            # One of them cannot be read, as another program wrote its row: the others are not at fault.
+            settlements = [
+                self.run([claim], _of_index(make_context, index))[0] for index, claim in enumerate(claims)
+            ]
+            began = 0.0
+        else:
+            settlements = [
+                self._settlement(claim, answer, handler)
+                for claim, answer in zip(claims, answers, strict=True)
+            ]
         if began and lifecycle.bounds_whole_job(claims[0]):
             settlements = _with_first_starts(claims, settlements, _monotonic() - began)
         if span is not None:
@@ -181,6 +190,11 @@ class Executor:
         return _not_handled(
             claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
         )
+
+
+def _of_index(make_context: Callable[[int, Claim], Context], index: int) -> Callable[[int, Claim], Context]:
+    """Contexts for a job that runs alone, although the shared state has it in this place of a batch."""
+    return lambda _, claim: make_context(index, claim)
 
 
 def _with_first_starts(
@@ -262,9 +276,13 @@ def _with_progress(released_claim: Settlement, claim: Claim, key: str, value: ob
 
 def failure(claim: Claim, error: BaseException, handler: Registered) -> Settlement:
     try:
-        classified, schedule = retry.classify(error), handler.backoff_of(claim)
-    except Exception:  # noqa: BLE001 - both run code of the application
-        classified, schedule = retry.Classification("transient", "ERR_UNKNOWN"), retry.JOB_BACKOFF
+        classified = retry.classify(error)
+    except Exception:  # noqa: BLE001 - it runs code of the application
+        classified = retry.Classification("transient", "ERR_UNKNOWN")
+    try:
+        schedule = handler.backoff_of(claim)
+    except Exception:  # noqa: BLE001 - it runs code of the application
+        schedule = retry.JOB_BACKOFF
     settlement = lifecycle.failed_attempt(
         claim,
         classified,

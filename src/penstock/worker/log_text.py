@@ -13,6 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock import lifecycle, retry
+from penstock.errors import StateDamaged
 from penstock.job import Settlement, Status
 from penstock.lifecycle import Holder, printable
 
@@ -31,7 +32,7 @@ def job_text(job: Holder) -> str:
     """Name a job for the log, such as ``job_01… (function send_mail)``."""
     kind = f"{job.item_type}/{job.op}"
     if job.item_type == "function":
-        with suppress(msgspec.DecodeError, AttributeError):  # a payload may be anything
+        with suppress(StateDamaged):  # a payload may be anything
             kind = f"function {job.payload.get('function_name')}"
     return f"job {job.queue_id} ({printable(kind)[:300]})"
 

@@ -75,6 +75,9 @@ CREATE TABLE unified_queue (
     CONSTRAINT chk_held_means_pending CHECK (held IS NULL OR status = 'pending'),
     CONSTRAINT chk_held_time_has_run_at CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
     CONSTRAINT chk_run_at_means_held CHECK (run_at IS NULL OR held IS 'time' OR held IS 'after'),
+    -- A worker that cannot read the time of a row cannot claim any.
+    CONSTRAINT chk_created_at_is_time CHECK (created_at GLOB '????-??-??*' AND julianday(created_at) IS NOT NULL),
+    CONSTRAINT chk_updated_at_is_time CHECK (updated_at GLOB '????-??-??*' AND julianday(updated_at) IS NOT NULL),
     -- It is compared as text: ISO 8601 in UTC.
     CONSTRAINT chk_run_at_sorts CHECK (
         run_at IS NULL OR run_at GLOB '????-??-??T*Z' OR run_at GLOB '????-??-??T*+00:00'),
@@ -272,6 +275,8 @@ BEGIN
     SELECT RAISE(ABORT, 'task_queue: a new task is PENDING, without an error and without retries')
     WHERE coalesce(NEW.status, 'PENDING') <> 'PENDING' OR coalesce(NEW.retry_count, 0) <> 0
        OR NEW.error_message IS NOT NULL;
+    SELECT RAISE(ABORT, 'task_queue: max_retries must be an integer')
+    WHERE CAST(NEW.max_retries AS INTEGER) IS NOT NEW.max_retries;
     SELECT RAISE(ABORT, 'task_queue: task_id must be 1 to 128 letters, digits and . _ : -')
     WHERE NEW.task_id IS NOT NULL AND (length(NEW.task_id) NOT BETWEEN 1 AND 128
        OR NEW.task_id GLOB '*[^A-Za-z0-9._:-]*' OR NEW.task_id GLOB '[._:-]*');
