@@ -78,7 +78,7 @@ OTHER_WORDS: Sequence[tuple[str, str, str]] = (
     ("grep", "search in quotes looks for the words in this order", "penstock search '\"these words\"'"),
     ("ask chat", "context gives the passages for a model to answer from", "penstock context QUESTION"),
     (
-        "add load update upload put sync crawl",
+        "add load update upload put sync crawl scan",
         "index reads a file or folder, or what has changed in it",
         "penstock index PATH",
     ),
@@ -93,7 +93,7 @@ OTHER_WORDS: Sequence[tuple[str, str, str]] = (
     ("notes remember", "note keeps a text", "penstock note add TEXT"),
     ("job ps tasks task", "jobs lists jobs, and shows one", "penstock jobs"),
     ("enqueue submit push call", "queue add adds a job of any type", "penstock queue add"),
-    ("stats info queues", "status shows queue and index in short", "penstock status"),
+    ("stats info queues health", "status shows queue and index in short", "penstock status"),
     ("kill abort", "cancel ends a job", "penstock cancel ID"),
     ("rerun", "retry runs a failed job again", "penstock retry ID"),
     ("server run up api web dashboard", "serve starts server and dashboard", "penstock serve"),
@@ -112,6 +112,13 @@ OTHER_WORDS: Sequence[tuple[str, str, str]] = (
     ("help", "the help lists all commands", "penstock --help"),
     ("version", "an option prints the version", "penstock --version"),
     ("gc", "workers remove what is old; queue purge removes ended jobs", "penstock queue purge"),
+    ("purge", "queue purge removes ended jobs", "penstock queue purge"),
+    ("clear drop reset", "collection clear removes its documents", "penstock collection clear NAME"),
+    (
+        "history versions",
+        "documents history tells what happened to a path",
+        "penstock documents history PATH",
+    ),
 )
 """Words of other tools for a command, what does it here, and how."""
 
