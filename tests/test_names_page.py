@@ -43,7 +43,7 @@ THERE = {
         rag:ingest:queue:high rag:ingest:queue:normal rag:ingest:queue:low rag:ingest:queue:policies_rag
         configs/client/client.yaml redis://redis:6379/0 skip_validation reindex LLEN LINDEX LRANGE HGETALL
         ERR_PDF_INVALID <file>.error.json --skip-validation --watch""",
-    "S3": """task_queue BackgroundTaskProcessor function_registry validate_function_name
+    "S3": """task_queue task_queue_updated_at BackgroundTaskProcessor function_registry validate_function_name
         validate_entity_exists validate_task_payload validate_status_transition task_to_dict
         get_pending_tasks_with_entity_locking
         update_task_status_atomically should_retry_task enqueue_retry calculate_retry_delay enqueue_task
