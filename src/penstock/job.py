@@ -183,6 +183,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return decoded_object(self.queue_id, "payload_json", self.payload_json)
 
     @property
+    def shown_payload(self) -> dict[str, Any]:
+        """The payload for lists and reports: empty if it cannot be read. One row must not hide the others."""
+        try:
+            return self.payload
+        except StateDamaged:
+            return {}
+
+    @property
     def progress(self) -> dict[str, Any] | None:
         text = self.progress_json
         return decoded_column(self.queue_id, "progress_json", text) if text else None

@@ -258,4 +258,5 @@ def test_commands_name_the_job_that_cannot_be_read(
     url = f"sqlite:///{tmp_path}/queue.db"
     done = CliRunner().invoke(cli, ["--url", url, *(word.format(job_id) for word in words)])
     assert isinstance(done.exception, SystemExit | types.NoneType)
-    assert 0 == done.exit_code or ("ERR_STATE_DAMAGED" in done.output and job_id in done.output)
+    assert job_id in done.output
+    assert 0 == done.exit_code or ("ERR_STATE_DAMAGED" in done.output and column != "payload_json")

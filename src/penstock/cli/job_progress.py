@@ -154,7 +154,7 @@ class JobProgress:
         )
         if self._page_progress is not None:
             self._pages = self._page_progress.of([job, *open_ones])
-        sizes = [child.payload.get("size_bytes") or 0 for child in open_ones]
+        sizes = [child.shown_payload.get("size_bytes") or 0 for child in open_ones]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 0.0
         self._sample_at = self._clock() + SAMPLE_S
 

@@ -45,7 +45,7 @@ def status_and_held(job: Job) -> str:
 
 def target(job: Job) -> str:
     """The path, function or text a job works on, in one line."""
-    payload = job.payload
+    payload = job.shown_payload
     found = next((str(payload[field]) for field in _TARGETS if payload.get(field)), "")
     return " ".join(found.split()) if len(found) <= 200 else " ".join(found[:200].split()) + "…"
 
@@ -59,7 +59,10 @@ def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:
         text = columns.pop(name)
-        columns[name.removesuffix("_json")] = decoded_column(job.queue_id, name, text) if text else None
+        if name == "payload_json":
+            columns["payload"] = job.shown_payload
+        else:
+            columns[name.removesuffix("_json")] = decoded_column(job.queue_id, name, text) if text else None
     del columns["after_json"]
     waits = dependencies_of(job)
     columns |= {"after": list(waits.after), "on_dependency_failure": waits.on_failure}

@@ -207,7 +207,8 @@ def _progress_and_result(job: Job, report: JobReport | None) -> Iterator[tuple[s
         yield "Progress", job.progress_json if job.progress else None
         yield "Result", job.result_json
         return
-    yield "Progress", progress_text(report, job.payload.get("folder_path") or job.payload.get("project_root"))
+    payload = job.shown_payload
+    yield "Progress", progress_text(report, payload.get("folder_path") or payload.get("project_root"))
     if job.ended:
         yield "Result", index_summary.reported(job, report)
     yield "Left out", index_summary.all_left_out(job)

@@ -246,7 +246,7 @@ class JobRecords:
             queue_position=found.queue_position,
             queue_length=found.queue_length,
             result=result_of(found.job, report_of(found.job, self._jobs.queue)),
-            payload=masked_payload(found.job.payload),
+            payload=masked_payload(found.job.shown_payload),
             history=found.history,
             follow_up=found.job.followup_json is not None,
             after=list(waits.after),
@@ -329,7 +329,7 @@ class JobRecords:
         return None if job.held is None else f"held: {job.held}"
 
     def _record(self, job: Job, reason: str | None, *, listed: bool = False) -> JobRecord:
-        payload = job.payload
+        payload = job.shown_payload
         report = report_of(job, self._jobs.queue, listed=listed)
         options = () if job.op == "delete" else _OPTIONS.get(job.item_type, ())
         # A pending row still has the start of its last attempt.

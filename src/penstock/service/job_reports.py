@@ -164,7 +164,7 @@ def _failed_inside(job: Job, queue: Queue) -> _FailedInside:
     failed = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.FAILED}), limit=MOST_FAILED)
     files = child_jobs = 0
     for child in queue.find(failed):
-        path = child.payload.get("file_path")
+        path = child.shown_payload.get("file_path")
         if child.error_code == CHILDREN_FAILED:
             child_jobs += 1
             files += _failed_inside(child, queue).files
@@ -277,7 +277,7 @@ def _single(job: Job, inside: _FailedInside) -> JobReport:
         failed_inside=inside.files,
         unchanged=int(result.get("outcome") == "unchanged"),
         chunks_created=chunks if type(chunks) is int else 0,
-        current_file=None if job.ended else job.payload.get("file_path"),
+        current_file=None if job.ended else job.shown_payload.get("file_path"),
         updated_at=job.updated_at,
     )
 
@@ -298,4 +298,4 @@ def _current_file(job: Job, queue: Queue | None) -> str | None:
         file: str | None = (job.progress or {}).get("current_file") if not job.waiting else None
         return file
     running = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
-    return next((child.payload.get("file_path") for child in queue.find(running)), None)
+    return next((child.shown_payload.get("file_path") for child in queue.find(running)), None)

@@ -104,7 +104,7 @@ def job_view(jobs: Jobs, job: Job) -> JobView:
 
 def job_path(job: Job) -> str:
     """The path of an indexing job; the root of the file system without one."""
-    payload = job.payload
+    payload = job.shown_payload
     return str(payload.get("folder_path") or payload.get("project_root") or payload.get("file_path") or "/")
 
 
@@ -112,7 +112,7 @@ def job_outcome(documents: Documents, job: Job) -> JobOutcome:
     """Read what the catalog knows about a job."""
     path = job_path(job)
     # A project includes code without a word about it.
-    included = job.payload.get("include_code", job.item_type == "project")
+    included = job.shown_payload.get("include_code", job.item_type == "project")
     undecided = included and job.item_type in ("folder", "project")
     return JobOutcome(
         failures=documents.failures(

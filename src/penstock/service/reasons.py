@@ -404,7 +404,7 @@ def awaited(queue: Queue, path: str, place: Place) -> bool:
 
 def path_of(job: Job) -> str | None:
     """The file or folder of a job."""
-    payload = job.payload
+    payload = job.shown_payload
     found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
     if job.item_type == "library":
         found = library_path(str(payload.get("library_name")), str(payload.get("library_version")))

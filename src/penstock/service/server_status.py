@@ -153,7 +153,7 @@ class StatusReader:
             RunningJob(
                 job_id=job.queue_id,
                 item_type=job.item_type,
-                folder_path=job.payload.get("folder_path") or job.payload.get("file_path"),
+                folder_path=job.shown_payload.get("folder_path") or job.shown_payload.get("file_path"),
                 running_time_ms=milliseconds(job),
             )
             for job in running_jobs(queue, tenants, MOST_RUNNING)
