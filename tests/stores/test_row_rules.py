@@ -58,7 +58,7 @@ SQLITE_ONLY = {
     "chk_cancel_requested": "cancel_requested = 2",
     # Times are texts in SQLite only.
     "chk_created_at_is_time": "created_at = 1769860800",
-    "chk_updated_at_is_time": "updated_at = '2026-01-31 noon'",
+    "chk_updated_at_is_time": "updated_at = 'noon'",
     "chk_run_at_sorts": "held = 'time', run_at = datetime('now')",
 }
 A_TIME = "'2026-01-31T12:00:00.000000Z'"

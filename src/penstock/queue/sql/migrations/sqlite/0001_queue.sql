@@ -76,8 +76,8 @@ CREATE TABLE unified_queue (
     CONSTRAINT chk_held_time_has_run_at CHECK (held IS NOT 'time' OR run_at IS NOT NULL),
     CONSTRAINT chk_run_at_means_held CHECK (run_at IS NULL OR held IS 'time' OR held IS 'after'),
     -- A worker that cannot read the time of a row cannot claim any.
-    CONSTRAINT chk_created_at_is_time CHECK (created_at GLOB '????-??-??*' AND julianday(created_at) IS NOT NULL),
-    CONSTRAINT chk_updated_at_is_time CHECK (updated_at GLOB '????-??-??*' AND julianday(updated_at) IS NOT NULL),
+    CONSTRAINT chk_created_at_is_time CHECK (created_at GLOB '????-??-??*'),
+    CONSTRAINT chk_updated_at_is_time CHECK (updated_at GLOB '????-??-??*'),
     -- It is compared as text: ISO 8601 in UTC.
     CONSTRAINT chk_run_at_sorts CHECK (
         run_at IS NULL OR run_at GLOB '????-??-??T*Z' OR run_at GLOB '????-??-??T*+00:00'),
