@@ -119,10 +119,12 @@ def test_one_key_does_not_take_all_streams(server: LiveServer, keys: Senders):
     until(lambda: server.raw("GET", "/me", key=keys.greedy).status, lambda status: status == 200)
 
 
-def test_bodies_that_do_not_arrive_hold_a_part_of_the_server(server: LiveServer, keys: Senders):
+# The last two look like streams, which have a limit of their own only once they have begun.
+@pytest.mark.parametrize("target", ["/search", "/events", "/nothing/events"])
+def test_bodies_that_do_not_arrive_hold_a_part_of_the_server(server: LiveServer, keys: Senders, target: str):
     with ExitStack() as opened:
         for _ in range(REQUESTS_PER_KEY):
-            opened.enter_context(begun(server, keys.greedy, "/search", 100))
+            opened.enter_context(begun(server, keys.greedy, target, 100))
         until(lambda: server.raw("GET", "/me", key=keys.greedy).status, lambda status: status == 429)
         refused = server.ask("GET", "/me", key=keys.greedy)
         other = server.ask("POST", "/search", {"query": "mill"}, key=keys.other)
@@ -130,6 +132,7 @@ def test_bodies_that_do_not_arrive_hold_a_part_of_the_server(server: LiveServer,
     assert (429, "ERR_TOO_MANY_REQUESTS") == (refused.status, refused.code)
     assert "the key 'greedy'" in refused.body["detail"]
     assert 200 == other.status
+    until(lambda: server.raw("GET", "/me", key=keys.greedy).status, lambda status: status == 200)
 
 
 # Uploads.

@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import re
 from collections.abc import Collection, Iterable
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -38,7 +39,7 @@ from penstock.service.access import LOCAL, Principal
 from penstock.service.keys import Keys
 from penstock.service.rate_limit import RateLimit, RefusedKeys
 from penstock.service.sessions import Sessions
-from penstock.service.shares import NOBODY, Shares, Taker
+from penstock.service.shares import Shares, Taker
 
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""
@@ -47,7 +48,7 @@ STREAMED = frozenset([("POST", "/files"), ("POST", "/library")])
 """Routes that read the body of an upload themselves, with limits of their own."""
 REQUESTS_PER_KEY = 200
 """Requests of one key that are answered at the same time: bodies that arrive slowly hold connections, and a
-burst fills the thread pools. Streams of events have a limit of their own."""
+burst fills the thread pools. Streams of events have a limit of their own, from their begin on."""
 STREAM = "/events"
 """End of the paths of streams."""
 TAKER = "penstock.taker"
@@ -157,16 +158,29 @@ class Guard:
             principal = scope["penstock.principal"] = self._principal(scope, headers)
             scope["penstock.valid"] = lambda: self._is_still(principal, scope, headers)
             taker = scope[TAKER] = self._taker(scope, principal)
-            if scope["path"].endswith(STREAM):
-                taker = NOBODY
             self._requests.take(taker)
         except PenstockError as error:
             await problem_response(error, headers={"Connection": "close"})(scope, receive, send)
+            return
+        if scope["path"].endswith(STREAM):
+            await self._follow(scope, headers, receive, send)
             return
         try:
             await self._pass_on(scope, headers, receive, send)
         finally:
             self._requests.give_back(taker)
+
+    async def _follow(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """Answer a request for a stream, which counts as a request until it begins: then it counts itself."""
+        with ExitStack() as counted:
+            counted.callback(self._requests.give_back, scope[TAKER])
+
+            async def begin(message: Message) -> None:
+                if message["type"] == "http.response.start" and message["status"] == 200:
+                    counted.close()
+                await send(message)
+
+            await self._pass_on(scope, headers, receive, begin)
 
     async def _pass_on(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         try:
