@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -57,6 +57,17 @@ class WarnedBefore(logging.Filter):
         return True
 
 
+class OpenConnection(Protocol):
+    """A connection that is counted."""
+
+    @property
+    def peer(self) -> str | None:
+        """The machine at the other end; None for this machine and a proxy."""
+
+    def give_way(self) -> None:
+        """End for a new connection."""
+
+
 class OpenConnections:
     """The connections of one server, in its event loop: which of them are in use, and which may be ended.
 
@@ -68,10 +79,10 @@ class OpenConnections:
     def __init__(self, most: int = CONNECTIONS, peers: Peers | None = None) -> None:
         self.most = most
         self.peers = peers or Peers()
-        self._all: set[TimedConnection] = set()
-        self._unknown: dict[str | None, dict[TimedConnection, None]] = defaultdict(dict)
+        self._all: set[OpenConnection] = set()
+        self._unknown: dict[str | None, dict[OpenConnection, None]] = defaultdict(dict)
         """By machine, the oldest first. None: this machine and proxies, whose number is not limited."""
-        self._unused: dict[TimedConnection, None] = {}
+        self._unused: dict[OpenConnection, None] = {}
 
     @cached_property
     def busy_answer(self) -> bytes:
@@ -88,7 +99,7 @@ class OpenConnections:
         """True if only the spare connections are left."""
         return len(self._all) > self.most
 
-    def add(self, connection: TimedConnection) -> bool:
+    def add(self, connection: OpenConnection) -> bool:
         """Add a connection, and end another one for it if needed. False: there is no place."""
         peer = connection.peer
         if len(self._all) >= self.most:
@@ -101,22 +112,22 @@ class OpenConnections:
         self._unknown[peer][connection] = None
         return True
 
-    def prove(self, connection: TimedConnection) -> None:
+    def prove(self, connection: OpenConnection) -> None:
         """Note a request of a known sender."""
         if connection in self._all:
             self._forget(connection)
 
-    def rest(self, connection: TimedConnection) -> None:
+    def rest(self, connection: OpenConnection) -> None:
         """Note that the request of a known sender is answered."""
         if connection in self._all and connection not in self._unknown.get(connection.peer, ()):
             self._unused[connection] = None
 
-    def remove(self, connection: TimedConnection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         """Remove a closed connection."""
         self._all.discard(connection)
         self._forget(connection)
 
-    def _forget(self, connection: TimedConnection) -> None:
+    def _forget(self, connection: OpenConnection) -> None:
         self._unused.pop(connection, None)
         unknown = self._unknown.get(connection.peer)
         if unknown is not None:
@@ -129,7 +140,7 @@ class OpenConnections:
         if ended := next(iter(most), None) or next(iter(self._unused), None):
             self._end(ended)
 
-    def _end(self, connection: TimedConnection) -> None:
+    def _end(self, connection: OpenConnection) -> None:
         self.remove(connection)
         connection.give_way()
 

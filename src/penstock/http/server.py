@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -23,6 +23,7 @@ from penstock.http.api import make_api
 from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection, WarnedBefore
 from penstock.http.guard import GuardOptions, is_loopback
 from penstock.http.request_context import Shared
+from penstock.http.tls_connections import TlsConnection
 from penstock.named_tuple import NamedTuple
 from penstock.service.keys import Keys
 from penstock.service.path_policy import PathPolicy
@@ -81,7 +82,7 @@ class HttpServer:
         settings = assembly.settings
         keys = Keys(settings.state_dir)
         _refuse_keyless(options, keys)
-        _refuse_certificate(options.certificate, options.private_key)
+        self._tls = _tls(options.certificate, options.private_key)
         self._runtime = RuntimeFile(settings.state_dir)
         self._runtime.take()
         try:
@@ -165,10 +166,13 @@ class HttpServer:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _config(self) -> uvicorn.Config:
+        made: Any = functools.partial(TimedConnection, open_connections=self._connections)
+        if self._tls is not None:
+            made = functools.partial(TlsConnection, context=self._tls, open_connections=self._connections)
         return uvicorn.Config(
             self._api,
             # uvicorn calls it as it would a class.
-            http=functools.partial(TimedConnection, open_connections=self._connections),  # type: ignore[arg-type]
+            http=made,
             lifespan="off",
             ws="none",
             log_config=None,
@@ -180,8 +184,6 @@ class HttpServer:
             backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=self._options.certificate,
-            ssl_keyfile=self._options.private_key,
         )
 
     def _url(self) -> str:
@@ -272,17 +274,21 @@ def _warn(guard: GuardOptions, settings: Settings) -> None:
         log.warning("there is no key, and every request needs one: make it with `penstock keys create NAME`")
 
 
-def _refuse_certificate(certificate: str | None, private_key: str | None) -> None:
+def _tls(certificate: str | None, private_key: str | None) -> ssl.SSLContext | None:
+    """What a server needs for TLS; None without a certificate."""
     if (certificate is None) != (private_key is None):
         raise InvalidSetting("a certificate and a private key belong together: give both, or none")
-    if certificate is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key)
-        except OSError as error:  # errors of TLS are of this kind
-            raise InvalidSetting(
-                f"{certificate} and {private_key} are not a certificate and its private key ({error})",
-                remedy="Give PEM files that belong together.",
-            ) from None
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, private_key)
+    except OSError as error:  # errors of TLS are of this kind
+        raise InvalidSetting(
+            f"{certificate} and {private_key} are not a certificate and its private key ({error})",
+            remedy="Give PEM files that belong together.",
+        ) from None
+    return context
 
 
 def _bound(host: str, port: int) -> socket.socket:
