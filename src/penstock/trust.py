@@ -148,6 +148,11 @@ def trust_state(directory: Path, environ: Mapping[str, str], *, trust: bool = Tr
         _trust(directory, listed, trust=trust)
 
 
+def secret_of(directory: Path) -> bytes | None:
+    """The random text of a state directory, which nobody knows who sends files into it; None without one."""
+    return _token(directory)
+
+
 def _trust(directory: Path, listed: Path, *, trust: bool = True) -> None:
     known = read_list(listed)
     named = known.pop(_name(directory), None)

@@ -198,6 +198,22 @@ def test_a_trusted_state_directory_is_used_until_it_is_moved(clone: Path, monkey
     assert 3 == run(cli, ["jobs"]).exit_code
 
 
+def test_keys_that_a_pull_brought_into_a_trusted_directory_count_only_after_an_answer(
+    clone: Path, tmp_path: Path
+):
+    run, files = CliRunner().invoke, "keys.json"
+    (clone / ".penstock").mkdir()
+    assert 0 == run(cli, ["keys", "create", "own"]).exit_code
+    assert 0 == run(cli, ["--state", str(tmp_path / "other"), "keys", "create", "planted"]).exit_code
+    (clone / ".penstock" / files).write_bytes((tmp_path / "other" / files).read_bytes())
+
+    refused = run(cli, ["keys", "list"])
+    assert "ERR_STATE_DAMAGED" in refused.stderr
+    assert "'planted', which was not made in this directory" in refused.stderr
+    assert 0 == run(cli, ["config", "trust", ".penstock"]).exit_code
+    assert "planted" in run(cli, ["keys", "list"]).stdout
+
+
 def test_only_a_state_directory_of_a_project_is_trusted_as_one(clone: Path):
     refused = CliRunner().invoke(cli, ["config", "trust", "."])
 

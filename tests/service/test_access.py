@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import clock
+from penstock import clock, trust
 from penstock.errors import (
     InvalidName,
     InvalidRequest,
@@ -255,3 +255,55 @@ def test_an_audit_line_is_json_whatever_its_texts_hold(tmp_path: Path):
     assert {"by": "a\nb", "action": "pause", "tenant_id": 'x"\n'} == {
         k: v for k, v in found.items() if k != "at"
     }
+
+
+def own_state(directory: Path) -> Keys:
+    """Keys of a state directory with a secret, as a project has it."""
+    directory.mkdir()
+    (directory / trust.TOKEN).write_text("known to nobody else")
+    return Keys(directory)
+
+
+def test_a_key_that_was_brought_into_a_directory_does_not_count(tmp_path: Path):
+    ours = own_state(tmp_path / "ours")
+    key = ours.create("ci", "write", ["acme"]).key
+    planted = Keys(tmp_path / "theirs").create("planted", "admin").key
+    assert ours.find(key) is not None
+
+    # As a pull by git does with files that it ignores.
+    (tmp_path / "theirs" / "keys.json").replace(tmp_path / "ours" / "keys.json")
+
+    for use in (lambda: ours.find(planted), ours.ever_made, ours.all, lambda: ours.create("more", "read")):
+        with pytest.raises(StateDamaged, match="'planted'") as refusal:
+            use()
+        assert f"penstock config trust {tmp_path / 'ours'}" in refusal.value.remedy
+    assert "planted" in (tmp_path / "ours" / "keys.json").read_text()
+
+
+@pytest.mark.parametrize("change", [{"scope": "admin"}, {"tenants": []}, {"roots": ["/srv"]}, {"name": "a"}])
+def test_a_key_that_was_changed_does_not_count(tmp_path: Path, change: dict[str, Any]):
+    ours = own_state(tmp_path / "ours")
+    key = ours.create("ci", "write", ["acme"]).key
+    file = tmp_path / "ours" / "keys.json"
+    (stored,) = json.loads(file.read_text())
+    file.write_text(json.dumps([stored | change]))
+
+    with pytest.raises(StateDamaged):
+        ours.find(key)
+
+
+def test_keys_of_a_directory_that_became_trusted_count(tmp_path: Path):
+    keys = Keys(tmp_path / "state")
+    key = keys.create("ci", "write").key
+    (tmp_path / "state" / trust.TOKEN).write_text("a secret")
+    with pytest.raises(StateDamaged):
+        Keys(tmp_path / "state").find(key)
+
+    keys.seal()
+    found = Keys(tmp_path / "state").find(key)
+
+    assert found is not None
+    assert "ci" == found.name
+    (tmp_path / "state" / "keys.json").write_text("[{")
+    keys.seal()
+    assert "[{" == (tmp_path / "state" / "keys.json").read_text()

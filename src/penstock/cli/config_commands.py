@@ -91,11 +91,14 @@ def trust(session: Session, path: Path | None, revoke: bool) -> None:
 
 def _trust_state(session: Session, directory: Path, *, revoke: bool) -> None:
     from penstock.config import trust_state
+    from penstock.service.keys import Keys
     from penstock.state_directory import PROJECT_STATE
 
     if directory.name != PROJECT_STATE:
         raise click.UsageError(f"{directory} is not a state directory of a project: one is named .penstock.")
     trust_state(directory, trust=not revoke)
+    if not revoke:
+        Keys(directory).seal()
     if session.as_json:
         emit_json({"directory": str(directory), "trusted": not revoke})
     else:

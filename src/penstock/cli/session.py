@@ -94,6 +94,7 @@ class Session:
     def _trusts(self, directory: Path) -> bool:
         """Ask a person whether a state directory is theirs, and record a yes."""
         from penstock import config
+        from penstock.service.keys import Keys
 
         if self.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
@@ -105,6 +106,7 @@ class Session:
         if not click.confirm(question, err=True):
             return False
         config.trust_state(directory)
+        Keys(directory).seal()
         return True
 
     @functools.cached_property

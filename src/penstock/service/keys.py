@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import hmac
 import os
 import re
+import shlex
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, trust
 from penstock.errors import InvalidName, InvalidRequest, KeyExists, StateDamaged, StoreDenied, UnknownKey
 from penstock.items import validate_name
 from penstock.service.access import SCOPES, KeyScope, Principal
@@ -35,7 +37,10 @@ _ABSENT = (0, 0, 0)
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored key: ``hash`` is the SHA-256 of the text, which has 256 random bits."""
+    """A stored key: ``hash`` is the SHA-256 of the text, which has 256 random bits.
+
+    ``seal``: in a directory with a secret, proves that the key was made by who can read that; see ``seal``.
+    """
 
     name: str
     scope: KeyScope
@@ -43,6 +48,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     created_at: datetime
     hash: str
+    seal: str = ""
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,11 +172,36 @@ class Keys:
         if self.ever_made():
             self._leave_mark()
 
+    def seal(self) -> None:
+        """Take over the keys of a directory that became trusted.
+
+        git replaces ignored files without a word, so a pull can bring a file of keys into a directory that is
+        the user's own. There, only keys count that have a seal made with the directory's secret.
+        """
+        # A damaged file is refused wherever it is used.
+        with contextlib.suppress(StateDamaged):
+            if self._decoded():
+                with self._changing(sealed=False):
+                    pass
+
     def _leave_mark(self) -> None:
         if not os.path.lexists(self._mark):
             write_private(self._mark, _MARKED)
 
     def _read(self) -> list[StoredKey]:
+        """The keys. Raises ``StateDamaged`` for a key that came from elsewhere."""
+        keys = self._decoded()
+        secret = trust.secret_of(self._path.parent) if keys else None
+        for key in keys:
+            if secret is not None and not hmac.compare_digest(key.seal, _seal(key, secret)):
+                raise StateDamaged(
+                    f"{self._path} has the key {key.name[:80]!r}, which was not made in this directory",
+                    remedy="Remove the file, and make new keys with `penstock keys create NAME`. Or, if you "
+                    f"know all its keys: penstock config trust {shlex.quote(str(self._path.parent))}.",
+                )
+        return keys
+
+    def _decoded(self) -> list[StoredKey]:
         try:
             text = self._path.read_bytes()
         except FileNotFoundError:
@@ -186,8 +217,11 @@ class Keys:
             ) from None
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[StoredKey]]:
-        """Give the list for changes, and replace the file by the changed list."""
+    def _changing(self, *, sealed: bool = True) -> Iterator[list[StoredKey]]:
+        """Give the list for changes, and replace the file by the changed list.
+
+        ``sealed``: refuse keys that came from elsewhere.
+        """
         directory = self._path.parent
         try:
             make_private(directory)
@@ -196,8 +230,11 @@ class Keys:
             raise write_refusal(directory, error) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            keys = self._read()
+            keys = self._read() if sealed else self._decoded()
             yield keys
+            secret = trust.secret_of(directory)
+            if secret is not None:
+                keys[:] = [msgspec.structs.replace(key, seal=_seal(key, secret)) for key in keys]
             # First: with a key but without the mark, a lost file would open the server.
             self._leave_mark()
             write_private(self._path, msgspec.json.format(msgspec.json.encode(keys)))
@@ -225,6 +262,12 @@ def write_private(path: Path, text: bytes) -> None:
 def hash_secret(text: str) -> str:
     """The stored form of a key or a session token: both have 256 random bits, so one round is enough."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _seal(key: StoredKey, secret: bytes) -> str:
+    """The proof that a key was made with the secret of its directory."""
+    what = msgspec.json.encode([key.name, key.scope, key.tenants, key.roots, key.hash])
+    return hmac.new(secret, what, "sha256").hexdigest()
 
 
 def _shown(key: StoredKey) -> dict[str, Any]:
