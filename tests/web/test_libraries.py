@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import InvalidRequest, LibraryNotFound, PathNotFound, UnknownLibrary
-from tests.web.conftest import Answer, Indexer, Site, page, settings_of
+from tests.web.conftest import WAIT_S, Answer, Indexer, Site, page, settings_of
 from tests.web.test_rules import inventory
 
 FILES = {
@@ -58,6 +58,23 @@ def test_the_same_archive_again_costs_nothing(indexer: Indexer, tmp_path: Path):
     indexer.add("mill", archive)
     job = indexer.add("mill", archive)
     assert {"outcome": "unchanged", "unchanged": 2, "sent": 0}.items() <= (job.result or {}).items()
+
+
+def test_a_folder_that_became_a_link_is_refused_by_name(indexer: Indexer, tmp_path: Path):
+    """The folder was checked when it was named; what stands in its place now was not."""
+    for name in ("named", "secret"):
+        (tmp_path / name / "docs").mkdir(parents=True)
+        (tmp_path / name / "docs" / "gate.md").write_text(f"# Gate\n\nThe {name} gate.")
+    receipt = indexer.app.documents.libraries.add("mill==1.0", source=str(tmp_path / "named" / "docs"))
+    (tmp_path / "named").rename(tmp_path / "away")
+    (tmp_path / "named").symlink_to(tmp_path / "secret")
+
+    with indexer.app.worker_thread():
+        job = indexer.app.wait(receipt.job_id, timeout=WAIT_S)
+
+    assert ("failed", "ERR_UNSUPPORTED_TYPE") == (job.status, job.error_code)
+    assert "is a link, or behind one" in str(job.error_message)
+    assert [] == indexer.paths()
 
 
 def test_a_file_that_is_gone_from_the_source_is_removed(indexer: Indexer, tmp_path: Path):

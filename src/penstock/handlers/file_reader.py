@@ -51,9 +51,7 @@ def read_file(
     except BehindLink:
         if delivered:
             raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
-        raise UnsupportedType(
-            f"{path} is a link, or behind one", remedy="Index the target of the link."
-        ) from None
+        raise behind_link(path) from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -65,6 +63,11 @@ def read_file(
         return FileContent(_bytes(fd, wanted), status.st_size, status.st_mtime_ns)
     finally:
         os.close(fd)
+
+
+def behind_link(path: str) -> UnsupportedType:
+    """The refusal of a path that is a link by now, or below one."""
+    return UnsupportedType(f"{path} is a link, or behind one", remedy="Index the target of the link.")
 
 
 def _bytes(fd: int, size: int) -> bytes:

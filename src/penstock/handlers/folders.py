@@ -17,12 +17,13 @@ from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
-from penstock.errors import NothingToIndex, PermanentFailure, UnsupportedType
+from penstock.errors import NothingToIndex, PermanentFailure
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.container_paths import ContainerFile, container_of, published_members
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.file_comparison import FileComparison
+from penstock.handlers.file_reader import behind_link
 from penstock.handlers.missing_files import gone_for_sure, missing
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, UnknownFile
@@ -393,9 +394,7 @@ def _refuse_missing(root: str) -> None:
     except FileNotFoundError:
         raise PermanentFailure(f"{root} does not exist", code="ERR_FILE_NOT_FOUND") from None
     except BehindLink:
-        raise UnsupportedType(
-            f"{root} is a link, or behind one", remedy="Index the target of the link."
-        ) from None
+        raise behind_link(root) from None
 
 
 def _covered(path: str, folders: set[str]) -> bool:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from penstock.errors import PermanentFailure, UnsupportedType
-from penstock.handlers.file_reader import read_file
+from penstock.handlers.file_reader import behind_link, read_file
 from penstock.handlers.members import Container
 from penstock.handlers.origin_files import OriginFile
 from penstock.items import ContentOrigin
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.walk.protocol import FoundFile, Rule, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.no_links import BehindLink
+from penstock.pipeline.walk.protocol import FoundFile, Report, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.rules import Directory, PathRules
 from penstock.pipeline.walk.walker import walk
 from penstock.pipeline.web import site_lists
@@ -70,7 +71,7 @@ class LibraryFiles:
 
     def _in_folder(self, folder: str) -> Iterator[FoundOrSkipped]:
         sphinx = Path(folder, INVENTORY).is_file()
-        for report in walk(folder, self._rules):
+        for report in self._walk(folder):
             if isinstance(report, FoundFile):
                 if sphinx and site_lists.is_generated(report.path):
                     yield Skipped(report.path, Rule.GENERATED, False, "a list of pages, or a source")
@@ -78,6 +79,12 @@ class LibraryFiles:
                 yield self._file(report.path, f"{folder}/{report.path}", report.size, report.mtime_ns)
             elif isinstance(report, Skipped | Unreadable):
                 yield report
+
+    def _walk(self, folder: str) -> Iterator[Report]:
+        try:
+            yield from walk(folder, self._rules)
+        except BehindLink:
+            raise behind_link(folder) from None
 
     def _in_archive(self, archive: str) -> Iterator[FoundOrSkipped]:
         """Members of an archive, without a common top folder."""
