@@ -78,7 +78,7 @@ pooler: ## Install PgBouncer for the tests of PostgreSQL behind a pooler, where 
 			apt-get update -qq && apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null; } \
 		|| echo "PgBouncer could not be installed" >&2
 
-test: $(STAMP) browser ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
+test: $(STAMP) browser pooler ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PYTEST) $(ARGS)
 
 # On the disk: the tests of `make test` keep their files in memory where they can.

@@ -22,7 +22,7 @@ from tests.catalog.test_graph import GRAPHS
 from tests.conformance.durable_engines import given_back
 from tests.servers import bolt
 
-needs_bolt = pytest.mark.skipif(not bolt.available(), reason="no Bolt server: see PENSTOCK_TEST_NEO4J_URL")
+needs_bolt = pytest.mark.skipif(not bolt.available(), reason="no Bolt server: see TEST_PENSTOCK_NEO4J_URL")
 
 
 class GraphUnderTest:

@@ -16,7 +16,7 @@ from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from tests.pipeline.vector_catalog import ROWS, SIZES, sample_vectors, store
 
 CORPUS = Path(
-    os.environ.get("PENSTOCK_TEST_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
+    os.environ.get("TEST_PENSTOCK_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 )
 
 _NEED_CORPUS = ["test_corpus.py", "test_corpus_pdf.py", "test_corpus_text.py"]

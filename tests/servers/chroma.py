@@ -1,6 +1,6 @@
 """A real Chroma server for the tests, from the wheel, on loopback, shared by every process of a test run.
 
-``PENSTOCK_TEST_CHROMA_URL`` (``chroma://HOST:PORT``) names a server that is there already.
+``TEST_PENSTOCK_CHROMA_URL`` (``chroma://HOST:PORT``) names a server that is there already.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.servers import run
 
-OWN_SERVER = "PENSTOCK_TEST_CHROMA_URL"
+OWN_SERVER = "TEST_PENSTOCK_CHROMA_URL"
 PATIENCE_S = 120
 _shared: list[ChromaServer] = []
 """Kept, as it outlives the test that started it; it ends with the run."""

@@ -1,7 +1,7 @@
 """A real PostgreSQL for the tests: from a wheel, on loopback, shared by every process of a test run.
 
 Whoever needs the server first starts it, and with it a guard (``python -m tests.servers.postgres HOME``) that
-stops it once nobody uses it any more, even when all of them were killed. ``PENSTOCK_TEST_POSTGRES_URL`` names
+stops it once nobody uses it any more, even when all of them were killed. ``TEST_PENSTOCK_POSTGRES_URL`` names
 a server that is there already; it must allow its user to make databases and roles.
 
 A test's store is a schema of its own in one database: as isolated as the engine can tell, at a tenth of the
@@ -32,8 +32,8 @@ import psycopg
 
 from tests.servers import run
 
-OWN_SERVER = "PENSTOCK_TEST_POSTGRES_URL"
-_HOME = "PENSTOCK_TEST_POSTGRES_HOME"
+OWN_SERVER = "TEST_PENSTOCK_POSTGRES_URL"
+_HOME = "TEST_PENSTOCK_POSTGRES_HOME"
 """Set for the processes a test starts, so that they find the server of the run."""
 
 ROOT = Path(__file__).resolve().parents[2]

