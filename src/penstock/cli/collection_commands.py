@@ -80,11 +80,11 @@ def list_collections(session: Session, /, tenant: str | None) -> None:
         session.hint("Index something: penstock index PATH --collection NAME")
 
 
-@collection.command()
+@collection.command("show")
 @click.argument("name")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the collection.")
 @click.pass_obj
-def show(session: Session, /, name: str, tenant: str | None) -> None:
+def show_collection(session: Session, /, name: str, tenant: str | None) -> None:
     """Show one collection: documents, branches and open jobs."""
     record = _found(session, name, tenant)
     if session.as_json:

@@ -36,7 +36,7 @@ SourceId = Annotated[str, Path(description="Id of a document.", max_length=512)]
 @router.get(
     "/documents",
     operation_id="documents_list",
-    responses=described(DocumentPage, value=True),
+    responses=described(DocumentPage, refused=(404,), value=True),
     summary="List documents",
 )
 @reads
