@@ -152,11 +152,11 @@ docs-site: $(STAMP) ## Build the documentation as a site, in build/site
 	@$(INSTALL) --no-build-isolation -e '.[docs]'
 	@$(PY) -m scripts.docs_site
 
-verify: $(STAMP) ## Fail when docs/reference is not current, or a rule of names and sizes is broken
+verify: $(STAMP) ## Fail when docs/reference is not current, or modules import each other
 	@$(PY) -m scripts.reference --check
 	@$(PY) -m scripts.figures --check
 
-figures: $(STAMP) ## Print sizes, names and language of the code base
+figures: $(STAMP) ## Print how deep the modules are, and how many files a command runs
 	@$(PY) -m scripts.figures $(ARGS)
 
 clean: ## Remove .venv, caches and build results

@@ -1,4 +1,4 @@
-"""Tests of ``scripts/figures.py``: each rule finds the code that breaks it."""
+"""Tests of ``scripts/figures.py``: each figure counts what its name says."""
 
 from __future__ import annotations
 
@@ -13,19 +13,34 @@ def module(name: str, text: str = "") -> figures.Module:
     return figures.Module(name, text, ast.parse(text))
 
 
-def test_a_module_named_with_ing_is_found():
-    assert ["penstock.queue.adding"] == figures.gerunds(
-        [module("penstock.queue.adding"), module("penstock.queue.addition")]
-    )
-
-
-def test_a_public_class_name_that_stands_twice_is_found():
+def test_names_that_cross_a_module_are_counted_with_their_users():
     modules = [
-        module("a", "class Rows: ...\nclass _Own: ..."),
-        module("b", "class Rows: ...\nclass _Own: ..."),
+        module("p"),
+        module("p.a", "def f(): ...\ndef g(): ..."),
+        module("p.b", "from p.a import f\nf()"),
+        module("p.c", "from p import a as first\nfirst.f()\nfirst.g()"),
+        module("p.d", "import json\nfrom p.e import other\nlocal = json.loads"),
     ]
 
-    assert ["Rows: a, b"] == figures.homonyms(modules)
+    assert {("p.b", "p.a", "f"), ("p.c", "p.a", "f"), ("p.c", "p.a", "g")} == figures.crossings(modules)
+
+
+def test_lines_of_code_are_counted_without_documentation():
+    text = '"""A module."""\n\n# Why.\ndef f():\n    """What\n    it does."""\n    return 1\n'
+
+    assert 2 == figures.code_lines(module("a", text))
+
+
+def test_a_small_module_with_one_user_is_listed_for_review():
+    modules = [module("p"), module("p.a", "X = 1"), module("p.b", "from p.a import X")]
+
+    assert ["satellite: p.a, 1 code lines, is used by p.b alone"] == figures.review(modules)
+
+
+def test_tours_and_structure_are_measured():
+    assert {"code lines", "import cycles", "files run / modules loaded: status"} <= {
+        figure.title for figure in figures.structure(figures.read_package(figures.PACKAGE)) + figures.tours()
+    }
 
 
 @pytest.mark.parametrize(
@@ -45,20 +60,3 @@ def test_an_import_cycle_is_found(late: str, expected: list[str]):
     ]
 
     assert expected == figures.cycles(figures.imports(modules))
-
-
-def test_a_numbered_row_access_in_the_catalog_is_found():
-    text = "def name(row):\n    return row[17]"
-
-    assert ["penstock.catalog.sql.sources:2"] == figures.numbered_rows(
-        [module("penstock.catalog.sql.sources", text), module("penstock.queue.rows", text)]
-    )
-
-
-def test_a_first_line_that_leans_on_its_neighbours_is_found():
-    lines = [
-        line
-        for _, line in figures.first_lines([module("a", '"""What it is."""'), module("b", '"""A row."""')])
-    ]
-
-    assert [True, False] == [figures.LEANING.search(line) is not None for line in lines]
