@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.factory import extract
-from penstock.pipeline.extract.office.archive import Archive, resolve
+from penstock.pipeline.extract.office.package import Archive, resolve
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from tests.pipeline.office_samples import archive, relations, word
 from tests.pipeline.sample_documents import paragraph

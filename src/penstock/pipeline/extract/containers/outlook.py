@@ -200,7 +200,7 @@ _RTF_START = (
 def rich_text(packed: bytes, limits: ExtractLimits) -> str:
     """The text of a compressed RTF body (MS-OXRTFCP), as Markdown."""
     from penstock.pipeline.extract.office.markdown_page import MarkdownPage
-    from penstock.pipeline.extract.office.rtf_reader import RtfReader
+    from penstock.pipeline.extract.office.rtf import RtfReader
 
     page = MarkdownPage(limits)
     try:

@@ -8,10 +8,8 @@ from urllib.parse import unquote
 from penstock.errors import DocumentDamaged, DocumentEncrypted
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.html import HtmlExtractor
-from penstock.pipeline.extract.office.archive import Archive, resolve
-from penstock.pipeline.extract.office.ooxml import no_text
-from penstock.pipeline.extract.office.pages import page_warnings, read_pages
-from penstock.pipeline.extract.office.xml_events import Attributes
+from penstock.pipeline.extract.office.markdown_page import page_warnings, read_pages
+from penstock.pipeline.extract.office.package import Archive, Attributes, no_text, resolve
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,

@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, UnreadableDocument
-from penstock.pipeline.extract.office import drawn_texts, ole
-from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
-from penstock.pipeline.extract.office.ooxml import OLE_MAGIC, Package, refuse_encrypted_package
-from penstock.pipeline.extract.office.pages import page_warnings, read_pages
-from penstock.pipeline.extract.office.xml_events import Attributes
+from penstock.pipeline.extract.office import package
+from penstock.pipeline.extract.office.markdown_page import (
+    END_OF_TABLE,
+    Block,
+    MarkdownPage,
+    page_warnings,
+    read_pages,
+)
+from penstock.pipeline.extract.office.package import OLE_MAGIC, Attributes, Package, refuse_encrypted_package
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -152,10 +156,10 @@ class _OldBook:
 
     def __init__(self, data: bytes) -> None:
         refuse_encrypted_package(data)
-        with ole.opened(data) as container:
+        with package.opened(data) as container:
             for name in ("Workbook", "Book"):
-                self._refuse_encrypted(ole.stream(container, name) or b"")
-            self.title, self.properties = ole.properties(container)
+                self._refuse_encrypted(package.stream(container, name) or b"")
+            self.title, self.properties = package.properties(container)
 
     @staticmethod
     def _refuse_encrypted(records: bytes) -> None:
@@ -221,9 +225,9 @@ class _Book:
         threaded = any(one.kind == "threadedComment" for one in relations)
         for relation in relations:
             if relation.kind == "drawing":
-                found += [Block(text) for text in drawn_texts.texts(archive, relation.part)]
+                found += [Block(text) for text in package.texts(archive, relation.part)]
                 for chart in self._package.related(relation.part, "chart"):
-                    found += [Block(text) for text in drawn_texts.texts(archive, chart)]
+                    found += [Block(text) for text in package.texts(archive, chart)]
         for relation in relations:
             # A thread is also written as a comment, with a remark for older programs.
             if relation.kind == ("threadedComment" if threaded else "comments"):
