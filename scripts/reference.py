@@ -349,7 +349,7 @@ PAGES: dict[str, tuple[str, str, Callable[[ModuleType], str]]] = {
     "settings.md": ("Settings", "penstock.config", settings_page),
     "cli.md": ("Commands", "penstock.cli.main", cli_page),
     "exit-codes.md": ("Exit codes", "penstock.cli.exit_codes", exit_codes_page),
-    "formats.md": ("Formats", "penstock.pipeline.extract.formats", formats_page),
+    "formats.md": ("Formats", "penstock.pipeline.extract.factory", formats_page),
     "items.md": ("Item types and payloads", "penstock.items", items_page),
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Penstock, clock
 from penstock.job import WorkerReport
-from penstock.pipeline.extract.sandbox import confinement
+from penstock.pipeline.extract.sandbox import server
 from tests.cli.conftest import Run
 
 Ask = Callable[..., Any]
@@ -100,7 +100,7 @@ def test_missing_extras_and_a_weak_sandbox_are_notes(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name in absent else present(name, *more)
     )
-    monkeypatch.setattr(confinement, "supported", confinement.Confinement)
+    monkeypatch.setattr(server, "supported", server.Confinement)
 
     found = ask("doctor")
 

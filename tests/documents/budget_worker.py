@@ -31,8 +31,7 @@ from penstock.pipeline.extract.protocol import (
     Shape,
 )
 from penstock.pipeline.extract.sandbox import process as sandbox_process
-from penstock.pipeline.extract.sandbox import sandbox
-from penstock.pipeline.extract.sandbox import server as sandbox_server
+from penstock.pipeline.extract.sandbox import sandbox, server
 from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
 from tests.pipeline import faulty_parser
@@ -107,7 +106,7 @@ def use_parser(journal: Path) -> None:
     def extractor(name: str) -> Extractor:
         return PdfParser(name, lines) if name == "pdf" else Parser(name, lines)
 
-    factory.extractor = sandbox_server.extractor = extractor  # type: ignore[attr-defined]
+    factory.extractor = server.extractor = extractor  # type: ignore[attr-defined]
 
 
 def serve(journal: str) -> None:
@@ -120,7 +119,7 @@ def serve(journal: str) -> None:
             limit(what, limits)
 
     resource.setrlimit = but_the_journal
-    sandbox_server.serve()
+    server.serve()
 
 
 def watch_pages(journal: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.errors import DocumentDamaged
 from penstock.job import Status
-from penstock.pipeline.extract import subtitles
+from penstock.pipeline.extract import structured
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import BREAD, FLOUR, clean, later, paths, read_by
 from tests.pipeline.mail_samples import mail, message, zipped
@@ -41,7 +41,7 @@ def test_an_attachment_that_can_be_read_now_is_indexed(docs: IndexedFolder, monk
         raise DocumentDamaged("the file is torn")
 
     with monkeypatch.context() as faults:
-        faults.setattr(subtitles.SubtitleExtractor, "extract", torn)
+        faults.setattr(structured.SubtitleExtractor, "extract", torn)
         assert Status.FAILED is docs.index(path).status
     assert ["mail.eml", "mail.eml/a.md"] == paths(docs)
 

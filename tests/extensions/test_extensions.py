@@ -114,7 +114,7 @@ def test_a_broken_format_names_its_package(install: Install, case: str):
 
 def test_formats_of_penstock_are_not_replaced(install: Install):
     source = (
-        "from penstock.pipeline.extract.added_formats import AddedFormat\n"
+        "from penstock.pipeline.extract.file_types import AddedFormat\n"
         "from penstock.pipeline.extract.protocol import FileType\n"
         "ADDED = AddedFormat(FileType('text/x', 'acme'), ('pdf',), object)\n"
     )

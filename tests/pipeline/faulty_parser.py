@@ -22,7 +22,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.pipeline.extract import factory
-from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -36,7 +35,8 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
-from penstock.pipeline.extract.sandbox import server as sandbox_server
+from penstock.pipeline.extract.sandbox import server
+from penstock.pipeline.extract.text import extract_pages
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (
@@ -278,5 +278,5 @@ def serve() -> None:
     def extractor(name: str) -> Extractor:
         return FaultyExtractor() if name == "pdf" else factory.extractor(name)
 
-    sandbox_server.extractor = extractor  # type: ignore[attr-defined]
-    sandbox_server.serve()
+    server.extractor = extractor  # type: ignore[attr-defined]
+    server.serve()

@@ -12,9 +12,9 @@ import zipfile
 import pytest
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnsupportedType
-from penstock.pipeline.extract.containers import archive as archive_module
-from penstock.pipeline.extract.containers.member_names import NAME_BYTES, PART_BYTES, MemberNames
+from penstock.pipeline.extract import archives
 from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.member_names import NAME_BYTES, PART_BYTES, MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content, ExtractLimits
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.mail_samples import encrypted_zip, mail, tarred, zipped
@@ -56,7 +56,7 @@ def test_members_are_read_and_listed(name: str, data: bytes):
 
 
 def test_members_come_in_batches(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(archive_module, "BATCH_BYTES", 10)
+    monkeypatch.setattr(archives, "BATCH_BYTES", 10)
     data = zipped({f"{number}.txt": b"123456" for number in range(5)})
     assert 2 == len(extract(Content("x.zip", data), pages=range(1, 100)).attachments)
     assert [f"{number}.txt" for number in range(5)] == [one.name for one in members(data)]
@@ -102,7 +102,7 @@ def test_a_size_that_lies_is_noticed():
 
 
 def test_the_number_of_entries_is_limited(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(archive_module, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 3)
     many = {f"{number}.txt": b"x" for number in range(5)}
     for name, data in (("x.zip", zipped(many)), ("x.tar", tarred(many))):
         assert 3 == len(members(data, name))
@@ -123,7 +123,7 @@ def test_nested_bombs_are_not_opened_by_their_archive():
     with Sandbox() as sandbox:
         found = sandbox.extract(Content("x.zip", inner), pages=range(1, 100))
     assert 16 == len(found.attachments)
-    assert archive_module.BATCH_BYTES > sum(len(one.data) for one in found.attachments)
+    assert archives.BATCH_BYTES > sum(len(one.data) for one in found.attachments)
 
 
 @pytest.mark.parametrize(

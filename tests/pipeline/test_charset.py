@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from penstock.pipeline.extract.charset import SAMPLED, decode, whole_lines
-from penstock.pipeline.extract.charset_labels import codec_of
+from penstock.pipeline.extract.charset import SAMPLED, codec_of, decode, whole_lines
 from penstock.pipeline.extract.factory import extract, is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractedText, Properties
 

@@ -16,8 +16,7 @@ import pytest
 
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
-from penstock.pipeline.extract.charset import decode
-from penstock.pipeline.extract.charset_labels import markup_label, text_label
+from penstock.pipeline.extract.charset import decode, markup_label, text_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.conftest import CORPUS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.extras import EXTRAS
 from penstock.pipeline.chunk.languages import GRAMMARS
+from penstock.pipeline.extract.factory import READERS, formats, languages
 from penstock.pipeline.extract.file_types import BY_SUFFIX, EXTRACTORS
-from penstock.pipeline.extract.formats import READERS, formats, languages
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "pyproject.toml"

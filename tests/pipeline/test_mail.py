@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.extract.containers import mail as mail_module
+from penstock.pipeline.extract import mail as mail_module
 from penstock.pipeline.extract.factory import SANDBOXED, extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox

@@ -14,8 +14,8 @@ from penstock.errors import UnsupportedType
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.file_types import signature, text_suffix
 from penstock.pipeline.extract.protocol import Content, FileType
-from penstock.pipeline.extract.signatures import signature, text_suffix
 from penstock.pipeline.pipeline import Pipeline
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DocumentDamaged, UnsupportedType
-from penstock.pipeline.extract.containers import outlook as outlook_module
+from penstock.pipeline.extract import mail as outlook_module
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from tests.pipeline.mail_samples import mail

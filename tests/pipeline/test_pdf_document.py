@@ -6,10 +6,8 @@ import pytest
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.pdf import document as pdf_document
-from penstock.pipeline.extract.pdf import properties
-from penstock.pipeline.extract.pdf.damage import CUT_OFF, WRONG_TABLE
-from penstock.pipeline.extract.pdf.document import MAX_PIXELS, PdfPages
-from penstock.pipeline.extract.pdf.properties import iso_date
+from penstock.pipeline.extract.pdf import document as properties
+from penstock.pipeline.extract.pdf.document import CUT_OFF, MAX_PIXELS, WRONG_TABLE, PdfPages, iso_date
 from penstock.pipeline.extract.protocol import Attachment, ExtractLimits, Properties
 from tests.pipeline.pdf_files import PdfWriter, shown
 from tests.pipeline.sample_documents import pdf as plain_pdf

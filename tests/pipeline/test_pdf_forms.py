@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.extract.pdf.forms import keeps_words, with_additions
+from penstock.pipeline.extract.pdf.document import keeps_words, with_additions
 from tests.pipeline.pdf_files import form, shown, with_annotation
 from tests.pipeline.test_pdf import read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pipeline.extract.pdf.layer import LayerMeasures, Shown, incomplete, measure, unusable
+from penstock.pipeline.extract.pdf.text import LayerMeasures, Shown, incomplete, measure, unusable
 from penstock.pipeline.extract.protocol import OcrReason, Page
 from tests.pipeline.pdf_files import GRAY, PdfWriter, shown
 from tests.pipeline.test_pdf import read

@@ -16,8 +16,8 @@ from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.file_types import EXTRACTORS
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.extract.sandbox import confinement
 from penstock.pipeline.extract.sandbox import process as sandbox_process
+from penstock.pipeline.extract.sandbox import server
 from penstock.pipeline.extract.sandbox.sandbox import MAX_DEATHS, Sandbox
 from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.protocol import OcrOptions
@@ -161,7 +161,7 @@ def test_a_document_stays_open_between_calls(faulty: Sandbox):
     assert [f"{pid} 3"] * 2 + [f"{pid} 4"] == [third, last, again]
 
 
-@pytest.mark.skipif(not confinement.supported().complete, reason="this kernel cannot confine a process")
+@pytest.mark.skipif(not server.supported().complete, reason="this kernel cannot confine a process")
 def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
     extracted = faulty.extract(pages("one", "attack", "codec", "four"))
 
@@ -169,14 +169,14 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
 
 
 def test_without_help_of_the_kernel_files_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch):
-    off = "from penstock.pipeline.extract.sandbox import confinement; confinement._calls = lambda: None; "
+    off = "from penstock.pipeline.extract.sandbox import server as confinement; confinement._calls = lambda: None; "
     monkeypatch.setattr(sandbox_process, "COMMAND", off + sandbox_process.COMMAND)
     with Sandbox() as unconfined:
         assert "words" == unconfined.extract(Content("a.pdf", pdf("words"))).pages[0].text
-    monkeypatch.setattr(confinement, "_calls", lambda: None)
+    monkeypatch.setattr(server, "_calls", lambda: None)
 
-    assert confinement.Confinement() == confinement.supported() == confinement.confine([])
-    assert "only" in confinement.supported().summary()
+    assert server.Confinement() == server.supported() == server.confine([])
+    assert "only" in server.supported().summary()
 
 
 def test_threads_share_a_child(faulty: Sandbox):

@@ -18,7 +18,7 @@ from penstock.handlers.file_reader import FileContent, read_file
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.containers.member_names import MemberNames
+from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.pipeline import Pipeline
 

@@ -193,7 +193,7 @@ def _embedder(settings: Settings, parts: Installation) -> Check:
 
 
 def _sandbox() -> Check:
-    from penstock.pipeline.extract.sandbox.confinement import supported
+    from penstock.pipeline.extract.sandbox.server import supported
 
     found = supported()
     return Check(
@@ -254,7 +254,7 @@ def _vector_index() -> Check:
 
 def _formats() -> Iterator[Check]:
     """Formats not readable without an extra."""
-    from penstock.pipeline.extract.formats import formats
+    from penstock.pipeline.extract.factory import formats
 
     missing = {extra.name for extra in EXTRAS if not extra.installed}
     for one in formats():

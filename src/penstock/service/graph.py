@@ -12,7 +12,7 @@ from penstock.config import Settings
 from penstock.errors import NotInGraph
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.formats import has_pages
+from penstock.pipeline.extract.factory import has_pages
 from penstock.service.graph_svg import xml_text
 from penstock.service.neighbour_order import CANDIDATES, most_telling
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.extract.added_formats import AddedFormat
 from penstock.pipeline.extract.charset import clean, decode
+from penstock.pipeline.extract.file_types import AddedFormat
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, one_page
 

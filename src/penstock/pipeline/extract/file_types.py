@@ -3,24 +3,360 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+import re
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+import msgspec
+
+from penstock import extensions
 from penstock.errors import UnsupportedType
-from penstock.pipeline.extract import signatures
-from penstock.pipeline.extract.added_formats import AddedFormat, load_formats
+from penstock.extensions import Extension, ExtensionKind
+from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import SNIFFED, looks_binary
-from penstock.pipeline.extract.code_names import LANGUAGES_OF_NAMES, SUFFIXES_OF_LANGUAGES
-from penstock.pipeline.extract.protocol import FileType
-from penstock.pipeline.extract.signatures import (
-    IN_OLE,
-    IN_ZIP,
-    LABELS,
-    TEXT_LABELS,
-    Signature,
-    signature,
-    text_suffix,
+from penstock.pipeline.extract.protocol import Extractor, FileType
+
+# Signatures: the type of a file by content, independent of the name.
+#
+# ZIP-based formats are recognized by the names of members, OLE formats by the names of streams. Only
+# directories are read, within limits; nothing is unpacked.
+
+
+class Signature(NamedTuple):
+    """Type of a content. ``suffix``: usual suffix of the type, also of unsupported types."""
+
+    what: str
+    suffix: str = ""
+
+
+PDF_SIGNATURE = Signature("a PDF", "pdf")
+ZIP = Signature("a ZIP archive", "zip")
+OLE = Signature("an OLE document")
+ENCRYPTED = Signature("an encrypted Office document")
+RTF = Signature("an RTF document", "rtf")
+
+_START: tuple[tuple[bytes, Signature], ...] = (
+    (b"%PDF-", PDF_SIGNATURE),
+    (b"{\\rtf", RTF),
+    (b"\x89PNG\r\n", Signature("a PNG image", "png")),
+    (b"\xff\xd8\xff", Signature("a JPEG image", "jpg")),
+    (b"GIF87a", Signature("a GIF image", "gif")),
+    (b"GIF89a", Signature("a GIF image", "gif")),
+    (b"II*\x00", Signature("a TIFF image", "tiff")),
+    (b"MM\x00*", Signature("a TIFF image", "tiff")),
+    (b"\x1f\x8b", Signature("gzip data", "gz")),
+    *((b"BZh%d1AY&SY" % level, Signature("bzip2 data", "bz2")) for level in range(1, 10)),
+    (b"\xfd7zXZ\x00", Signature("xz data", "xz")),
+    (b"(\xb5/\xfd", Signature("zstd data", "zst")),
+    (b"7z\xbc\xaf", Signature("a 7z archive", "7z")),
+    (b"Rar!\x1a\x07", Signature("a RAR archive", "rar")),
+    (b"\x7fELF", Signature("an ELF program")),
+    (b"MZ\x90", Signature("a Windows program")),
+    (b"\xca\xfe\xba\xbe", Signature("a Java class or Mach-O program")),
+    (b"SQLite format 3\x00", Signature("an SQLite database")),
+    (b"OggS\x00", Signature("Ogg media")),
+    *((b"ID3%c" % version, Signature("MP3 audio")) for version in (2, 3, 4)),
+    (b"\x00asm", Signature("WebAssembly")),
 )
+_STARTS_OF_BYTE: dict[bytes, tuple[tuple[bytes, Signature], ...]] = {
+    first: tuple(each for each in _START if each[0][:1] == first)
+    for first in {each[0][:1] for each in _START}
+}
+"""The entries of ``_START`` by first byte: most files are texts, whose first byte is in none of them."""
+_OLE_START = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_BITMAP_HEADERS = frozenset([12, 40, 52, 56, 64, 108, 124])
+
+_IN_ZIP: tuple[tuple[str, Signature], ...] = (
+    ("word/", Signature("a Word document", "docx")),
+    ("xl/", Signature("an Excel workbook", "xlsx")),
+    ("ppt/", Signature("a PowerPoint presentation", "pptx")),
+)
+_BY_MIME = {
+    b"application/epub+zip": Signature("an EPUB book", "epub"),
+    b"application/vnd.oasis.opendocument.text": Signature("an OpenDocument text", "odt"),
+    b"application/vnd.oasis.opendocument.spreadsheet": Signature("an OpenDocument spreadsheet", "ods"),
+    b"application/vnd.oasis.opendocument.presentation": Signature("an OpenDocument presentation", "odp"),
+}
+"""Types of archives whose first member, ``mimetype``, is not compressed."""
+_IN_OLE: tuple[tuple[str, Signature], ...] = (
+    ("EncryptedPackage", ENCRYPTED),
+    ("__properties_version1.0", Signature("an Outlook message", "msg")),
+    ("WordDocument", Signature("a Word 97 document", "doc")),
+    ("Book", Signature("an Excel 95 workbook", "xls")),
+    ("Workbook", Signature("an Excel 97 workbook", "xls")),
+    ("PowerPoint Document", Signature("a PowerPoint 97 presentation", "ppt")),
+)
+
+_WEBP = Signature("a WebP image", "webp")
+_BMP = Signature("a BMP image", "bmp")
+_TAR = Signature("a tar archive", "tar")
+
+IN_ZIP = frozenset([*(found.suffix for _, found in _IN_ZIP), *(found.suffix for found in _BY_MIME.values())])
+"""Suffixes of the types that are ZIP archives of a certain content."""
+IN_OLE = frozenset(found.suffix for _, found in _IN_OLE if found.suffix)
+LABELS = {
+    found.suffix: found.what
+    for found in (
+        *(found for _, found in (*_START, *_IN_ZIP, *_IN_OLE)),
+        *(*_BY_MIME.values(), ZIP, _WEBP, _BMP, _TAR),
+    )
+    if found.suffix
+}
+"""Types whose content always has a signature, by suffix: without it, the name is wrong."""
+TEXT_LABELS = {"html": "HTML", "xml": "XML", "tsv": "a table", "csv": "a table", "txt": "plain text"}
+"""Names of the types found by ``text_suffix``."""
+
+MAX_MEMBERS = 4_096
+MAX_STREAMS = 4_096
+_END_RECORD = b"PK\x05\x06"
+_END_SIZE = 22
+_FREE = 0xFFFFFFFA
+"""Numbers from here on are no sectors and no entries, but marks."""
+
+
+def signature(data: bytes) -> Signature | None:
+    """The kind of a content; None for text and for everything unknown."""
+    for start, found in _STARTS_OF_BYTE.get(data[:1], ()):
+        if data.startswith(start):
+            return found
+    if data.startswith(b"PK\x03\x04"):
+        return _zip_kind(data)
+    if data.startswith(_OLE_START):
+        return _ole_kind(data)
+    if data.startswith(b"RIFF"):
+        return _WEBP if data[8:12] == b"WEBP" else Signature("RIFF media")
+    if data.startswith(b"BM") and data[6:10] == bytes(4) and _number(data, 14, "<I") in _BITMAP_HEADERS:
+        return _BMP
+    if data[257:262] == b"ustar":
+        return _TAR
+    return None
+
+
+_TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (lazy_pattern(rb"<!doctype html|<html|<(?:!--|meta|head|body|table|div|p)\b", re.IGNORECASE), "html"),
+    (lazy_pattern(rb"<\?xml"), "xml"),
+    (lazy_pattern(rb"(?:[^\t\r\n]{0,200}\t[^\r\n]*\r?\n){2}"), "tsv"),
+    (lazy_pattern(rb"(?:[^,;\r\n]{0,200}[,;][^\r\n]*\r?\n){2}"), "csv"),
+)
+
+
+def text_suffix(head: bytes) -> str:
+    """Suffix for the text in a misnamed file: html, xml, tsv, csv or txt."""
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:4096]
+    return next((suffix for pattern, suffix in _TEXTS if pattern.match(start)), "txt")
+
+
+def _zip_kind(data: bytes) -> Signature | None:
+    """The kind of a ZIP archive; None without a directory: the name decides then."""
+    length = _number(data, 26, "<H")
+    if data[30 : 30 + length] == b"mimetype":
+        size, extra = _number(data, 18, "<I"), _number(data, 28, "<H")
+        start = 30 + length + extra
+        found = _BY_MIME.get(data[start : start + min(size, 200)].strip())
+        if found is not None:
+            return found
+    names = list(_members(data))
+    if not names:
+        return None
+    if "[Content_Types].xml" in names:
+        for folder, found in _IN_ZIP:
+            if any(name.startswith(folder) for name in names):
+                return found
+    return ZIP
+
+
+def _members(data: bytes) -> Iterator[str]:
+    """Names in the directory of an archive, at most ``MAX_MEMBERS``."""
+    end = data.rfind(_END_RECORD, max(0, len(data) - _END_SIZE - 0xFFFF))
+    if end < 0:
+        return
+    at = end - _number(data, end + 12, "<I")
+    for _ in range(MAX_MEMBERS):
+        if at < 0 or data[at : at + 4] != b"PK\x01\x02":
+            return
+        name, extra, comment = (_number(data, at + offset, "<H") for offset in (28, 30, 32))
+        yield data[at + 46 : at + 46 + name].decode("utf-8", "replace").replace("\\", "/")
+        at += 46 + name + extra + comment
+
+
+def _ole_kind(data: bytes) -> Signature:
+    names = set(_streams(data))
+    return next((found for name, found in _IN_OLE if name in names), OLE)
+
+
+class _Entry(NamedTuple):
+    name: str
+    left: int
+    right: int
+    child: int
+
+
+def _streams(data: bytes) -> Iterator[str]:
+    """Names directly below the root of an OLE file. Those of embedded documents lie deeper."""
+    entries = _entries(data)
+    waiting = [entries[0].child] if entries else []
+    seen: set[int] = set()
+    while waiting:
+        number = waiting.pop()
+        if number in seen or number >= len(entries):
+            continue
+        seen.add(number)
+        entry = entries[number]
+        yield entry.name
+        waiting += (entry.left, entry.right)
+
+
+def _entries(data: bytes) -> list[_Entry]:
+    size = 1 << min(_number(data, 30, "<H"), 12)
+    if size < 512:
+        return []
+    tables = [_number(data, 76 + 4 * place, "<I") for place in range(109)]
+    sector, entries = _number(data, 48, "<I"), list[_Entry]()
+    while sector < _FREE and len(entries) < MAX_STREAMS:
+        part = data[(sector + 1) * size : (sector + 2) * size]
+        if not part:
+            break
+        entries += [_entry(part[at : at + 128]) for at in range(0, len(part) - 127, 128)]
+        table, place = divmod(sector, size // 4)
+        if table >= len(tables) or tables[table] >= _FREE:
+            break
+        sector = _number(data, (tables[table] + 1) * size + 4 * place, "<I", _FREE)
+    return entries
+
+
+def _entry(part: bytes) -> _Entry:
+    length = max(0, min(_number(part, 64, "<H"), 64) - 2)
+    left, right, child = struct.unpack_from("<III", part, 68)
+    return _Entry(part[:length].decode("utf-16-le", "replace"), left, right, child)
+
+
+def _number(data: bytes, at: int, form: str, missing: int = 0) -> int:
+    """One number of a binary header; ``missing`` at the end of the data."""
+    try:
+        found: int = struct.unpack_from(form, data, at)[0]
+    except struct.error:
+        return missing
+    return found
+
+
+# Names of source files: the language of a suffix, and of files such as ``Makefile``.
+
+
+SUFFIXES_OF_LANGUAGES = {
+    "python": "py pyi pyw",
+    "javascript": "js mjs cjs jsx",
+    "typescript": "ts mts cts",
+    "tsx": "tsx",
+    "go": "go",
+    "rust": "rs",
+    "java": "java",
+    "c": "c h",
+    "cpp": "cc cpp cxx c++ hh hpp hxx h++ ipp inl cu cuh",
+    "csharp": "cs",
+    "kotlin": "kt kts",
+    "scala": "scala sc",
+    "swift": "swift",
+    "ruby": "rb rake gemspec",
+    "php": "php",
+    "perl": "pl pm t",
+    "lua": "lua",
+    "r": "r",
+    "julia": "jl",
+    "haskell": "hs lhs",
+    "ocaml": "ml mli",
+    "elixir": "ex exs",
+    "erlang": "erl hrl",
+    "clojure": "clj cljs cljc edn",
+    "lisp": "lisp cl el scm rkt",
+    "shell": "sh bash zsh fish ksh",
+    "powershell": "ps1 psm1",
+    "batch": "bat cmd",
+    "sql": "sql",
+    "css": "css scss sass less",
+    "vue": "vue svelte astro",
+    "dart": "dart",
+    "zig": "zig",
+    "nim": "nim",
+    "objc": "m mm",
+    "solidity": "sol",
+    "d": "d",
+    "fortran": "f f90 f95 for",
+    "pascal": "pas pp",
+    "ada": "adb ads",
+    "assembly": "s asm",
+    "verilog": "v sv svh vhd vhdl",
+    "protobuf": "proto",
+    "graphql": "graphql gql",
+    "thrift": "thrift",
+    "terraform": "tf tfvars hcl",
+    "nix": "nix",
+    "cmake": "cmake",
+    "make": "mk mak",
+    "gradle": "gradle groovy",
+    "jinja": "j2 jinja jinja2 tmpl",
+}
+
+LANGUAGES_OF_NAMES = {
+    "makefile": "make",
+    "gnumakefile": "make",
+    "dockerfile": "docker",
+    "containerfile": "docker",
+    "cmakelists.txt": "cmake",
+    "rakefile": "ruby",
+    "gemfile": "ruby",
+    "jenkinsfile": "gradle",
+    "build.bazel": "python",
+    "sconstruct": "python",
+}
+
+
+# Formats of extensions: file types read by other packages.
+
+
+class AddedFormat(msgspec.Struct, frozen=True):
+    """A format of an extension: file type, suffixes and extractor.
+
+    The extractor always runs in the sandbox. Its name is the one of the entry point, and the suffixes must
+    be none that Penstock reads itself.
+    """
+
+    file_type: FileType
+    suffixes: tuple[str, ...]
+    extractor: Callable[[], Extractor]
+
+
+def load_formats(own_extractors: Collection[str], own_suffixes: Collection[str]) -> dict[str, AddedFormat]:
+    """Load the formats of all extensions, by the name of the extractor.
+
+    Raises ``ExtensionFailed`` for one that has a name or a suffix of Penstock, or is no format.
+    """
+    found: dict[str, AddedFormat] = {}
+    for name in extensions.names(ExtensionKind.FORMAT):
+        extension = extensions.find(ExtensionKind.FORMAT, name)
+        if extension is not None:
+            found[name] = _checked(extension, own_extractors, own_suffixes)
+    return found
+
+
+def _checked(
+    extension: Extension, own_extractors: Collection[str], own_suffixes: Collection[str]
+) -> AddedFormat:
+    added = extension.load()
+    if not isinstance(added, AddedFormat):
+        raise extension.failure(f"is not an AddedFormat, but {type(added).__name__}")
+    if extension.name in own_extractors:
+        raise extension.failure("has the name of an extractor of Penstock")
+    if added.file_type.extractor != extension.name:
+        raise extension.failure(f"has a file type of the extractor {added.file_type.extractor!r}")
+    taken = [suffix for suffix in added.suffixes if suffix in own_suffixes]
+    if taken:
+        raise extension.failure(f"has the suffix .{taken[0]}, which Penstock reads itself")
+    if not added.suffixes:
+        raise extension.failure("has no suffix")
+    return added
+
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")
@@ -46,7 +382,7 @@ ODT = FileType(f"{_OPENDOCUMENT}.text", "opendocument", position_unit="paragraph
 ODS = FileType(f"{_OPENDOCUMENT}.spreadsheet", "opendocument", page_unit="sheet", position_unit="row")
 ODP = FileType(f"{_OPENDOCUMENT}.presentation", "opendocument", page_unit="slide")
 EPUB = FileType("application/epub+zip", "epub", page_unit="chapter", position_unit="paragraph")
-RTF = FileType("application/rtf", "rtf", position_unit="paragraph")
+RTF_FILE = FileType("application/rtf", "rtf", position_unit="paragraph")
 DOC = FileType("application/msword", "doc", position_unit="paragraph")
 PPT = FileType("application/vnd.ms-powerpoint", "ppt", page_unit="slide")
 CSV = FileType("text/csv", "table")
@@ -58,7 +394,7 @@ NOTEBOOK = FileType("application/x-ipynb+json", "notebook", position_unit="cell"
 MAIL = FileType("message/rfc822", "mail")
 MAILBOX = FileType("application/mbox", "mailbox", page_unit="message")
 OUTLOOK = FileType("application/vnd.ms-outlook", "outlook")
-ZIP = FileType("application/zip", "archive")
+ZIP_FILE = FileType("application/zip", "archive")
 TAR = FileType("application/x-tar", "archive")
 COMPRESSED = FileType("application/gzip", "compressed")
 
@@ -75,7 +411,7 @@ _DOCUMENTS = {
     ODS: "ods ots",
     ODP: "odp otp",
     EPUB: "epub",
-    RTF: "rtf",
+    RTF_FILE: "rtf",
     DOC: "doc dot",
     PPT: "ppt pps",
     CSV: "csv",
@@ -87,7 +423,7 @@ _DOCUMENTS = {
     MAIL: "eml",
     MAILBOX: "mbox",
     OUTLOOK: "msg",
-    ZIP: "zip whl egg",
+    ZIP_FILE: "zip whl egg",
     TAR: "tar tgz tbz tbz2 txz",
     COMPRESSED: "gz bz2 xz",
     FileType("image/png", "image"): "png",
@@ -110,24 +446,24 @@ CLASSES: Mapping[str, str] = MappingProxyType(
     {
         "doc": "office.doc.DocExtractor",
         "epub": "office.epub.EpubExtractor",
-        "archive": "containers.archive.ArchiveExtractor",
-        "compressed": "containers.compressed.CompressedExtractor",
+        "archive": "archives.ArchiveExtractor",
+        "compressed": "archives.CompressedExtractor",
         "html": "html.HtmlExtractor",
         "image": "image.ImageExtractor",
         "json": "structured.JsonExtractor",
-        "mail": "containers.mail.MailExtractor",
-        "mailbox": "containers.mail.MailboxExtractor",
+        "mail": "mail.MailExtractor",
+        "mailbox": "mail.MailboxExtractor",
         "notebook": "structured.NotebookExtractor",
         "docx": "office.docx.DocxExtractor",
         "opendocument": "office.odf.OpenDocumentExtractor",
-        "outlook": "containers.outlook.OutlookExtractor",
+        "outlook": "mail.OutlookExtractor",
         "pdf": "pdf.document.PdfExtractor",
         "pptx": "office.slides.PptxExtractor",
         "ppt": "office.slides.PptExtractor",
         "rtf": "office.rtf.RtfExtractor",
         "sheets": "office.sheets.SheetExtractor",
-        "subtitles": "subtitles.SubtitleExtractor",
-        "table": "tables.TableExtractor",
+        "subtitles": "structured.SubtitleExtractor",
+        "table": "structured.TableExtractor",
         "xml": "structured.XmlExtractor",
     }
 )
@@ -197,7 +533,7 @@ def _types_of(suffixes: Iterable[str]) -> frozenset[FileType]:
 
 _SIGNED = _types_of(LABELS)
 """Types whose content always has a signature: without it, the name is wrong."""
-_PACKED = frozenset([ZIP, TAR, COMPRESSED])
+_PACKED = frozenset([ZIP_FILE, TAR, COMPRESSED])
 """Types that hold other files. They are opened only under a name that says so."""
 _ZIPPED, _COMPOUND = _types_of(IN_ZIP), _types_of(IN_OLE)
 
@@ -241,7 +577,7 @@ def type_key(name: str) -> str:
 
 def is_archive_name(name: str) -> bool:
     """Check whether files of this name are opened as folders, where this is asked for."""
-    return by_name(name) in (ZIP, TAR)
+    return by_name(name) in (ZIP_FILE, TAR)
 
 
 _DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
@@ -359,10 +695,10 @@ def _may_hold(expected: FileType, seen: Signature | None, data: bytes) -> bool:
 
     The extractor then says what is wrong with it, such as a missing part or a password.
     """
-    if seen in (signatures.ENCRYPTED, signatures.OLE):
+    if seen in (ENCRYPTED, OLE):
         return expected in _ZIPPED or expected in _COMPOUND
-    if seen is signatures.ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
-        return expected in _ZIPPED or expected is ZIP
+    if seen is ZIP or (seen is None and data.startswith((b"PK\x03\x04", b"PK\x05\x06"))):
+        return expected in _ZIPPED or expected is ZIP_FILE
     if seen is not None and BY_SUFFIX.get(seen.suffix) in _PACKED:
         return expected in (TAR, COMPRESSED)
     # Some producers write a line or two before the header; readers accept it within the first kilobyte.

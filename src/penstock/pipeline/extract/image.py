@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentTooLarge
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.paged import extract_pages
 from penstock.pipeline.extract.protocol import (
     Attachment,
     Content,
@@ -26,6 +25,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
+from penstock.pipeline.extract.text import extract_pages
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import re
+from array import array
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
@@ -11,8 +15,7 @@ from xml.parsers import expat
 import msgspec
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract.charset import clean, decode
-from penstock.pipeline.extract.charset_labels import markup_label
+from penstock.pipeline.extract.charset import clean, decode, markup_label, text_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import fence_around, markdown_title, one_page
 from penstock.vocabulary import how_many
@@ -307,3 +310,190 @@ class _XmlLines:
     def _add(self, lines: list[str]) -> None:
         self._lines += lines
         self.positions += [self._text_line] * len(lines)
+
+
+# Tables: comma, tab or otherwise separated values, one row per line, even with line feeds in cells.
+
+
+_DELIMITERS = ",;\t|"
+_SEPARATOR = " | "
+_SAMPLED_LINES = 50
+_WIDEST_CELL = 16 * 1024 * 1024
+_LINES_AT_ONCE = 1024 * 1024
+"""Characters of text that are split into lines at a time."""
+
+
+class TableExtractor:
+    name = "table"
+    version = "2"
+
+    def extract(
+        self,
+        content: Content,
+        file_type: FileType,
+        limits: ExtractLimits,
+        pages: range | None = None,  # noqa: ARG002 - there is one page
+    ) -> ExtractedText:
+        decoded = decode(content.data, text_label)
+        text = clean(decoded.text)
+        delimiter = "\t" if file_type.media_type == "text/tab-separated-values" else _delimiter(text)
+        rows, lines, readable = _rows(text, delimiter)
+        return one_page(
+            "\n".join(rows),
+            file_type,
+            limits,
+            shape=Shape.TABLE if readable and _has_header(rows) else Shape.ROWS,
+            line_numbers=lines if lines is not None else True,
+            decoded=decoded,
+            warnings=() if readable else ("not a table throughout: lines are kept as written",),
+        )
+
+
+def _has_header(rows: list[str]) -> bool:
+    """Check whether the first row names the columns: all cells differ, and none is empty or a number."""
+    cells = rows[0].split(_SEPARATOR) if len(rows) > 1 else []
+    distinct = len(cells) > 1 and len(set(cells)) == len(cells)
+    return distinct and all(cell and not cell[0].isdecimal() and cell[0] not in "+-." for cell in cells)
+
+
+def _delimiter(text: str) -> str:
+    """The delimiter with the same count in most lines."""
+    lines = [line for line in text[:100_000].splitlines()[:_SAMPLED_LINES] if line.strip()]
+
+    def agreement(delimiter: str) -> tuple[int, int]:
+        counts = [line.count(delimiter) for line in lines]
+        common = max(set(counts), key=lambda count: (count > 0, counts.count(count), count), default=0)
+        return (counts.count(common) if common else 0, common)
+
+    return max(_DELIMITERS, key=agreement)
+
+
+def _rows(text: str, delimiter: str) -> tuple[list[str], tuple[int, ...] | None, bool]:
+    """The rows, the line of the text where each begins, and whether the whole text could be read as a table.
+
+    The lines are None if every row is one line.
+    """
+    before = csv.field_size_limit(_WIDEST_CELL)
+    lines = _Lines(text)
+    starts = array("L")
+    rows: list[str] = []
+    start = 1
+    try:
+        reader = csv.reader(lines, delimiter=delimiter, strict=False)
+        for row in reader:
+            rows.append(_SEPARATOR.join([" ".join(cell.split()) for cell in row]))
+            starts.append(start)
+            start = reader.line_num + 1
+        return rows, None if lines.count == len(rows) else tuple(starts), True
+    except csv.Error:
+        return text.splitlines(), None, False
+    finally:
+        csv.field_size_limit(before)
+
+
+class _Lines:
+    """Iterates over the lines of a text and counts them, without a list of all lines."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        start = 0
+        while start < len(self._text):
+            end = self._text.find("\n", start + _LINES_AT_ONCE) + 1 or len(self._text)
+            for line in self._text[start:end].splitlines(keepends=True):
+                self.count += 1
+                yield line
+            start = end
+
+
+# Subtitles (SubRip and WebVTT): the spoken lines, without times, styles and notes.
+
+
+_TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}")
+_SPEAKER = re.compile(r"<v(?:\.[^\s>]*)?[ \t]+([^>]{1,100})>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<[\d:.]{5,12}>|\{\\[^{}]{0,100}\}")
+_PAUSE_S = 4.0
+"""Seconds without a spoken line after which a new paragraph begins."""
+
+
+class SubtitleExtractor:
+    """One line for each subtitle, in paragraphs between pauses. Positions are lines of the file."""
+
+    name = "subtitles"
+    version = "1"
+
+    def extract(
+        self,
+        content: Content,
+        file_type: FileType,
+        limits: ExtractLimits,
+        pages: range | None = None,  # noqa: ARG002 - there is one page
+    ) -> ExtractedText:
+        decoded = decode(content.data)
+        written = clean(decoded.text)
+        lines: list[str] = []
+        positions: list[int] = []
+        for line, position in _spoken(written.split("\n")):
+            lines.append(line)
+            positions.append(position)
+        if not lines and written.strip():
+            # Not what the name says.
+            return one_page(
+                written,
+                file_type,
+                limits,
+                shape=Shape.PROSE,
+                line_numbers=True,
+                decoded=decoded,
+                warnings=("no subtitles found: kept as written",),
+            )
+        return one_page(
+            clean("\n".join(lines)),
+            file_type,
+            limits,
+            shape=Shape.PROSE,
+            line_numbers=tuple(positions),
+            decoded=decoded,
+        )
+
+
+def _spoken(lines: list[str]) -> Iterator[tuple[str, int]]:
+    """Spoken lines with the numbers of their lines in the file; a blank line before a new paragraph."""
+    ended = 0.0
+    last = ""
+    place = 0
+    while place < len(lines):
+        times = _TIMES.match(lines[place])
+        place += 1
+        if times is None:
+            continue
+        first = place
+        while place < len(lines) and lines[place].strip():
+            place += 1
+        spoken = [text for text in map(_plain, lines[first:place]) if text]
+        # Rolling captions repeat the line before.
+        if spoken and spoken[0] == last:
+            del spoken[0]
+        if not spoken:
+            continue
+        started = _seconds(*times.group(1, 2, 3, 4))
+        if last and started - ended >= _PAUSE_S:
+            yield "", first + 1
+        yield " ".join(spoken), first + 1
+        last = spoken[-1]
+        ended = _seconds(*times.group(5, 6, 7, 8))
+
+
+def _plain(line: str) -> str:
+    if "<" in line or "{" in line:
+        line = _TAG.sub("", _SPEAKER.sub(r"\1: ", line))
+    if "&" in line:
+        line = html.unescape(line)
+    return " ".join(line.split())
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + int(fraction.ljust(3, "0")) / 1000

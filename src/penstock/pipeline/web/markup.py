@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract import html_cost
-from penstock.pipeline.extract.charset import clean, decode
-from penstock.pipeline.extract.charset_labels import markup_label
+from penstock.pipeline.extract import html
+from penstock.pipeline.extract.charset import clean, decode, markup_label
 from penstock.pipeline.extract.html import check_cost
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.protocol import PageLinks
@@ -96,7 +95,7 @@ def read_article(data: bytes) -> Article:
 def _parsed(data: bytes) -> LexborHTMLParser | None:
     from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-    markup = html_cost.simplified(clean(decode(data, markup_label).text))
+    markup = html.simplified(clean(decode(data, markup_label).text))
     try:
         check_cost(markup)
         return LexborHTMLParser(markup)

@@ -13,7 +13,7 @@ from penstock.pipeline.extract.office import package
 from penstock.pipeline.extract.office.markdown_page import END_OF_TABLE, Block, MarkdownPage
 from penstock.pipeline.extract.office.package import no_text, refuse_encrypted_package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
-from penstock.pipeline.extract.stated_values import stated_title
+from penstock.pipeline.extract.text import stated_title
 
 # Formats of the paragraphs of a Word 97 document, by position in the stream.
 

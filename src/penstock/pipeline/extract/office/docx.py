@@ -17,7 +17,7 @@ from penstock.pipeline.extract.office.markdown_page import (
 )
 from penstock.pipeline.extract.office.package import Attributes, Package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
-from penstock.pipeline.extract.stated_values import stated_title
+from penstock.pipeline.extract.text import stated_title
 
 # Styles and numbering of a Word document: which paragraphs are headings, list items or code.
 

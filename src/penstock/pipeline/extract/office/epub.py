@@ -19,7 +19,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
-from penstock.pipeline.extract.stated_values import one_line, stated_date, stated_title
+from penstock.pipeline.extract.text import one_line, stated_date, stated_title
 
 _FONTS_ONLY = frozenset(["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"])
 """Algorithms that hide fonts from other programs. The text stays readable."""

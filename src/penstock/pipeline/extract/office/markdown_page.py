@@ -15,9 +15,8 @@ from penstock.errors import (
 )
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.paged import check_length, failure_warnings, wanted_pages
 from penstock.pipeline.extract.protocol import ExtractLimits, Page
-from penstock.pipeline.extract.text import fence_around
+from penstock.pipeline.extract.text import check_length, failure_warnings, fence_around, wanted_pages
 from penstock.vocabulary import how_many
 
 MAX_LEVEL = 6

@@ -24,7 +24,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
-from penstock.pipeline.extract.stated_values import stated_date, stated_title
+from penstock.pipeline.extract.text import stated_date, stated_title
 
 # Styles of OpenDocument files: which paragraphs are titles or code, and which lists are numbered.
 

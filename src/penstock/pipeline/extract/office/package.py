@@ -15,7 +15,7 @@ from xml.parsers import expat
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText, UnreadableDocument
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.protocol import ExtractLimits, Properties
-from penstock.pipeline.extract.stated_values import one_line, stated_date, stated_title
+from penstock.pipeline.extract.text import one_line, stated_date, stated_title
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

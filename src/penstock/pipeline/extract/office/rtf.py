@@ -19,7 +19,7 @@ from penstock.pipeline.extract.protocol import (
     Properties,
     Shape,
 )
-from penstock.pipeline.extract.stated_values import one_line, stated_title
+from penstock.pipeline.extract.text import one_line, stated_title
 
 # Control words and character sets of RTF.
 

@@ -18,7 +18,7 @@ from penstock.pipeline.extract.office.markdown_page import (
 )
 from penstock.pipeline.extract.office.package import Attributes, Package, no_text, refuse_encrypted_package
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
-from penstock.pipeline.extract.stated_values import stated_title
+from penstock.pipeline.extract.text import stated_title
 
 _TITLES = frozenset(["title", "ctrTitle"])
 _BULLETED = frozenset(["body", "obj", ""])

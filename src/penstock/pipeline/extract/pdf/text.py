@@ -4,19 +4,245 @@ from __future__ import annotations
 
 import ctypes
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from string import ascii_letters
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.extract.pdf.layer import HYPHENS
+from penstock.pipeline.extract.protocol import OcrReason, PlacedWord
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfPage, PdfTextPage
 
+
+# Words of a PDF page with their places on the page's picture.
+
+
+MOST_CHARS = 200_000
+"""Characters of a page that are looked at."""
+_GRID = 1_000_000
+"""Pixels of the picture on which places are calculated."""
+
+
+def placed_words(page: PdfPage) -> tuple[PlacedWord, ...]:
+    """Words of the page's text layer, in its order. Those outside the picture are left out."""
+    layer = page.get_textpage()
+    try:
+        return _words(page, layer)
+    finally:
+        layer.close()
+
+
+def _words(page: PdfPage, layer: PdfTextPage) -> tuple[PlacedWord, ...]:
+    import pypdfium2.raw as pdfium
+
+    found: list[PlacedWord] = []
+    text: list[str] = []
+    corners: list[tuple[float, float]] = []
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    for at in range(min(layer.count_chars(), MOST_CHARS)):
+        letter = chr(min(pdfium.FPDFText_GetUnicode(layer, at), 0x10FFFF))
+        if letter.isspace() or letter == "\0":
+            _end_word(found, page, text, corners)
+        elif pdfium.FPDFText_GetCharBox(layer, at, left, right, bottom, top):
+            text.append(letter)
+            corners += [(left.value, bottom.value), (right.value, top.value)]
+    _end_word(found, page, text, corners)
+    return tuple(found)
+
+
+def _end_word(
+    found: list[PlacedWord], page: PdfPage, text: list[str], corners: list[tuple[float, float]]
+) -> None:
+    if text:
+        across, up = zip(*corners, strict=True)
+        ends = [_on_picture(page, min(across), min(up)), _on_picture(page, max(across), max(up))]
+        (left, right), (top, bottom) = (sorted(sides) for sides in zip(*ends, strict=True))
+        if left < 1 and right > 0 and top < 1 and bottom > 0:
+            word = "".join(text).encode(errors="ignore").decode()
+            found.append(PlacedWord(word, max(left, 0.0), max(top, 0.0), min(right, 1.0), min(bottom, 1.0)))
+    text.clear()
+    corners.clear()
+
+
+def _on_picture(page: PdfPage, x: float, y: float) -> tuple[float, float]:
+    """A point of the page as parts of the picture's width and height, with the page's box and rotation."""
+    import pypdfium2.raw as pdfium
+
+    across, down = ctypes.c_int(), ctypes.c_int()
+    pdfium.FPDF_PageToDevice(page, 0, 0, _GRID, _GRID, 0, x, y, across, down)
+    return across.value / _GRID, down.value / _GRID
+
+
+# Quality of a PDF's text layer: decides by measure which pages need OCR.
+#
+# The three measures of the text are shares between 0 and 1, taken before control characters become blanks.
+
+
+FEW_CHARS = 20
+"""Number of characters below which a layer is not judged, and a large picture counts more than it."""
+ODD_SHARE = 0.2
+FREQUENT_SHARE = 0.3
+NOISE_SHARE = 0.3
+LARGE_PICTURE = 0.5
+FULL_PICTURE = 0.8
+MOSTLY = 0.5
+
+HYPHENS = "\ufffe\uffff\x02"
+"""Characters as which pdfium returns a hyphen at the end of a line."""
+_ASCII = bytes(range(128))
+_LETTERS = ascii_letters.encode()
+_FREQUENT = b"eaionrtsEAIONRTS"
+"""Frequent letters of Latin script: .39 or more of the letters on good pages, .11 to .21 on shifted ones."""
+_ASCII_VOWELS = b"aeiouyAEIOUY"
+_IGNORED = b" \t\n\r\f\v\x02"
+"""White space and hyphens."""
+_CONTROLS = bytes({*range(32), 127} - {*_IGNORED})
+_MIN_LETTERS = 60
+_MIN_LETTER_SHARE = 0.3
+_NOISE_CHARS = 100
+_FOREIGN_SHARE = 0.03
+_VOWEL_SHARE = 0.33
+"""Words are looked at one by one if there are more foreign letters, or fewer vowels, than these shares."""
+_MAX_CHANGES = 0.3
+"""Changes between Latin and CJK per letter, above which a word is noise."""
+_VOWELS = frozenset("aeiouyæøœıəɛɔ")
+
+_ODD, _BLANK = "odd", "blank"
+_WORD = re.compile(r"[^\W\d_]+")
+_CJK = frozenset(
+    "CJK HIRAGANA KATAKANA KATAKANA-HIRAGANA HANGUL BOPOMOFO IDEOGRAPHIC HALFWIDTH FULLWIDTH".split()
+)
+_NO_SCRIPT = frozenset("MODIFIER COMBINING MATHEMATICAL MICRO OHM KELVIN ANGSTROM SCRIPT".split())
+
+
+class LayerMeasures(msgspec.Struct, frozen=True):
+    """Measures of a page's text layer."""
+
+    chars: int
+    """Number of characters that are no white space."""
+    odd: float = 0.0
+    """Share of control, private, unassigned and replacement characters."""
+    frequent: float | None = None
+    """Share of frequent letters among the ASCII letters; None if there are too few of them."""
+    noise: float = 0.0
+    """Share of words that mix scripts or have no vowel."""
+    cjk: float = 0.0
+    """Share of Chinese, Japanese and Korean characters."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Objects on a page: shares of the page's area, and of the text objects."""
+
+    anything: bool
+    pictures: float = 0.0
+    """Share of the page covered by pictures."""
+    hidden: float = 0.0
+    """Share of invisible text objects."""
+    narrow: float = 0.0
+    """Share of text objects with height and without width."""
+
+
+def measure(raw: str) -> LayerMeasures:
+    """Measure the text of a page as pdfium returns it."""
+    plain = raw.encode("utf-8", "surrogatepass")
+    kinds = dict.fromkeys(("", "LATIN", "CJK", _ODD, _BLANK), 0)
+    if not raw.isascii():
+        for char, count in Counter(plain.translate(None, _ASCII).decode("utf-8", "surrogatepass")).items():
+            kind = _kind(char)
+            kinds[kind] = kinds.get(kind, 0) + count
+    chars = len(raw) - _count(plain, _IGNORED) - kinds[_BLANK]
+    if not chars:
+        return LayerMeasures(0)
+    foreign = sum(kinds.values()) - sum([kinds[kind] for kind in ("", "LATIN", _ODD, _BLANK)])
+    letters, vowels = _count(plain, _LETTERS), _count(plain, _ASCII_VOWELS) + kinds["LATIN"]
+    enough = letters >= _MIN_LETTERS and letters > _MIN_LETTER_SHARE * chars
+    sure = foreign < _FOREIGN_SHARE * chars and vowels > _VOWEL_SHARE * letters
+    return LayerMeasures(
+        chars=chars,
+        odd=(_count(plain, _CONTROLS) + kinds[_ODD]) / chars,
+        frequent=_count(plain, _FREQUENT) / letters if enough else None,
+        noise=0.0 if sure or chars < _NOISE_CHARS else _noise(raw),
+        cjk=kinds["CJK"] / chars,
+    )
+
+
+def unusable(layer: LayerMeasures) -> OcrReason | None:
+    """The reason why a layer's text is garbage, or None for a usable one."""
+    if layer.chars < FEW_CHARS:
+        return None
+    if layer.odd >= ODD_SHARE:
+        return OcrReason.UNDECODABLE
+    if layer.frequent is not None and layer.frequent < FREQUENT_SHARE:
+        return OcrReason.SHIFTED
+    if layer.noise >= NOISE_SHARE:
+        return OcrReason.NOISE
+    return None
+
+
+def incomplete(layer: LayerMeasures, shown: Shown, *, has_text: bool) -> OcrReason | None:
+    """The reason why a page needs OCR in spite of a usable layer, or None.
+
+    ``has_text``: the page has text, be it of the layer, of form fields or of notes.
+    """
+    if not has_text:
+        return OcrReason.NO_TEXT if shown.anything else None
+    if layer.chars < FEW_CHARS and shown.pictures >= LARGE_PICTURE:
+        return OcrReason.SPARSE
+    if shown.hidden >= MOSTLY and shown.pictures >= FULL_PICTURE:
+        return OcrReason.HIDDEN_LAYER
+    if shown.narrow >= MOSTLY and (layer.cjk >= MOSTLY or layer.chars < FEW_CHARS):
+        return OcrReason.VERTICAL
+    return None
+
+
+def _count(plain: bytes, wanted: bytes) -> int:
+    return len(plain) - len(plain.translate(None, wanted))
+
+
+def _noise(text: str) -> float:
+    words = Counter(_WORD.findall(text))
+    return sum(count for word, count in words.items() if _is_noise(word)) / max(1, words.total())
+
+
+def _is_noise(word: str) -> bool:
+    if word.isascii():
+        return len(word) >= 5 and _VOWELS.isdisjoint(word.lower())
+    scripts = [script for script in map(_kind, word) if script]
+    kinds = set(scripts)
+    if kinds == {"LATIN"}:
+        plain = unicodedata.normalize("NFD", word.lower())
+        return len(word) >= 5 and _VOWELS.isdisjoint(plain)
+    if kinds == {"LATIN", "CJK"}:
+        # Names and abbreviations stand among Chinese characters without a blank.
+        changes = sum(one != other for one, other in pairwise(scripts))
+        return changes > _MAX_CHANGES * len(scripts)
+    return len(kinds) > 1
+
+
+@lru_cache(maxsize=4096)
+def _kind(char: str) -> str:
+    """Script of a letter, by its Unicode name; empty for letters of every script, digits and signs."""
+    if char.isascii():
+        return "LATIN" if char.isalpha() else ""
+    if char.isspace() or char in HYPHENS:
+        return _BLANK
+    if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cn", "Co", "Cs"):
+        return _ODD
+    first = unicodedata.name(char, "").partition(" ")[0] if char.isalpha() else ""
+    return "CJK" if first in _CJK else "" if first in _NO_SCRIPT else first
+
+
 _TOLERANCE = 1.0
 """Points by which text may stand out of the page's box."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
-_CONTROLS = bytes([*range(9), 11, *range(14, 32)])
+_REMOVED_CONTROLS = bytes([*range(9), 11, *range(14, 32)])
 
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
@@ -46,7 +272,7 @@ def normalised(raw: str) -> str:
         if hyphen in text:
             text = text.replace(hyphen + "\n", "").replace(hyphen, "")
     encoded = text.encode("utf-8", "surrogatepass")
-    if len(encoded.translate(None, _CONTROLS)) < len(encoded):
+    if len(encoded.translate(None, _REMOVED_CONTROLS)) < len(encoded):
         text = _CONTROL.sub(" ", text)
     return "\n".join([line.rstrip() for line in clean(text).split("\n")]).strip()
 

@@ -24,7 +24,6 @@ from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import check_size, extract, is_sandboxed
-from penstock.pipeline.extract.paged import failure_warnings, refuse_unreadable, with_pages
 from penstock.pipeline.extract.protocol import (
     Content,
     ExtractedText,
@@ -50,6 +49,7 @@ from penstock.pipeline.extract.sandbox.process import (
     Zygote,
     ZygoteDied,
 )
+from penstock.pipeline.extract.text import failure_warnings, refuse_unreadable, with_pages
 from penstock.pipeline.ocr.protocol import OcrOptions
 from penstock.vocabulary import how_many
 
