@@ -21,8 +21,7 @@ from bench.judged_sets import CORPUS
 from penstock.catalog.entities import Extraction
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
-from penstock.pipeline.graph.code import CALLS, DEFINES, CodeExtractor
-from penstock.pipeline.graph.imports import module_name
+from penstock.pipeline.graph.code import CALLS, DEFINES, CodeExtractor, module_name
 from penstock.pipeline.graph.prose import extract_text
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
 

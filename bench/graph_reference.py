@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.pipeline.graph.imports import module_name, resolve_relative
+from penstock.pipeline.graph.code import module_name, resolve_relative
 
 
 class Module(NamedTuple):

@@ -22,10 +22,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from penstock.pipeline.extract.image import ImageExtractor
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage
-from penstock.pipeline.ocr import rapid
-from penstock.pipeline.ocr.factory import open_engine
-from penstock.pipeline.ocr.models import find_models
-from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions
+from penstock.pipeline.ocr import engines
+from penstock.pipeline.ocr.engines import open_engine
+from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, find_models
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "image-ocr"
 LINE = "The miller opens the sluice at dawn and lets the water of the river turn the heavy wheel"
@@ -101,7 +100,7 @@ def _print_quality(corpus: Path) -> None:
         rate = error_rate((corpus / truth).read_text("utf-8"), text)
         print(f"{name}: character error rate {rate:.4f} (goal {goal})")
     print(f"receipts, tesseract: word recall {recall_of_receipts(corpus, engine):.3f} (goal 0.79)")
-    if rapid.version() is None:
+    if engines.rapidocr_version() is None:
         print("receipts, rapidocr: not installed")
         return
     both = recall_of_receipts(corpus, open_engine(OcrOptions()))

@@ -22,7 +22,7 @@ from bench.catalog import BARE, PRAGMAS
 from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.handlers.file_draft import PAGES_PER_CALL
 from penstock.handlers.generation_batch import MAX_DOCUMENTS
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content

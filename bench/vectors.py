@@ -31,8 +31,7 @@ from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.catalog.views import Filters
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.vectors.cache import VectorCache
-from penstock.pipeline.vectors.cache_directory import open_cache_directory
+from penstock.pipeline.vectors.cache import VectorCache, open_cache_directory
 from penstock.service.search import Search
 
 WAYS = ("memory", "file", "usearch")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from penstock.pipeline.embed.static_embedder import StaticEmbedder
+    from penstock.pipeline.embed.static import StaticEmbedder
 
 COUNTED_IN = "BENCH_EMBEDDED"
 CHUNK_CHARACTERS = 2_048
@@ -32,7 +32,7 @@ def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
 
 @functools.cache
 def _embedder() -> StaticEmbedder:
-    from penstock.pipeline.embed.static_embedder import StaticEmbedder
+    from penstock.pipeline.embed.static import StaticEmbedder
 
     return StaticEmbedder()
 

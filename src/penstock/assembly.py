@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.legacy.message_mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
-    from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.cache import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
@@ -134,7 +134,7 @@ class Assembly:
     @_MadeOnce
     def vector_files(self) -> CacheDirectory:
         """The directory with copies of the catalog's vectors."""
-        from penstock.pipeline.vectors.cache_directory import open_cache_directory
+        from penstock.pipeline.vectors.cache import open_cache_directory
 
         return open_cache_directory(self.settings)
 

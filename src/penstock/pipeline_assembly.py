@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.pipeline.budget import MemoryShare
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
-    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
+    from penstock.pipeline.embed.endpoint import EmbedEndpointOptions
+    from penstock.pipeline.embed.fastembed import FastembedOptions
     from penstock.pipeline.embed.protocol import Embedder
     from penstock.pipeline.endpoint import EndpointOptions
     from penstock.pipeline.extract.protocol import ExtractLimits
@@ -49,7 +49,7 @@ def make_embedder(settings: Settings) -> Embedder:
 
 def fastembed_options(settings: Settings) -> FastembedOptions:
     """Model of the embedder fastembed."""
-    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
+    from penstock.pipeline.embed.fastembed import FastembedOptions
 
     return FastembedOptions(settings.fastembed_model, settings.fastembed_pooling)
 
@@ -110,8 +110,8 @@ def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
     """Address and limits of the embedding endpoint; None if none is set."""
     if settings.embed_endpoint_url is None:
         return None
-    from penstock.pipeline.call_limits import CallLimits
-    from penstock.pipeline.embed.endpoint_embedder import SERVICE, EmbedEndpointOptions
+    from penstock.pipeline.budget import CallLimits
+    from penstock.pipeline.embed.endpoint import SERVICE, EmbedEndpointOptions
     from penstock.worker.breaker import Breakers
 
     calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
@@ -140,7 +140,7 @@ def graph_endpoint(settings: Settings) -> LlmExtractor | None:
     """The extractor of entities behind an endpoint; None without its URL."""
     if settings.graph_endpoint_url is None:
         return None
-    from penstock.pipeline.call_limits import CallLimits
+    from penstock.pipeline.budget import CallLimits
     from penstock.pipeline.graph.llm import SERVICE, LlmExtractor, LlmOptions
     from penstock.worker.breaker import Breakers
 

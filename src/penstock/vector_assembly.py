@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.handlers.outside_vectors import OutsideVectors
     from penstock.handlers.store_comparison import StoreComparison
-    from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.pipeline.vectors.cache import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.vector_stores.protocol import VectorStore
     from penstock.worker.store_keeper import StoreKeeper

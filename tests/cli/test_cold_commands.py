@@ -66,8 +66,8 @@ OF_CHANGED_FILES = frozenset(
     "penstock.handlers.files penstock.handlers.phases penstock.handlers.generation_batch "
     "penstock.pipeline.draft penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
     "penstock.catalog.sql.chunks penstock.catalog.sql.outbox penstock.catalog.sql.written_records "
-    "penstock.catalog.rules.graph_expansion penstock.pipeline.vectors.cache_directory "
-    "penstock.pipeline.embed.fastembed_embedder penstock.queue.jsonl penstock.service.libraries "
+    "penstock.catalog.rules.graph_expansion penstock.pipeline.vectors.cache "
+    "penstock.pipeline.embed.fastembed penstock.queue.jsonl penstock.service.libraries "
     "penstock.service.page_texts shutil socket subprocess tempfile".split()
 )
 """Modules that a walk does not need while no file has changed."""

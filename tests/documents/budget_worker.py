@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from penstock import Penstock
 from penstock.assembly import Assembly
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract import factory
 from penstock.pipeline.extract.pdf.document import PdfExtractor

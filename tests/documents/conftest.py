@@ -21,8 +21,8 @@ from penstock.handlers.files import Files
 from penstock.handlers.phases import Phases
 from penstock.handlers.registry import Registry
 from penstock.job import Claim, ClaimRequest, Job, Status
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.ocr.pages import OcrSetup

@@ -12,7 +12,7 @@ from penstock.catalog.values import Phase
 from penstock.errors import PermanentFailure, TransientFailure
 from penstock.handlers import file_draft
 from penstock.job import NewJob, Status
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from tests.documents.conftest import QUEUES, IndexedFolder, ManualWorker, book
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.servers.stores import others_later

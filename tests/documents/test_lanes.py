@@ -18,7 +18,7 @@ from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Pla
 from penstock.errors import InvalidText, PenstockError, StoreUnavailable
 from penstock.handlers.phases import Phases
 from penstock.pipeline.budget import MemoryShare
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.worker.lanes import DocumentTools, Lanes

@@ -16,7 +16,7 @@ from penstock.errors import FingerprintMismatch
 from penstock.job import Job, Status
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.embed.static_embedder import StaticEmbedder
+from penstock.pipeline.embed.static import StaticEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.wait import wait_for
 from penstock.service.rebuild import Plan, Rebuilder

@@ -23,8 +23,8 @@ from penstock.errors import UnknownDocument
 from penstock.handlers.page_files import PageFiles
 from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
-from penstock.pipeline.ocr.models import folders
 from penstock.pipeline.ocr.pages import OcrSetup
+from penstock.pipeline.ocr.protocol import folders
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.shared_state import SharedState
 from penstock.worker.upkeep import OverdueEnder

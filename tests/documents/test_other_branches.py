@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, config
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.service.options import Where
 from tests.cli.test_projects import check_out
 

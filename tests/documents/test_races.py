@@ -12,7 +12,7 @@ import pytest
 from penstock import lifecycle
 from penstock.catalog.values import OutboxEntryKind, Phase, Place, TaskRequest
 from penstock.job import ClaimRequest, Status
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, book
 from tests.documents.killed_worker import POINTS, served

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, config
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from tests.documents.index_contents import fresh_index, read_index
 from tests.servers.stores import given_back, others_later, store_url
 from tests.watch.test_branches import git

@@ -19,7 +19,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.phases import Phases
 from penstock.handlers.registry import Registry
 from penstock.job import Job, JobQuery, NewJob, Status
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import batch_size

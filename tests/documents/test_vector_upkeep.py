@@ -13,11 +13,10 @@ from penstock import Penstock, clock, config
 from penstock.assembly import Assembly
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.vectors.ann_index import IndexStamp
-from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
-from penstock.pipeline.vectors.footer import read_footer
+from penstock.pipeline.embed.static import HashingEmbedder
+from penstock.pipeline.vectors.cache import CacheDirectory, open_cache_directory
+from penstock.pipeline.vectors.nearest import IndexStamp, read_footer
 from penstock.worker.vector_upkeep import EVERY_ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100

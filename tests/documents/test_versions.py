@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree

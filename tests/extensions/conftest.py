@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from penstock import extensions
-from penstock.pipeline.chunk import added_chunkers
+from penstock.pipeline.chunk import text
 from penstock.pipeline.extract import file_types
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 _CACHES = (
     extensions.installed,
     extensions._by_name,
-    added_chunkers.added_chunker,
+    text.added_chunker,
 )
 
 Install = Callable[..., Path]

@@ -12,14 +12,13 @@ import pytest
 from penstock import Penstock, config, extensions
 from penstock.errors import ExtensionFailed, InvalidSetting, UnknownScheme
 from penstock.extensions import ExtensionKind
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.draft import build_draft
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import build_draft, fingerprints
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract, is_sandboxed
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.fingerprints import fingerprints
 from penstock.queue.factory import open_queue
 from tests.extensions.conftest import EXAMPLE, Install
 
@@ -140,7 +139,7 @@ WRONG_CHUNKS = {
 @pytest.mark.parametrize("case", WRONG_CHUNKS)
 def test_chunks_that_are_not_of_the_text_are_refused(install: Install, case: str):
     source = (
-        "from penstock.pipeline.chunk.protocol import Chunk\n"
+        "from penstock.pipeline.chunk.text import Chunk\n"
         "class Wrong:\n"
         "    name, version = 'wrong', '1'\n"
         f"    def chunk(self, text, sizes): return [{WRONG_CHUNKS[case]}]\n"

@@ -8,7 +8,7 @@ from penstock import items
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.handlers import documents
 from penstock.handlers.registry import Registry
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 
 ELSEWHERE = {"function"}

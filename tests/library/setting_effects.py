@@ -25,8 +25,8 @@ from penstock.handlers.source_files import SourceFiles, fetched_files
 from penstock.handlers.webhooks import webhook_options
 from penstock.http.guard import GuardOptions
 from penstock.job import ClaimRequest
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.embed.endpoint import EndpointEmbedder
 from penstock.pipeline.rerank_endpoint import RerankEndpoint
 from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter

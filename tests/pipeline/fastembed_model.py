@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.pipeline.embed.minilm.onnx_writer import FLOAT, INT64, GraphValue, GraphWriter
+from penstock.pipeline.embed.minilm.model_files import FLOAT, INT64, GraphValue, GraphWriter
 
 WIDTH, CONTEXT = 48, 64
 WORDS = (

@@ -11,9 +11,9 @@ import pytest
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.clock import now
-from penstock.pipeline.vectors import ann_index
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
-from penstock.pipeline.vectors.mmap_rows import read_rows
+from penstock.pipeline.vectors import nearest
+from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.pipeline.vectors.nearest import read_rows
 from penstock.worker.vector_upkeep import keep_all
 from tests.pipeline.vector_catalog import (
     DIMENSION,
@@ -35,12 +35,12 @@ def test_a_wrong_graph_is_noticed_before_it_is_walked(catalog: SqliteCatalog, di
     size = directory.index("acme", SPACE).stat().st_size
     rows = read_rows(directory.vectors("acme", SPACE), label(directory).owner, DIMENSION)
     assert rows is not None
-    assert None is not ann_index.open_index(directory.index("acme", SPACE), rows)
+    assert None is not nearest.open_index(directory.index("acme", SPACE), rows)
     for at in range(100, size - 500, size // 7):
         flip(directory.index("acme", SPACE), at)
 
         assert directory.damaged()
-        assert None is ann_index.open_index(directory.index("acme", SPACE), rows)
+        assert None is nearest.open_index(directory.index("acme", SPACE), rows)
         assert wanted == ask(catalog, directory)
 
 
@@ -79,7 +79,7 @@ def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_pa
     found = index_stamp(directory)
     assert found is not None
     assert 4_000 == found.covered
-    assert ann_index.MIN_RECALL <= found.found
+    assert nearest.MIN_RECALL <= found.found
 
     exact, near = ask(catalog, None), ask(catalog, directory)
     assert 0.95 <= sum(len({*a} & {*b}) for a, b in zip(exact, near, strict=True)) / 200
@@ -89,7 +89,7 @@ def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_pa
 def test_a_graph_that_finds_too_little_is_not_used(
     catalog: SqliteCatalog, directory: CacheDirectory, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ann_index, "REACHES", (1, 2))
+    monkeypatch.setattr(nearest, "REACHES", (1, 2))
     keep_all(catalog, directory)
     found = index_stamp(directory)
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
-from penstock.pipeline import memory_pool
+from penstock.pipeline import budget
 from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work, memory_exceeded
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox.messages import ParseRequest
 from penstock.pipeline.extract.sandbox.process import SandboxChild
@@ -99,7 +99,7 @@ def test_a_library_may_have_errors_of_its_own_for_want_of_memory(limiter: FileLi
 
 
 def test_one_large_file_at_a_time(limiter: FileLimiter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_pool, "WAIT_S", 0.0)
+    monkeypatch.setattr(budget, "WAIT_S", 0.0)
     work = only_here(lambda _: "here")
     with (tmp_path / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -125,7 +125,7 @@ def other(tmp_path: Path) -> FileLimiter:
 def test_pages_to_be_recognized_share_the_memory_with_large_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(memory_pool, "WAIT_S", 0.0)
+    monkeypatch.setattr(budget, "WAIT_S", 0.0)
     first, second, third = other(tmp_path), other(tmp_path), other(tmp_path)
     freed: list[str] = []
     large = only_here(lambda _: None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
+from penstock.pipeline.chunk.text import Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.draft import chunk_page, chunker
 from penstock.pipeline.extract.protocol import Shape
 from penstock.pipeline.pipeline import chunk_sizes

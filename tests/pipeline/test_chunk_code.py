@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pipeline.chunk.languages import GRAMMARS, MAX_PARSED
-from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.languages import GRAMMARS, MAX_PARSED, MORE_GRAMMARS
+from penstock.pipeline.chunk.text import Chunk, ChunkSizes
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.factory import extract

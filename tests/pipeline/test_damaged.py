@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.errors import ParserFailed, UnreadableDocument
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
 from tests.pipeline.format_samples import DOCUMENTS, cut, flipped

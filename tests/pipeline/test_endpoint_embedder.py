@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from penstock.errors import InvalidSetting, PermanentFailure, ServiceUnavailable, TransientFailure
-from penstock.pipeline.call_limits import CallLimitReached, CallLimits
+from penstock.pipeline.budget import CallLimitReached, CallLimits
 from penstock.pipeline.embed import open_embedder, open_space
-from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions, EndpointEmbedder
+from penstock.pipeline.embed.endpoint import EmbedEndpointOptions, EndpointEmbedder
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.worker.breaker import OPENS_AFTER, Breakers
@@ -224,7 +224,7 @@ def test_tls_errors_name_the_cause(server):
 
 def test_calls_at_once_are_limited_over_processes(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from penstock.pipeline.call_limits import CallLimits\n"
+        "import sys; from pathlib import Path; from penstock.pipeline.budget import CallLimits\n"
         "with CallLimits('endpoint', Path(sys.argv[1]), 1).call():\n"
         "    print('in', flush=True); sys.stdin.read()\n"
     )

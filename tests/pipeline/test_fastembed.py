@@ -13,11 +13,11 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.errors import InvalidRequest, InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.pipeline.embed import fastembed_embedder, open_embedder, open_space
-from penstock.pipeline.embed.fastembed_embedder import FastembedEmbedder, FastembedOptions
+from penstock.pipeline.embed import fastembed, open_embedder, open_space
+from penstock.pipeline.embed.fastembed import FastembedEmbedder, FastembedOptions
 from penstock.pipeline.embed.minilm import model_files
 from penstock.pipeline.embed.minilm.download import read_archive
-from penstock.pipeline.embed.minilm.graph import EncoderShape, build_graph
+from penstock.pipeline.embed.minilm.model_files import EncoderShape, build_graph
 from penstock.pipeline.embed.protocol import space_of
 from penstock.service.models import Models
 from tests.pipeline.fastembed_model import WIDTH, write_model
@@ -148,7 +148,7 @@ def test_names_and_requests_that_cannot_be_met_are_refused(tmp_path: Path, monke
     with pytest.raises(InvalidRequest, match="used from there") as refused:
         models.install("fastembed", tmp_path, lambda _: None)
     assert str(tmp_path) in refused.value.remedy
-    monkeypatch.setattr(fastembed_embedder, "find_spec", lambda _: None)
+    monkeypatch.setattr(fastembed, "find_spec", lambda _: None)
     with pytest.raises(InvalidSetting, match="fastembed is not installed") as missing:
         open_embedder("fastembed", models_dir=tmp_path)
     assert "pip install" in missing.value.remedy

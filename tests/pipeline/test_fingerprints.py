@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline import pipeline
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
-from penstock.pipeline.fingerprints import fingerprint, fingerprints
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import fingerprint, fingerprints
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.ocr.protocol import OcrOptions
 
@@ -45,7 +45,7 @@ def test_a_running_process_notices_a_new_language(tmp_path: Path, monkeypatch: p
 
 def test_values_and_rules_load_no_library():
     program = (
-        "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
+        "import sys, penstock, penstock.pipeline.draft, penstock.pipeline.draft;"
         "import penstock.pipeline.extract.sandbox.sandbox, penstock.pipeline.embed;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 python_calamine olefile "
         "tree_sitter chardet wordllama';"

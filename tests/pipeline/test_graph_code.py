@@ -9,12 +9,11 @@ import pytest
 
 from bench import graph as bench
 from penstock.catalog.entities import Entity
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
-from penstock.pipeline.graph.code import CodeExtractor, joined
+from penstock.pipeline.graph.code import CodeExtractor, joined, module_name, resolve_relative
 from penstock.pipeline.graph.factory import language_of
-from penstock.pipeline.graph.imports import module_name, resolve_relative
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
 
 PYTHON = """

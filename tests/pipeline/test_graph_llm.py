@@ -11,7 +11,7 @@ import pytest
 from penstock.catalog.entities import MAX_NAME, Entity, Extraction, Relation
 from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent
-from penstock.pipeline.graph import llm, llm_answer
+from penstock.pipeline.graph import llm
 from penstock.pipeline.graph.factory import extractor_for, fingerprints_here, graph_fingerprint
 from penstock.pipeline.graph.llm import LlmExtractor, LlmOptions
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
@@ -39,7 +39,7 @@ def extracted(made: LlmExtractor, text: str = TEXT) -> Extraction:
 
 
 def answered(found: object, text: str = TEXT) -> Extraction:
-    return llm_answer.extraction(llm_answer.decoded(json.dumps(found)), text)
+    return llm.extraction(llm.decoded(json.dumps(found)), text)
 
 
 def named(*names: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_a_request_has_the_schema_and_the_text_apart_from_the_prompt(server):
     (request,) = server.requests
     assert server.paths == ["/v1/chat/completions"]
     assert server.keys == ["Bearer k"]
-    assert request["response_format"]["json_schema"]["schema"] == llm_answer.SCHEMA
+    assert request["response_format"]["json_schema"]["schema"] == llm.SCHEMA
     assert [message["role"] for message in request["messages"]] == ["system", "user"]
     assert request["messages"][1]["content"] == TEXT
     assert (made.take_tokens(), made.take_tokens()) == (TOKENS_A_CALL, 0)
@@ -145,7 +145,7 @@ def test_relations_join_two_known_entities_once():
         }
     )
     kinds = [relation.kind for relation in found.relations]
-    assert kinds == ["went_to", "related", "k" * llm_answer.MAX_RELATION_NAME]
+    assert kinds == ["went_to", "related", "k" * llm.MAX_RELATION_NAME]
 
 
 def test_an_answer_of_hostile_size_is_cut():
@@ -153,8 +153,8 @@ def test_an_answer_of_hostile_size_is_cut():
     relations = [{"source": names[0], "kind": f"k{n}", "target": names[1]} for n in range(5_000)]
     found = answered(named(*names) | {"relations": relations}, " ".join(names))
     assert (len(found.entities), len(found.relations)) == (
-        llm_answer.MAX_ENTITIES,
-        llm_answer.MAX_RELATIONS,
+        llm.MAX_ENTITIES,
+        llm.MAX_RELATIONS,
     )
 
 

@@ -7,10 +7,8 @@ import pytest
 from bench import graph as bench
 from penstock.catalog.entities import Entity, Relation, name_key, short_key
 from penstock.pipeline.graph.factory import extractor_for, graph_fingerprint
-from penstock.pipeline.graph.markdown import CONTAINS, LINKS
-from penstock.pipeline.graph.prose import extract_text
+from penstock.pipeline.graph.prose import CONTAINS, LINKS, extract_text, sentences
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument
-from penstock.pipeline.graph.tokens import sentences
 
 
 def names(text: str) -> dict[str, str]:

@@ -9,9 +9,8 @@ from array import array
 import pytest
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.chunk.protocol import MAX_HEADING, ChunkSizes
-from penstock.pipeline.chunk.range_minima import Minima
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.chunk.text import MAX_HEADING, ChunkSizes, Minima
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.pipeline import Pipeline

@@ -15,7 +15,7 @@ from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.walk.protocol import WalkRules
+from penstock.pipeline.walk.ignore import WalkRules
 from penstock.pipeline.walk.walker import walk
 from penstock.service.hits import make_snippet
 from tests.pipeline.hostile_inputs import FILES, IGNORES, QUERIES

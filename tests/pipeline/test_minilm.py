@@ -27,9 +27,8 @@ from penstock import Penstock, config
 from penstock.errors import InvalidRequest, InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.minilm import download, embedder, model_files
-from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder
-from penstock.pipeline.embed.minilm.graph import INPUT, EncoderShape, build_graph
-from penstock.pipeline.embed.minilm.tokens import MiniLmTokens
+from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder, MiniLmTokens
+from penstock.pipeline.embed.minilm.model_files import INPUT, EncoderShape, build_graph
 from penstock.pipeline.embed.protocol import space_of
 from penstock.service.models import Models
 

@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from penstock.errors import UnsupportedType
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.file_types import signature, text_suffix
 from penstock.pipeline.extract.protocol import Content, FileType

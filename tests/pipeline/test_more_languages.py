@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.pipeline.chunk import code
-from penstock.pipeline.chunk.languages import GRAMMARS
-from penstock.pipeline.chunk.more_languages import MAX_MORE_PARSED, MORE_GRAMMARS
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.languages import GRAMMARS, MAX_MORE_PARSED, MORE_GRAMMARS
+from penstock.pipeline.chunk.text import Chunk, ChunkSizes
 from penstock.pipeline.draft import chunk_page
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract.protocol import Shape
 from penstock.pipeline.pipeline import Pipeline
 from tests.pipeline.code_samples import SAMPLES

@@ -14,11 +14,15 @@ from PIL import Image
 from penstock.errors import ComponentMissing
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.extract.protocol import ExtractedText, FileType, Page, Recognition, Shape
-from penstock.pipeline.ocr import geometry, models, rapid
-from penstock.pipeline.ocr.factory import engine_versions, memory_bytes, open_engine, readable_paths
-from penstock.pipeline.ocr.local import is_narrow
-from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
-from penstock.pipeline.ocr.pages import OcrSetup
+from penstock.pipeline.ocr import engines, protocol
+from penstock.pipeline.ocr.engines import (
+    engine_versions,
+    is_narrow,
+    memory_bytes,
+    open_engine,
+    readable_paths,
+)
+from penstock.pipeline.ocr.pages import OcrSetup, page_memory, with_warning_if_poor
 from penstock.pipeline.ocr.protocol import OcrOptions
 from tests.pipeline.pictures import PARAGRAPHS, TEXT, drawn, page, recall
 
@@ -54,7 +58,7 @@ def test_a_turned_page_is_read(degrees):
 @pytest.mark.parametrize("degrees", [3, -5, 8])
 def test_a_skewed_page_is_read(degrees):
     skewed = drawn().rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
-    assert geometry.skew(np.asarray(skewed)) == pytest.approx(degrees, abs=1)
+    assert engines.skew_angle(np.asarray(skewed)) == pytest.approx(degrees, abs=1)
     found = read(skewed)
     assert recall(found.text) >= 0.95
     assert found.skew == pytest.approx(degrees, abs=1)
@@ -69,12 +73,12 @@ def test_a_page_turned_and_skewed_is_read():
 
 def test_a_page_that_stands_on_its_side_has_no_skew():
     side = np.asarray(drawn(size=30).rotate(90, expand=True))
-    assert geometry.skew(side) == 0.0
+    assert engines.skew_angle(side) == 0.0
 
 
 def test_a_level_page_is_not_turned():
     level = np.asarray(drawn().rotate(1, Image.Resampling.BICUBIC, fillcolor=255))
-    assert geometry.skew(level) == 0.0
+    assert engines.skew_angle(level) == 0.0
 
 
 def test_small_print_of_a_screen_is_enlarged():
@@ -122,24 +126,24 @@ def test_several_languages_are_read_together():
 def test_models_are_gathered_from_several_folders(tmp_path):
     mine = tmp_path / "my models"
     mine.mkdir()
-    (wheel,) = {models.find_models(["deu"]).folder}
+    (wheel,) = {protocol.find_models(["deu"]).folder}
     shutil.copy(Path(wheel, "deu.traineddata"), mine / "nds.traineddata")
     options = OcrOptions(languages="eng+nds", tessdata_dir=str(mine), min_confidence=0)
     assert read(drawn(), options=options).text == TEXT
     assert str(mine) in readable_paths(options)
-    assert "nds" in models.installed(str(mine))
+    assert "nds" in protocol.installed(str(mine))
 
 
 def test_the_models_of_the_user_win(tmp_path):
-    shutil.copy(Path(models.find_models(["deu"]).folder, "deu.traineddata"), tmp_path / "eng.traineddata")
-    assert models.find_models(["eng"], str(tmp_path)) == (str(tmp_path), "eng")
+    shutil.copy(Path(protocol.find_models(["deu"]).folder, "deu.traineddata"), tmp_path / "eng.traineddata")
+    assert protocol.find_models(["eng"], str(tmp_path)) == (str(tmp_path), "eng")
 
 
 def test_a_separator_in_the_name_of_a_folder_is_no_obstacle(tmp_path):
     odd = tmp_path / "a+b"
     odd.mkdir()
-    shutil.copy(Path(models.find_models(["deu"]).folder, "deu.traineddata"), odd / "nds.traineddata")
-    found = models.find_models(["eng", "nds"], str(odd))
+    shutil.copy(Path(protocol.find_models(["deu"]).folder, "deu.traineddata"), odd / "nds.traineddata")
+    found = protocol.find_models(["eng", "nds"], str(odd))
     assert found.folder == str(odd)
     assert found.languages.endswith("eng+nds")
     assert read(drawn(), options=OcrOptions(languages="eng+nds", tessdata_dir=str(odd))).text
@@ -158,7 +162,7 @@ def test_a_separator_in_the_name_of_a_folder_is_no_obstacle(tmp_path):
     ],
 )
 def test_a_missing_language_is_named_with_its_remedy(language, folder, remedy):
-    if language in models.installed(folder):
+    if language in protocol.installed(folder):
         pytest.skip(f"{language} is installed here")
     with pytest.raises(ComponentMissing) as refused:
         open_engine(OcrOptions(languages=f"eng+{language}", tessdata_dir=folder))
@@ -170,7 +174,7 @@ def test_a_missing_language_is_named_with_its_remedy(language, folder, remedy):
 @pytest.mark.parametrize("language", ["../eng", "/etc/passwd", "", "en g"])
 def test_a_language_is_a_name_not_a_path(language):
     with pytest.raises(ComponentMissing, match="is not installed"):
-        models.find_models([language])
+        protocol.find_models([language])
 
 
 def test_a_damaged_model_is_a_typed_error(tmp_path):
@@ -191,9 +195,9 @@ def test_engines_tell_their_version():
 
 
 def test_a_second_engine_needs_more_memory(monkeypatch):
-    monkeypatch.setattr(rapid, "version", lambda: None)
+    monkeypatch.setattr(engines, "rapidocr_version", lambda: None)
     alone = memory_bytes(OPTIONS)
-    monkeypatch.setattr(rapid, "version", lambda: "3.10.0")
+    monkeypatch.setattr(engines, "rapidocr_version", lambda: "3.10.0")
     assert memory_bytes(OPTIONS) > 2 * alone
     assert memory_bytes(OcrOptions(languages="rus")) == alone
 
@@ -208,7 +212,7 @@ def test_a_second_engine_needs_more_memory(monkeypatch):
     ids=["no limit", "default", "too little"],
 )
 def test_a_second_engine_is_used_where_its_memory_is_left(monkeypatch, mib, confidence, memory_mib, reason):
-    monkeypatch.setattr(rapid, "version", lambda: "3.10.0")
+    monkeypatch.setattr(engines, "rapidocr_version", lambda: "3.10.0")
     chosen = page_memory(OcrSetup(), None if mib is None else mib << 20, 0)
     assert chosen.setup.options.min_confidence == confidence
     assert chosen.memory_bytes == memory_mib << 20
@@ -234,7 +238,7 @@ def test_a_page_in_color_is_turned_gray_in_little_memory():
     pixels[:, :, 1] = 255
     tracemalloc.start()
     try:
-        shades = geometry.gray(pixels)
+        shades = engines.gray(pixels)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -247,7 +251,7 @@ def test_nothing_is_printed():
     code = (
         "import numpy as np\n"
         "from penstock.pipeline.extract.protocol import PageImage\n"
-        "from penstock.pipeline.ocr.factory import open_engine\n"
+        "from penstock.pipeline.ocr.engines import open_engine\n"
         "from penstock.pipeline.ocr.protocol import OcrOptions\n"
         "noise = np.random.default_rng(7).integers(0, 256, (120, 90), dtype=np.uint8)\n"
         "engine = open_engine(OcrOptions(min_confidence=0))\n"

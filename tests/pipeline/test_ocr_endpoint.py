@@ -15,7 +15,7 @@ from penstock.errors import ParserFailed, ServiceUnavailable, TransientFailure
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.endpoint_client import wait_asked_for
 from penstock.pipeline.ocr import endpoint
-from penstock.pipeline.ocr.factory import open_endpoint
+from penstock.pipeline.ocr.engines import open_endpoint
 from tests.pipeline.pictures import drawn, page
 
 PICTURE = page(drawn("The mill", width=200, height=100, size=20))

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.walk.patterns import PatternList
-from penstock.pipeline.walk.protocol import FoundFile, WalkRules
+from penstock.pipeline.walk.ignore import FoundFile, PatternList, WalkRules
 from penstock.pipeline.walk.walker import walk
 
 NAMES = ["a", "b", "c", "ab", "abc", "aab", "build", "a.md", "b.md", "ab.txt", "c.txt", "a b", "a]", "a[b"]

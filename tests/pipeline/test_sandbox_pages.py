@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, ParserFailed
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.file_types import EXTRACTORS
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
 from penstock.pipeline.extract.sandbox import process as sandbox_process
 from penstock.pipeline.extract.sandbox import server
 from penstock.pipeline.extract.sandbox.sandbox import MAX_DEATHS, Sandbox
-from penstock.pipeline.ocr.models import folders
-from penstock.pipeline.ocr.protocol import OcrOptions
+from penstock.pipeline.ocr.protocol import OcrOptions, folders
 from tests.pipeline import faulty_parser
 from tests.pipeline.format_samples import SAMPLES, extractor_of
 from tests.pipeline.sample_documents import pdf

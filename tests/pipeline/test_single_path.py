@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.walk.protocol import FoundFile, Rule, Skipped, WalkRules
-from penstock.pipeline.walk.single_path import SinglePathRules
-from penstock.pipeline.walk.walker import walk
+from penstock.pipeline.walk.ignore import FoundFile, Rule, Skipped, WalkRules
+from penstock.pipeline.walk.walker import SinglePathRules, walk
 
 FILES = [
     "a.md",

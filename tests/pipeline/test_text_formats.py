@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from penstock.catalog.values import NewChunk
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract

@@ -17,10 +17,8 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.catalog.views import SourceMark
 from penstock.clock import now
-from penstock.pipeline.vectors.cache import SpaceCache, VectorCache, same_history
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
-from penstock.pipeline.vectors.footer import read_footer
-from penstock.pipeline.vectors.mmap_rows import Label
+from penstock.pipeline.vectors.cache import CacheDirectory, SpaceCache, VectorCache, same_history
+from penstock.pipeline.vectors.nearest import Label, read_footer
 from penstock.worker.vector_upkeep import keep_all
 from tests.conformance.durable_engines import ROOT
 from tests.pipeline.vector_catalog import (
@@ -272,7 +270,7 @@ import sys, time
 from pathlib import Path
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.pipeline.vectors.cache import SpaceCache
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.cache import CacheDirectory
 from tests.pipeline.vector_catalog import DIMENSION, SIZES, SPACE
 
 place = Path(sys.argv[1])

@@ -12,9 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from penstock.pipeline.walk.ignore import (
+    FoundFile,
+    Repository,
+    Rule,
+    Skipped,
+    Unreadable,
+    WalkRules,
+    rule_of_name,
+)
 from penstock.pipeline.walk.no_links import BehindLink
-from penstock.pipeline.walk.protocol import FoundFile, Repository, Rule, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.rules import rule_of_name
 from penstock.pipeline.walk.walker import MOST_OPEN, walk
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft
 from penstock.pipeline.extract.protocol import ExtractedText, FileType, OcrReason, Page, Recognition, Shape
 from penstock.pipeline.ocr.pages import NOTHING_FOUND, combined

@@ -20,7 +20,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.libraries import LibraryJobs
 from penstock.handlers.source_files import fetched_files
 from penstock.job import ClaimRequest
-from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from tests.documents.worker_commands import kill_tree
 from tests.web.conftest import WAIT_S, Answer, Indexer, Site, page, settings_of

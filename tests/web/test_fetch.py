@@ -17,9 +17,9 @@ from penstock.errors import (
     PageRefused,
     PageUnavailable,
 )
-from penstock.pipeline.web import addresses
+from penstock.pipeline.web import fetch
 from penstock.pipeline.web.fetch import Fetcher
-from penstock.pipeline.web.protocol import FetchLimits, Validators
+from penstock.pipeline.web.urls import FetchLimits, Validators
 from penstock.retry import classify
 from tests.web.conftest import Answer, Site, served
 
@@ -97,7 +97,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(site: Site, monkey
         connected.append(address)
         raise ConnectionRefusedError(111, "refused")
 
-    monkeypatch.setattr("penstock.pipeline.web.addresses.socket.getaddrinfo", look_up)
+    monkeypatch.setattr("penstock.pipeline.web.fetch.socket.getaddrinfo", look_up)
     monkeypatch.setattr("penstock.pipeline.web.fetch.socket.create_connection", connect)
     with pytest.raises(PageUnavailable):
         fetcher(private=False).get(f"http://rebinding.example:{site.port}/a")
@@ -109,9 +109,9 @@ def test_a_redirect_to_a_loopback_address_is_refused(site: Site, monkeypatch: py
     with served() as inside:
         inside.put("/secret", "secret")
         site.redirect("/a", f"{inside.url}/secret")
-        known = addresses.is_public
+        known = fetch.is_public
         tries = iter([True])
-        monkeypatch.setattr(addresses, "is_public", lambda address: next(tries, known(address)))
+        monkeypatch.setattr(fetch, "is_public", lambda address: next(tries, known(address)))
         with pytest.raises(AddressRefused):
             fetcher(private=False).get(f"{site.url}/a")
         assert [("/a", 302)] == site.asked

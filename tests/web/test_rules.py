@@ -9,9 +9,9 @@ import zlib
 import pytest
 
 from penstock.errors import InvalidUrl
-from penstock.pipeline.web import addresses, site_lists, urls
-from penstock.pipeline.web.markup import read_article, read_links
+from penstock.pipeline.web import fetch, robots, urls
 from penstock.pipeline.web.robots import Robots
+from penstock.pipeline.web.urls import read_article, read_links
 from tests.web.conftest import page
 
 PRIVATE = (
@@ -25,12 +25,12 @@ PUBLIC = "8.8.8.8 1.1.1.1 2606:4700::1111 64:ff9b::808:808 2002:808:808::1 ::fff
 
 @pytest.mark.parametrize("address", PRIVATE.split())
 def test_an_address_of_no_public_server_is_refused(address: str):
-    assert not addresses.is_public(ipaddress.ip_address(address))
+    assert not fetch.is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize("address", PUBLIC.split())
 def test_an_address_of_a_public_server_is_accepted(address: str):
-    assert addresses.is_public(ipaddress.ip_address(address))
+    assert fetch.is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_sitemap_names_pages_and_an_index_names_sitemaps():
     pages = b"<urlset><url><loc> https://h.org/a?x=1&amp;y=2 </loc></url><url><loc>/b</loc></url></urlset>"
     index = b"<sitemapindex><sitemap><loc>https://h.org/s2.xml</loc></sitemap></sitemapindex>"
     at = "https://h.org/sitemap.xml"
-    found = site_lists.Sitemap(["https://h.org/a?x=1&y=2", "https://h.org/b"], [])
-    assert found == site_lists.read_sitemap(at, gzip.compress(pages))
-    assert ([], ["https://h.org/s2.xml"]) == site_lists.read_sitemap(at, index)
+    found = robots.Sitemap(["https://h.org/a?x=1&y=2", "https://h.org/b"], [])
+    assert found == robots.read_sitemap(at, gzip.compress(pages))
+    assert ([], ["https://h.org/s2.xml"]) == robots.read_sitemap(at, index)
 
 
 def inventory(*lines: str) -> bytes:
@@ -150,18 +150,18 @@ def test_an_inventory_names_pages_with_their_titles():
         "guide std:doc -1 guide.html The guide",
         "genindex std:label -1 genindex.html Index",
     )
-    found = site_lists.read_inventory("https://h.org/docs/", data)
+    found = robots.read_inventory("https://h.org/docs/", data)
     assert {"https://h.org/docs/api.html": "", "https://h.org/docs/guide.html": "The guide"} == found
 
 
 @pytest.mark.parametrize("data", [b"", b"# Sphinx inventory version 2\n", b"no inventory"])
 def test_other_bytes_are_no_inventory(data: bytes):
-    assert not site_lists.read_inventory("https://h.org/", data)
+    assert not robots.read_inventory("https://h.org/", data)
 
 
 def test_a_packed_list_is_read_up_to_a_limit():
     bomb = b"# Sphinx inventory version 2\n#\n#\n#\n" + zlib.compress(b"a" * (20 << 20))
-    assert {} == site_lists.read_inventory("https://h.org/", bomb)
+    assert {} == robots.read_inventory("https://h.org/", bomb)
 
 
 def test_links_are_read_with_the_wishes_of_the_page():

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MODULE = "penstock.pipeline.embed.static_embedder"
+MODULE = "penstock.pipeline.embed.static"
 
 
 class _CountedLoader(Loader):

@@ -64,7 +64,7 @@ def _remove(connection: sqlite3.Connection, numbers: list[int]) -> None:
 
 def _add(connection: sqlite3.Connection, files: list[tuple[str, os.stat_result]]) -> None:
     # Imported when there is something to do, as a loop that runs often would do it.
-    from penstock.pipeline.chunk.protocol import ChunkSizes
+    from penstock.pipeline.chunk.text import ChunkSizes
     from penstock.pipeline.embed import open_embedder
     from penstock.pipeline.extract.protocol import Content
     from penstock.pipeline.pipeline import Pipeline

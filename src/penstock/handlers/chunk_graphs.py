@@ -10,8 +10,8 @@ from penstock.catalog.entities import Extraction
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewChunk, Task, TaskSource
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.graph.code import module_name
 from penstock.pipeline.graph.factory import extractor_for, language_of
-from penstock.pipeline.graph.imports import module_name
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument, GraphExtractor
 
 if TYPE_CHECKING:

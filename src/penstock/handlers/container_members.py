@@ -29,12 +29,11 @@ from penstock.handlers.members import Container, safely_named
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.removal import remove_all
 from penstock.named_tuple import NamedTuple
+from penstock.pipeline.draft import keep_reading
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
-from penstock.pipeline.fingerprints import keep_reading
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.walk.protocol import Rule, WalkRules
-from penstock.pipeline.walk.rules import rule_of_folder, rule_of_name
+from penstock.pipeline.walk.ignore import Rule, WalkRules, rule_of_folder, rule_of_name
 from penstock.vocabulary import how_many
 
 NAMED = 10

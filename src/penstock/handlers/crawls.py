@@ -26,9 +26,8 @@ from penstock.items import ContentOrigin
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import Crawled
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.walk.patterns import PatternList
-from penstock.pipeline.walk.protocol import Rule
-from penstock.pipeline.web import robots, site_lists, urls
+from penstock.pipeline.walk.ignore import PatternList, Rule
+from penstock.pipeline.web import robots, urls
 from penstock.pipeline.web.robots import Robots
 from penstock.vocabulary import how_many
 
@@ -91,7 +90,7 @@ class CrawlScope:
         if self.root is not None and own_host and not url.startswith(self.folder):
             return Rule.OTHER_FOLDER
         path = url.partition("://")[2].partition("/")[2].partition("?")[0]
-        if self.root is not None and site_lists.is_generated(path):
+        if self.root is not None and robots.is_generated(path):
             return Rule.GENERATED
         if self._exclude is not None and self._exclude.matches(path):
             return Rule.EXCLUDED
@@ -138,7 +137,7 @@ class _Site:
         at = urls.linked(url, "/robots.txt") or url
         if at not in self._known:
             try:
-                answer = self._fetcher.get(at, max_bytes=robots.MAX_BYTES)
+                answer = self._fetcher.get(at, max_bytes=robots.MAX_ROBOTS_BYTES)
                 text = (answer.body or b"").decode("utf-8", "replace")
             except PageRefused:
                 # Also a page that is missing: the host has no rules (RFC 9309, 2.3.1.3).
@@ -303,7 +302,7 @@ class Crawl:
         folder = self._scope.folder
         if self._scope.root is not None:
             inventory = self._list(f"{folder}objects.inv")
-            yield from (site_lists.read_inventory(folder, inventory) or {}) if inventory else ()
+            yield from (robots.read_inventory(folder, inventory) or {}) if inventory else ()
         sitemaps = [url for url in map(urls.linked, [folder] * 20, self._robots_sitemaps()) if url]
         pending = deque(dict.fromkeys([*sitemaps, *filter(None, [urls.linked(folder, "/sitemap.xml")])]))
         read: set[str] = set()
@@ -313,7 +312,7 @@ class Crawl:
                 continue
             read.add(at)
             data = self._list(at) if urls.host_of(at) in self._scope.hosts else None
-            found = site_lists.read_sitemap(at, data) if data else site_lists.Sitemap([], [])
+            found = robots.read_sitemap(at, data) if data else robots.Sitemap([], [])
             pending.extend(found.sitemaps)
             # Of a whole site only the pages of this folder; those elsewhere are found along links.
             yield from (page for page in found.pages if page.startswith(folder))
@@ -325,7 +324,7 @@ class Crawl:
         """Fetch a list of pages; None if the site has none."""
         try:
             return self._fetched.fetcher.get(
-                url, max_bytes=site_lists.MAX_BYTES, before=self._before_list
+                url, max_bytes=robots.MAX_SITEMAP_BYTES, before=self._before_list
             ).body
         except (PageRefused, PageUnavailable, AddressRefused, DocumentTooLarge, InvalidUrl, _LeftOut):
             return None

@@ -26,7 +26,7 @@ from penstock.errors import UnsupportedType
 from penstock.payloads import LIBRARIES, is_off_disk
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
-from penstock.pipeline.web.protocol import FetchedPage, FetchLimits, PageLinks, Validators
+from penstock.pipeline.web.urls import FetchedPage, FetchLimits, PageLinks, Validators
 from penstock.state_directory import make_private
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class FetchedFiles:
 
     def _store(self, place: Place, path: str, answer: FetchedPage) -> FetchedFile:
         # Its parser of HTML is needed for new pages only.
-        from penstock.pipeline.web.markup import read_links
+        from penstock.pipeline.web.urls import read_links
 
         data, suffix = _as_unicode(answer), _suffix(answer)
         page = read_links(answer.url, data) if suffix == "html" else PageLinks()

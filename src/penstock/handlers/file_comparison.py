@@ -12,11 +12,11 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again
 from penstock.catalog.values import Fingerprints
 from penstock.catalog.views import KnownSource
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import keep_reading, reader_in
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import keep_reading, reader_in
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.walk.protocol import FoundFile
+from penstock.pipeline.walk.ignore import FoundFile
 
 
 class _Fit(Enum):

@@ -22,9 +22,9 @@ from penstock.handlers.reindex import OUTDATED
 from penstock.items import ContentOrigin, DeliveredFile, delivered_file_of
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, is_off_disk
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import keep_reading, outdated, reader_in
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _payload = msgspec.json.Decoder(FilePayload).decode

@@ -41,7 +41,7 @@ from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.handlers.work_trees import other_branch, scheduled_for_another
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.fingerprints import outdated, without_pictures
+from penstock.pipeline.draft import outdated, without_pictures
 from penstock.pipeline.pipeline import Pipeline
 
 RETRY_DELAY = timedelta(seconds=2)

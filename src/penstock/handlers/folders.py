@@ -36,8 +36,7 @@ from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
-from penstock.pipeline.walk.no_links import BehindLink, open_folder
-from penstock.pipeline.walk.protocol import (
+from penstock.pipeline.walk.ignore import (
     BINDING,
     FoundFile,
     Repository,
@@ -46,6 +45,7 @@ from penstock.pipeline.walk.protocol import (
     Unreadable,
     WalkRules,
 )
+from penstock.pipeline.walk.no_links import BehindLink, open_folder
 from penstock.pipeline.walk.walker import walk
 
 

@@ -26,7 +26,7 @@ from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.context import Context
 from penstock.handlers.document_notes import EMBEDDED
 from penstock.handlers.registry import Wait
-from penstock.pipeline.fingerprints import same_reading
+from penstock.pipeline.draft import same_reading
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 

@@ -31,7 +31,7 @@ from penstock.handlers.tenant_jobs import OpenQueue
 from penstock.payloads import FolderPayload, LibraryPayload, library_path
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.walk.protocol import Unreadable, WalkRules
+from penstock.pipeline.walk.ignore import Unreadable, WalkRules
 from penstock.pipeline.web import urls
 
 AGAIN = timedelta(seconds=1)

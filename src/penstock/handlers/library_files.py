@@ -16,11 +16,19 @@ from penstock.items import ContentOrigin
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.ignore import (
+    Directory,
+    FoundFile,
+    PathRules,
+    Report,
+    Rule,
+    Skipped,
+    Unreadable,
+    WalkRules,
+)
 from penstock.pipeline.walk.no_links import BehindLink
-from penstock.pipeline.walk.protocol import FoundFile, Report, Rule, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.rules import Directory, PathRules
 from penstock.pipeline.walk.walker import walk
-from penstock.pipeline.web import site_lists
+from penstock.pipeline.web import robots
 
 FoundOrSkipped: TypeAlias = OriginFile | Skipped | Unreadable
 
@@ -73,7 +81,7 @@ class LibraryFiles:
         sphinx = Path(folder, INVENTORY).is_file()
         for report in self._walk(folder):
             if isinstance(report, FoundFile):
-                if sphinx and site_lists.is_generated(report.path):
+                if sphinx and robots.is_generated(report.path):
                     yield Skipped(report.path, Rule.GENERATED, False, "a list of pages, or a source")
                     continue
                 yield self._file(report.path, f"{folder}/{report.path}", report.size, report.mtime_ns)
@@ -102,7 +110,7 @@ class LibraryFiles:
         for name, size, error in members:
             inside = name[len(top) :]
             skipped = rules.skipped(inside, size)
-            if skipped is None and sphinx and site_lists.is_generated(inside):
+            if skipped is None and sphinx and robots.is_generated(inside):
                 skipped = Skipped(inside, Rule.GENERATED, False, "a list of pages, or a source")
             if skipped is None and error == "DocumentTooLarge":
                 skipped = Skipped(inside, Rule.TOO_LARGE)

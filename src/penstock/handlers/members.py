@@ -16,7 +16,7 @@ from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocumen
 from penstock.handlers.container_paths import MAX_DEPTH, container_of
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content

@@ -23,7 +23,7 @@ from penstock.handlers.work_trees import other_branch
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.protocol import VectorCopies
-from penstock.pipeline.walk.protocol import BINDING, Skipped
+from penstock.pipeline.walk.ignore import BINDING, Skipped
 from penstock.vocabulary import how_many
 
 

@@ -21,7 +21,7 @@ from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import Crawled, FilePayload
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
-from penstock.pipeline.walk.protocol import FoundFile, Rule
+from penstock.pipeline.walk.ignore import FoundFile, Rule
 
 AT_ONCE = 50
 """Files whose children are sent together: indexing begins while a crawl is still going on."""

@@ -98,7 +98,7 @@ def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
     if extractor != "html":
         return ReadArticle(read, origin.url)
     # Late: the parser of HTML is loaded for the first page.
-    from penstock.pipeline.web.markup import read_article
+    from penstock.pipeline.web.urls import read_article
 
     article = read_article(read.data)
     content = read._replace(data=article.data, size=len(article.data))

@@ -33,13 +33,12 @@ from penstock.handlers.page_files import PageFiles
 from penstock.handlers.task_failures import failed, failed_at_service, postponed
 from penstock.handlers.token_meter import OwnedText, embed_texts
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.call_limits import CallLimitReached
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.budget import CallLimitReached, MemoryInUse
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import reader_in, sizes_of
 from penstock.pipeline.embed.protocol import MeteredEmbedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.fingerprints import reader_in, sizes_of
 from penstock.pipeline.graph.factory import fingerprints_here
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy

@@ -17,8 +17,8 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES, tag_fields
 from penstock.job import NewJob
-from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
-from penstock.pipeline.fingerprints import keep_reading, outdated, reader_in, sizes_of
+from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
+from penstock.pipeline.draft import keep_reading, outdated, reader_in, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:

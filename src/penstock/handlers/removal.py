@@ -15,8 +15,8 @@ from penstock.catalog.rules.path_scope import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.container_paths import container_of
 from penstock.payloads import is_off_disk
-from penstock.pipeline.walk.protocol import WalkRules
-from penstock.pipeline.walk.single_path import SinglePathRules
+from penstock.pipeline.walk.ignore import WalkRules
+from penstock.pipeline.walk.walker import SinglePathRules
 
 
 def remove_all(catalog: Catalog, removal: Removal) -> int:

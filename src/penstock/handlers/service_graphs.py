@@ -15,7 +15,7 @@ from penstock.errors import PenstockError, ServiceUnavailable, TokenLimitReached
 from penstock.handlers.chunk_graphs import ChunkGraphs
 from penstock.handlers.task_failures import failed_at_service
 from penstock.handlers.token_meter import OwnedText, check_limit, count_tokens
-from penstock.pipeline.call_limits import CallLimitReached
+from penstock.pipeline.budget import CallLimitReached
 from penstock.pipeline.endpoint import EndpointSilent
 from penstock.pipeline.graph.llm import SERVICE, LlmExtractor
 

@@ -18,7 +18,7 @@ from penstock.config import Settings
 from penstock.handlers.fetched_files import FetchedFiles
 from penstock.handlers.page_files import PageFiles
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.web.protocol import FetchLimits
+from penstock.pipeline.web.urls import FetchLimits
 
 IMAGES = "page_images"
 """Folder of the state directory with pictures of pages."""

@@ -10,7 +10,7 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.failures import MAX_MESSAGE
 from penstock.catalog.values import Failure, FailureKind, Task, TaskOutcome
 from penstock.errors import ServiceUnavailable, TokenLimitReached
-from penstock.pipeline.call_limits import CallLimitReached
+from penstock.pipeline.budget import CallLimitReached
 from penstock.pipeline.endpoint import BadAnswer
 from penstock.vocabulary import with_remedy
 

@@ -12,7 +12,7 @@ from penstock.catalog.values import LedgerEntry, LedgerKind
 from penstock.catalog.views import PublishedCount, PublishedPath
 from penstock.handlers.context import Context
 from penstock.pipeline.extract.file_types import suffix_of
-from penstock.pipeline.walk.protocol import Rule, Skipped, Unreadable
+from penstock.pipeline.walk.ignore import Rule, Skipped, Unreadable
 
 
 class WalkCounts(msgspec.Struct):

@@ -149,7 +149,7 @@ def _send(
 ) -> int:
     # Loaded with the first webhook: the modules of HTTP take long to load.
     from penstock.pipeline.web import fetch, urls
-    from penstock.pipeline.web.protocol import FetchLimits
+    from penstock.pipeline.web.urls import FetchLimits
 
     key, timestamp = options.key(), int(clock.now().timestamp())
     headers = {

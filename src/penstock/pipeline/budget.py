@@ -8,6 +8,7 @@ does not return is the supervisor's business: it reads from shared memory which 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -15,16 +16,151 @@ import sys
 import threading
 import time
 from _signal import getsignal, setitimer  # type: ignore[import-not-found]  # without the enums of signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
+from penstock import clock
+from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded, TransientFailure
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.memory_pool import PIECE_BYTES, MemoryPool
-from penstock.pipeline.memory_pool import MemoryInUse as MemoryInUse
+from penstock.state_directory import make_private
+
+# Memory for large files and for OCR, shared by the processes of a worker through file locks.
+#
+# The pool is divided into equal pieces, each with a lock of its own. A large file takes all pieces; a page
+# to be recognized takes as many as it needs. The system releases the locks of a process that dies.
+
+
+PIECE_BYTES = 32 << 20
+WAIT_S = 3.0
+"""Longest wait for pieces. A file or page that does not get them is released, so others can be read."""
+POLL_S = 0.02
+
+
+class MemoryInUse(Exception):
+    """Raised while other processes of this worker use the memory; a later attempt may succeed."""
+
+
+class MemoryPool:
+    """The pieces held by one process.
+
+    A process that waits for pieces holds a further lock, the turn, and no other takes pieces meanwhile. So
+    many small requests cannot starve a large one, nor the other way round.
+    """
+
+    def __init__(self, path: str, total_bytes: int) -> None:
+        self._path = path
+        self.pieces = max(total_bytes // PIECE_BYTES, 1)
+        self._turn = self._pages = -1
+        self._locks: list[int] = []
+        self._held: list[int] = []
+        self._on_release: Callable[[], None] | None = None
+
+    def take(self, pieces: int | None = None, on_release: Callable[[], None] | None = None) -> None:
+        """Take pieces, all of them by default. Raises ``MemoryInUse`` after some seconds.
+
+        ``on_release``: frees the memory in use. With it, the pieces stay with this process after
+        ``pause``, for the next request of the same kind.
+        """
+        wanted = self.pieces if pieces is None else min(pieces, self.pieces)
+        if self._keeps(wanted, on_release):
+            return
+        self.release()
+        self._open()
+        self._wait_for(wanted, on_release)
+
+    def take_for_pages(self, on_release: Callable[[], None]) -> None:
+        """Take all pieces as ``take`` does, for pages of a large document, which stays open.
+
+        Raises ``MemoryInUse`` at once if another process reads such pages. If both waited for each other,
+        each would open its document again for every few pages.
+        """
+        if self._keeps(self.pieces, on_release):
+            return
+        self.release()
+        self._open()
+        if not _acquired([self._pages], 1, 0.0):
+            raise MemoryInUse("another process of this worker reads pages of a large document")
+        try:
+            self._wait_for(self.pieces, on_release)
+        except BaseException:
+            fcntl.flock(self._pages, fcntl.LOCK_UN)
+            raise
+
+    def _keeps(self, wanted: int, on_release: Callable[[], None] | None) -> bool:
+        return bool(self._held) and on_release is not None and len(self._held) >= wanted
+
+    def _wait_for(self, wanted: int, on_release: Callable[[], None] | None) -> None:
+        until = clock.elapsed_s() + WAIT_S
+        if not _acquired([self._turn], 1, until):
+            raise MemoryInUse("another file waits for memory of this worker")
+        try:
+            self._held = _acquired(self._locks, wanted, until)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+        if not self._held:
+            raise MemoryInUse("another process of this worker is parsing a large file")
+        self._on_release = on_release
+
+    def pause(self) -> None:
+        """Release the pieces, if another process waits for some."""
+        if self._held:
+            if _acquired([self._turn], 1, 0.0):
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+            else:
+                self.release()
+
+    def release(self) -> None:
+        """Release the pieces, after the memory was freed."""
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
+        if self._held:
+            for lock in (*self._held, self._pages):
+                fcntl.flock(lock, fcntl.LOCK_UN)
+        self._held = []
+
+    def _open(self) -> None:
+        # Not before they are needed: a forked process must not share the locks of its parent.
+        if self._turn < 0:
+            self._turn = _opened_pool(f"{self._path}.turn")
+            self._pages = _opened_pool(f"{self._path}.pages")
+            self._locks = [_opened_pool(self._path)]
+            self._locks += [_opened_pool(f"{self._path}.{number}") for number in range(1, self.pieces)]
+
+    def close(self) -> None:
+        """Release the pieces and close the lock files."""
+        self.release()
+        for lock in (self._turn, self._pages, *self._locks):
+            if lock >= 0:
+                os.close(lock)
+        self._turn, self._pages, self._locks = -1, -1, []
+
+
+def _opened_pool(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _acquired(locks: list[int], wanted: int, until: float) -> list[int]:
+    """Acquire this many of the locks; none if not possible in time."""
+    held: list[int] = []
+    while True:
+        for lock in locks:
+            if lock not in held and len(held) < wanted:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held.append(lock)
+        if len(held) == wanted:
+            return held
+        if clock.elapsed_s() >= until:
+            for lock in held:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+            return []
+        time.sleep(POLL_S)
+
 
 INTERRUPT_EVERY_S = 0.25
 """CPU time between two interrupts. They repeat because a parser may catch one."""
@@ -223,7 +359,7 @@ class OwnMemory:
 
     def __init__(self) -> None:
         self._statm, self._status, self._clear = (
-            _opened(name, flags)
+            _opened_budget(name, flags)
             for name, flags in (("statm", os.O_RDONLY), ("status", os.O_RDONLY), ("clear_refs", os.O_WRONLY))
         )
 
@@ -257,7 +393,7 @@ class OwnMemory:
                 os.close(fd)
 
 
-def _opened(name: str, flags: int) -> int:
+def _opened_budget(name: str, flags: int) -> int:
     with suppress(OSError):
         return os.open(f"/proc/self/{name}", flags | os.O_CLOEXEC)
     return -1
@@ -327,3 +463,87 @@ class _Timer:
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise _Interrupt
+
+
+# Limits for calls to an endpoint, shared by all processes on this machine: calls at once, calls a minute.
+#
+# The state is in files of one directory. A call waits for its turn no longer than a moment, since the
+# process has other work. After that the call is refused, and its task comes again.
+
+
+LONGEST_TURN_S = 1.0
+_LOOK_AGAIN_S = 0.02
+_MINUTE_S = 60.0
+
+
+class CallLimitReached(TransientFailure):
+    """This machine makes as many calls as the settings allow. The call is due after ``retry_after``."""
+
+
+class CallLimits(NamedTuple):
+    """Limits of one service. ``directory``: where the processes of this machine meet."""
+
+    service: str
+    directory: Path
+    calls: int
+    per_minute: int | None = None
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Make a call inside. Raises ``CallLimitReached`` after too long a wait for a turn."""
+        make_private(self.directory)
+        descriptor = self._slot()
+        try:
+            self._wait_for_turn()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _slot(self) -> int:
+        """Lock one of as many files as there may be calls. The lock ends with the process at the latest."""
+        deadline = clock.elapsed_s() + LONGEST_TURN_S
+        while True:
+            for number in range(self.calls):
+                descriptor = self._open(f"call-{number}")
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
+                except BlockingIOError:
+                    os.close(descriptor)
+            if clock.elapsed_s() >= deadline:
+                raise CallLimitReached(
+                    f"{self.calls} calls to the {self.service} are running, as many as allowed",
+                    retry_after=timedelta(seconds=LONGEST_TURN_S),
+                )
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _wait_for_turn(self) -> None:
+        """Space calls evenly: each call takes the next free moment."""
+        if self.per_minute is None:
+            return
+        descriptor = self._open("next-call")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            now = clock.elapsed_s()
+            wait = max(_read_moment(descriptor) - now, 0.0)
+            if wait > _MINUTE_S + LONGEST_TURN_S:
+                wait = 0.0  # written before the machine was started again
+            if wait > LONGEST_TURN_S:
+                raise CallLimitReached(
+                    f"the {self.service} gets {self.per_minute} calls a minute, as many as allowed",
+                    retry_after=timedelta(seconds=wait),
+                )
+            os.pwrite(descriptor, f"{now + wait + _MINUTE_S / self.per_minute:020.6f}".encode(), 0)
+        finally:
+            os.close(descriptor)
+        time.sleep(wait)
+
+    def _open(self, name: str) -> int:
+        return os.open(self.directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _read_moment(descriptor: int) -> float:
+    try:
+        return float(os.pread(descriptor, 64, 0) or 0)
+    except ValueError:
+        return 0.0

@@ -5,23 +5,32 @@ Small files are drafted in the worker process, large ones in the sandbox.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from penstock.catalog.rules.identity import text_hash
-from penstock.catalog.values import Failure, NewChunk, NewPage, StoredProperties
+from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
-from penstock.pipeline.chunk.added_chunkers import added_chunker
-from penstock.pipeline.chunk.prose import ProseChunker
-from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
+from penstock.pipeline.chunk.text import (
+    MAX_HEADING,
+    Chunk,
+    Chunker,
+    ChunkSizes,
+    ProseChunker,
+    added_chunker,
+    estimated_tokens,
+)
+from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, ExtractedText, Page, Properties, Shape
 from penstock.vocabulary import how_many, none_read, with_remedy
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", with_remedy("no text, OCR needed", "Index again with --ocr."))
 """Failure of a page that is a picture, while OCR is switched off."""
-OCR_OFF = (
+OCR_OFF_WARNING = (
     "Index again with --ocr, or set PENSTOCK_OCR=true, to have the text recognized. Or leave out a file "
     "without text with --exclude."
 )
@@ -160,7 +169,7 @@ def without_ocr(draft: Draft, *, complete: bool) -> Draft:
     ]
     if complete and all(page.failure is not None or not page.chunks for page in pages):
         where = f" on any of {how_many(len(pages), 'page')}" if len(pages) > 1 else ""
-        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF)
+        raise NoText(f"no text{where}, OCR needed", remedy=OCR_OFF_WARNING)
     return msgspec.structs.replace(draft, pages=tuple(pages), has_pictures=True)
 
 
@@ -223,3 +232,125 @@ def refuse_textless(pages: Sequence[NewPage]) -> None:
     failures = [page.failure.message for page in pages if page.failure is not None]
     if failures and not any(page.chunks or page.needs_ocr for page in pages):
         raise NoText(f"{none_read(len(pages))}: {failures[0]}")
+
+
+# Fingerprints: names and versions of the parts behind a document. A new one means work to repeat.
+
+
+OCR_OFF = "off"
+"""In the place of the fingerprint of OCR: pages that are pictures were left unread."""
+NO_PICTURES = "none"
+"""In the same place: every page has a usable text layer, so that OCR makes no difference."""
+
+
+def fingerprint(parts: Mapping[str, object]) -> str:
+    """16 hex digits of the names and values given, in any order."""
+    canonical = msgspec.json.encode(dict(sorted(parts.items())))
+    return hashlib.sha256(canonical).hexdigest()[:16]
+
+
+def fingerprints(
+    sizes: ChunkSizes,
+    embedder: Embedder,
+    *,
+    extractor_name: str | None = None,
+    named: bool = True,
+    grammar: str | None = None,
+    ocr: str | None = None,
+) -> Fingerprints:
+    """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
+
+    With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
+    concerns only its own documents. Not ``named``: the name of the file stands for another extractor.
+    ``grammar``: language of an optional grammar that is installed, and cuts the file. ``ocr``: fingerprint of
+    how pictures are read, or OCR_OFF, for extractors of files that may hold some.
+    """
+    # Imported here: a search needs only ``fingerprint``, and should start quickly.
+    from penstock.pipeline.chunk import text
+    from penstock.pipeline.chunk.text import added_chunker_versions
+    from penstock.pipeline.extract.factory import extractor
+    from penstock.pipeline.extract.file_types import EXTRACTORS
+
+    names = EXTRACTORS if extractor_name is None else (extractor_name,)
+    parts: dict[str, object] = {
+        "extract": {name: extractor(name).version for name in names},
+        "chunk": text.VERSION,
+    } | added_chunker_versions(names)
+    text_fingerprint = fingerprint(parts | ({} if grammar is None else {"grammar": grammar}))
+    if ocr is not None:
+        text_fingerprint += f"+{ocr}"
+    return Fingerprints(
+        # The sizes are readable: a task that continues a document finds its chunk sizes here.
+        ocr=with_reader(
+            f"{text_fingerprint}:{sizes.size}:{sizes.overlap}", None if named else extractor_name
+        ),
+        vector=embedder.fingerprint,
+    )
+
+
+def with_reader(fingerprint: str, reader: str | None) -> str:
+    """A fingerprint with the name of the extractor, for a misnamed file.
+
+    The file can then be compared by its name alone: it is not read again in each run, but it is when the
+    extractor that read it changes.
+    """
+    return fingerprint if reader is None else f"{fingerprint}:{reader}"
+
+
+def reader_in(fingerprint: str | None) -> str | None:
+    """The extractor named in a fingerprint by ``with_reader``."""
+    parts = (fingerprint or "").split(":")
+    # Of a failure: the digits alone. Of a document: the digits and two sizes.
+    return parts[-1] if len(parts) in (2, 4) else None
+
+
+def ocr_in(made: str) -> str | None:
+    """OCR fingerprint of a document, or OCR_OFF, or NO_PICTURES; None for formats without pictures."""
+    return made.partition(":")[0].partition("+")[2] or None
+
+
+def without_pictures(made: Fingerprints) -> Fingerprints:
+    """The fingerprints of a document found to have no picture pages."""
+    return made if ocr_in(made.ocr) is None else _with_ocr(made, NO_PICTURES)
+
+
+def _with_ocr(made: Fingerprints, ocr: str) -> Fingerprints:
+    first, *rest = made.ocr.split(":")
+    return msgspec.structs.replace(made, ocr=":".join((f"{first.partition('+')[0]}+{ocr}", *rest)))
+
+
+def keep_reading(wanted: Fingerprints, made: Fingerprints) -> Fingerprints:
+    """The wanted fingerprints, or those of the source if OCR alone does not justify reading again.
+
+    Documents without pictures are the same with and without OCR. Recognized text stays where a request does
+    not want OCR.
+    """
+    if "+" not in wanted.ocr or wanted.ocr == made.ocr:
+        return wanted
+    asked, found = ocr_in(wanted.ocr), ocr_in(made.ocr)
+    if found is None or found == OCR_OFF or (found != NO_PICTURES and asked != OCR_OFF):
+        return wanted
+    kept = _with_ocr(wanted, found)
+    return kept if kept.ocr == made.ocr else wanted
+
+
+def same_reading(wanted: Fingerprints, made: Fingerprints) -> bool:
+    """Check whether an unfinished generation fits a request and can be finished for the request."""
+    return wanted == made or (ocr_in(made.ocr) == NO_PICTURES and keep_reading(wanted, made) == made)
+
+
+def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
+    """Chunk sizes of a document, from the fingerprints; None for another format."""
+    _, *numbers = made_with.ocr.split(":")[:3]
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    return ChunkSizes(int(numbers[0]), int(numbers[1]))
+
+
+def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model", "graph"] | None:
+    """First stage to repeat: reading and cutting, vectors, or entities; None if all is current."""
+    if made.ocr != wanted.ocr:
+        return "reading"
+    if made.vector != wanted.vector:
+        return "model"
+    return "graph" if made != wanted else None

@@ -14,14 +14,9 @@ from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, NewPage
 from penstock.errors import InvalidPayload, MemoryBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
-from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
-from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.embed.protocol import Embedder, space_of
-from penstock.pipeline.extract import file_types
-from penstock.pipeline.extract.charset import whole_lines
-from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
-from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
-from penstock.pipeline.fingerprints import (
+from penstock.pipeline.chunk.languages import MORE_GRAMMARS
+from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes
+from penstock.pipeline.draft import (
     NO_PICTURES,
     OCR_OFF,
     fingerprint,
@@ -31,8 +26,12 @@ from penstock.pipeline.fingerprints import (
     reader_in,
     with_reader,
 )
-from penstock.pipeline.ocr.page_memory import page_memory, with_warning_if_poor
-from penstock.pipeline.ocr.pages import OcrSetup, combined
+from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import whole_lines
+from penstock.pipeline.extract.factory import extract, is_plain, is_sandboxed
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
+from penstock.pipeline.ocr.pages import OcrSetup, combined, page_memory, with_warning_if_poor
 from penstock.vocabulary import shown_size
 
 if TYPE_CHECKING:
@@ -272,7 +271,7 @@ class Pipeline:
         return next(iter(build_draft(extracted, sizes, complete=False).pages), None)
 
     def _recognized(self, content: Content, page: int, setup: OcrSetup, memory_bytes: int) -> ExtractedText:
-        from penstock.pipeline.ocr.factory import open_endpoint
+        from penstock.pipeline.ocr.engines import open_endpoint
 
         options, endpoint = setup.options, setup.endpoint
         extracted = self._sandbox.extract(

@@ -22,12 +22,11 @@ from penstock.catalog.values import Fingerprints, NewGeneration, Outcome, Place,
 from penstock.errors import InvalidText
 from penstock.handlers.file_reader import hash_of
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.draft import build_draft
+from penstock.pipeline.chunk.text import ChunkSizes
+from penstock.pipeline.draft import build_draft, without_pictures
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import ExtractedText, Page, Recognition, Shape
-from penstock.pipeline.fingerprints import without_pictures
 from penstock.pipeline.pipeline import Pipeline
 
 CHANGED = "its file changed after it was read there"

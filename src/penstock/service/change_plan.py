@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipeline.walk.repository import find_repository, is_switching
-from penstock.pipeline.walk.single_path import SinglePathRules
+from penstock.pipeline.walk.walker import SinglePathRules
 from penstock.service.folder_requests import walk_rules
 from penstock.service.real_path import real_path
 from penstock.service.requests import Submission

@@ -202,8 +202,8 @@ def _sandbox() -> Check:
 
 
 def _ocr(settings: Settings) -> Check:
-    from penstock.pipeline.ocr import models
-    from penstock.pipeline.ocr.factory import engine_versions
+    from penstock.pipeline.ocr import protocol
+    from penstock.pipeline.ocr.engines import engine_versions
 
     if not settings.ocr:
         return Check(subject="ocr", status="note", detail="switched off (PENSTOCK_OCR)")
@@ -213,10 +213,10 @@ def _ocr(settings: Settings) -> Check:
     engines = ", ".join(f"{packages.get(name, name)} {found}" for name, found in engine_versions().items())
     folder = str(settings.ocr_tessdata_dir or "")
     try:
-        models.find_models(settings.ocr_languages.replace("+", " ").split(), folder)
+        protocol.find_models(settings.ocr_languages.replace("+", " ").split(), folder)
     except ComponentMissing as error:
         return _failed("ocr", error)
-    found = ", ".join(models.installed(folder))
+    found = ", ".join(protocol.installed(folder))
     if not engines:
         remedy = "Install Penstock again: tesserocr is one of its dependencies."
         return Check(subject="ocr", status="failed", detail="no engine is installed", remedy=remedy)

@@ -15,7 +15,7 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import Source
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
-from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.repository import code_reason
 from penstock.pipeline.web import urls
 from penstock.service import paths

@@ -14,11 +14,11 @@ from penstock.catalog.values import TokenUse
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidSetting
 from penstock.extras import install_remedy, is_installed, refuse_missing
-from penstock.pipeline.embed import fastembed_embedder
-from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
+from penstock.pipeline.embed import fastembed
+from penstock.pipeline.embed.fastembed import FastembedOptions
 from penstock.pipeline.embed.minilm import download, model_files
 
-INSTALLABLE = (model_files.NAME, fastembed_embedder.NAME)
+INSTALLABLE = (model_files.NAME, fastembed.NAME)
 
 
 class ModelState(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Models:
         """
         if name not in INSTALLABLE:
             raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(INSTALLABLE)}")
-        if name == fastembed_embedder.NAME:
+        if name == fastembed.NAME:
             return self._install_fastembed(source, tell)
         parts = download.read_archive(source) if source else download.download(download.ModelSources(), tell)
         model_files.install(self.directory, parts.weights, parts.vocabulary)
@@ -88,10 +88,10 @@ class Models:
                 "fastembed: a model in a directory is used from there, and not installed",
                 remedy=f"Set PENSTOCK_FASTEMBED_MODEL={source.resolve()}.",
             )
-        refuse_missing(fastembed_embedder.NAME, "embedder = 'fastembed'")
+        refuse_missing(fastembed.NAME, "embedder = 'fastembed'")
         options = self._fastembed()
         tell(f"Downloading {options.model} from the model hub")
-        return fastembed_embedder.download(options, self.directory)
+        return fastembed.download(options, self.directory)
 
     def token_uses(self, tenant_id: str | None = None, month: str | None = None) -> list[TokenUse]:
         """Tokens of a month (by default this one), by tenant, service and job."""
@@ -102,10 +102,10 @@ class Models:
         return FastembedOptions(self._settings.fastembed_model, self._settings.fastembed_pooling)
 
     def _missing_of_fastembed(self) -> str:
-        if not is_installed(fastembed_embedder.NAME):
-            return install_remedy(fastembed_embedder.NAME)
+        if not is_installed(fastembed.NAME):
+            return install_remedy(fastembed.NAME)
         try:
-            fastembed_embedder.find_files(self._fastembed(), self.directory)
+            fastembed.find_files(self._fastembed(), self.directory)
         except InvalidSetting as error:
             return error.remedy
         return ""

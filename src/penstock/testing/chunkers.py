@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.chunk.protocol import Chunk, Chunker, ChunkSizes
+from penstock.pipeline.chunk.text import Chunk, Chunker, ChunkSizes
 
 _PROSE = "# Mill\n\n" + "\n\n".join(f"Paragraph {number} of the mill. " * 12 for number in range(40)) + "\n"
 _SIZES = ChunkSizes(size=400)

@@ -20,7 +20,7 @@ from penstock.catalog.views import ChunkOrigins, Document, MissingPart
 from penstock.errors import NoText, TokenLimitReached
 from penstock.handlers.document_notes import EMBEDDED, RESTART_NOTES
 from penstock.job import Job, JobQuery, Settlement, Status
-from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
+from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of

@@ -28,7 +28,7 @@ from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import inherited_path
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.cache import CacheDirectory
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import child_start, orphans

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.cache import CacheDirectory
 from penstock.worker.pool import start_context
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_
 
 
 def keep_all(catalog: Catalog, directory: CacheDirectory, stop: Callable[[], bool] = lambda: False) -> None:
-    from penstock.pipeline.vectors.ann_index import usearch_installed
     from penstock.pipeline.vectors.cache import SpaceCache
+    from penstock.pipeline.vectors.nearest import usearch_installed
 
     with catalog.snapshot() as snapshot:
         large = list(worth_a_file(snapshot, directory))
@@ -168,7 +168,7 @@ def _extend_index(
     cache: SpaceCache, directory: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
 ) -> bool:
     """Index one slice of rows; return whether more are left."""
-    from penstock.pipeline.vectors.ann_index import build_index, read_stamp
+    from penstock.pipeline.vectors.nearest import build_index, read_stamp
 
     rows, path = cache.base, directory.index(tenant_id, space)
     if rows is None or stop():

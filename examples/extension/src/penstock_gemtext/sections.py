@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.text import Chunk, ChunkSizes
 
 
 class SectionChunker:

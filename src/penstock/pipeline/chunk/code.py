@@ -14,13 +14,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.chunk.blocks import split_long_units
-from penstock.pipeline.chunk.boundaries import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
-from penstock.pipeline.chunk.grammar import Grammar
-from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, MAX_PARSED
-from penstock.pipeline.chunk.more_languages import MAX_MORE_PARSED, MORE_GRAMMARS
-from penstock.pipeline.chunk.prose import ProseChunker, build_chunks
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.languages import (
+    COMMENTS,
+    GRAMMARS,
+    MAX_MORE_PARSED,
+    MAX_PARSED,
+    MORE_GRAMMARS,
+    Grammar,
+)
+from penstock.pipeline.chunk.text import (
+    AFTER_HEADING,
+    HEADING,
+    LINE,
+    VERSION,
+    Chunk,
+    ChunkSizes,
+    ProseChunker,
+    Units,
+    build_chunks,
+    cuts,
+    split_long_units,
+)
 from penstock.pipeline.extract.protocol import Shape
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from penstock.extensions import ExtensionKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.pipeline.embed.endpoint_embedder import EmbedEndpointOptions
-    from penstock.pipeline.embed.fastembed_embedder import FastembedOptions
+    from penstock.pipeline.embed.endpoint import EmbedEndpointOptions
+    from penstock.pipeline.embed.fastembed import FastembedOptions
     from penstock.pipeline.embed.protocol import Embedder
 
 EMBEDDERS = ("static", "minilm", "fastembed", "endpoint", "hashing")
@@ -44,11 +44,11 @@ def open_embedder(
     """
     # Imported here: a process loads only the embedder in use.
     if name == "hashing":
-        from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+        from penstock.pipeline.embed.static import HashingEmbedder
 
         return HashingEmbedder()
     if name == "static":
-        from penstock.pipeline.embed.static_embedder import StaticEmbedder
+        from penstock.pipeline.embed.static import StaticEmbedder
 
         return StaticEmbedder()
     if name == "minilm" and models_dir is not None:
@@ -56,11 +56,11 @@ def open_embedder(
 
         return MiniLmEmbedder(models_dir)
     if name == "fastembed" and models_dir is not None:
-        from penstock.pipeline.embed.fastembed_embedder import FastembedEmbedder, FastembedOptions
+        from penstock.pipeline.embed.fastembed import FastembedEmbedder, FastembedOptions
 
         return FastembedEmbedder(fastembed or FastembedOptions(), models_dir)
     if name == "endpoint":
-        from penstock.pipeline.embed.endpoint_embedder import EndpointEmbedder
+        from penstock.pipeline.embed.endpoint import EndpointEmbedder
 
         if endpoint is None:
             raise InvalidSetting(
@@ -86,8 +86,8 @@ def open_space(
 
     None if the name is unknown here, or if the weights installed here are different ones.
     """
-    from penstock.pipeline.embed.hash_embedder import HashingEmbedder
     from penstock.pipeline.embed.protocol import space_of
+    from penstock.pipeline.embed.static import HashingEmbedder
 
     name, _, rest = space.partition("-")
     dimension, _, _ = rest.partition("-")

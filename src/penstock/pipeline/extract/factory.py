@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 from penstock.errors import DocumentTooLarge
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.chunk.languages import GRAMMARS
-from penstock.pipeline.chunk.more_languages import MORE_GRAMMARS
+from penstock.pipeline.chunk.languages import GRAMMARS, MORE_GRAMMARS
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.file_types import BY_SUFFIX, CLASSES, EXTRACTORS, added_formats
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType

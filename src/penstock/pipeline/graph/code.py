@@ -2,16 +2,467 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import posixpath
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from penstock.catalog.entities import CLASS, FUNCTION, METHOD, MODULE, Entity, Extraction, Relation
+from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, METHOD, MODULE, Entity, Extraction, Relation
+from penstock.named_tuple import NamedTuple
+from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.chunk.languages import MAX_PARSED
-from penstock.pipeline.graph.code_symbols import NamedDefinition, Symbols, read_symbols
 from penstock.pipeline.graph.protocol import NOTHING, GraphChunk, GraphDocument
-from penstock.pipeline.graph.syntax import SYNTAX
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Query
+
+
+# Syntax of source code: the node types of definitions, calls, imports and base classes in each language.
+
+
+class Syntax(NamedTuple):
+    """Node types of a language. ``definitions`` gives their kind; ``scopes`` have a name, but define nothing.
+
+    ``calls`` gives the field of the called expression, ``bases`` the children of a class that name others.
+    ``own``: the names by which a method calls another of its object; ``implicit``: it needs none of them.
+    ``assignments`` gives the type of the left side that is an attribute.
+    ``capital_classes``: names that begin with a capital are those of classes.
+    """
+
+    definitions: Mapping[str, str]
+    calls: Mapping[str, str]
+    imports: frozenset[str]
+    bases: frozenset[str] = frozenset()
+    scopes: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    assignments: Mapping[str, str] = MappingProxyType({})
+    implicit: bool = False
+    capital_classes: bool = True
+
+
+def _kinds(classes: str = "", functions: str = "", modules: str = "") -> dict[str, str]:
+    return (
+        dict.fromkeys(classes.split(), CLASS)
+        | dict.fromkeys(functions.split(), FUNCTION)
+        | dict.fromkeys(modules.split(), MODULE)
+    )
+
+
+_JAVASCRIPT = Syntax(
+    _kinds(
+        "class_declaration abstract_class_declaration interface_declaration enum_declaration",
+        "function_declaration generator_function_declaration method_definition variable_declarator",
+    ),
+    {"call_expression": "function", "new_expression": "constructor"},
+    frozenset(["import_statement"]),
+    frozenset(["class_heritage", "extends_type_clause"]),
+    own=frozenset(["this"]),
+    assignments={"assignment_expression": "member_expression"},
+)
+_C = Syntax(
+    _kinds("struct_specifier union_specifier enum_specifier class_specifier", "function_definition"),
+    {"call_expression": "function"},
+    frozenset(["preproc_include"]),
+    frozenset(["base_class_clause"]),
+    scopes=frozenset(["namespace_definition"]),
+    own=frozenset(["this"]),
+    assignments={"assignment_expression": "field_expression"},
+    implicit=True,
+)
+
+SYNTAX: Mapping[str, Syntax] = MappingProxyType(
+    {
+        "python": Syntax(
+            _kinds("class_definition", "function_definition"),
+            {"call": "function"},
+            frozenset(["import_statement", "import_from_statement"]),
+            frozenset(["argument_list"]),
+            own=frozenset(["self", "cls"]),
+            assignments={"assignment": "attribute"},
+        ),
+        "javascript": _JAVASCRIPT,
+        "typescript": _JAVASCRIPT,
+        "tsx": _JAVASCRIPT,
+        "go": Syntax(
+            _kinds("type_spec", "function_declaration method_declaration"),
+            {"call_expression": "function"},
+            frozenset(["import_spec"]),
+            capital_classes=False,
+        ),
+        "rust": Syntax(
+            _kinds("struct_item enum_item union_item trait_item", "function_item", "mod_item"),
+            {"call_expression": "function"},
+            frozenset(["use_declaration"]),
+            scopes=frozenset(["impl_item"]),
+            own=frozenset(["self", "Self"]),
+            assignments={"assignment_expression": "field_expression"},
+        ),
+        "java": Syntax(
+            _kinds(
+                "class_declaration interface_declaration enum_declaration record_declaration",
+                "method_declaration constructor_declaration",
+            ),
+            {"method_invocation": "name", "object_creation_expression": "type"},
+            frozenset(["import_declaration"]),
+            frozenset(["superclass", "super_interfaces", "extends_interfaces"]),
+            own=frozenset(["this"]),
+            assignments={"assignment_expression": "field_access"},
+            implicit=True,
+        ),
+        "c": _C,
+        "cpp": _C,
+    }
+)
+
+
+@functools.cache
+def node_query(language: str) -> Query:
+    """The query for definitions, calls, imports and attribute assignments of a language."""
+    from tree_sitter import Query
+
+    syntax = SYNTAX[language]
+    grammar = parser(language).language
+    assert grammar is not None
+    types = {*syntax.definitions, *syntax.scopes, *syntax.calls, *syntax.imports}
+    # Languages with the same syntax here have not all types of it: C has no classes.
+    there = [name for name in sorted(types) if grammar.id_for_node_kind(name, True) is not None]
+    patterns = [f"({name}) @found" for name in there]
+    patterns += [f"({name} left: ({left})) @found" for name, left in syntax.assignments.items()]
+    return Query(grammar, " ".join(patterns))
+
+
+def text_of(node: Node | None) -> str:
+    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
+
+
+def name_of(node: Node | None) -> str:
+    """The text of a name node; empty if too long."""
+    return text_of(node) if node is not None and _is_short(node) else ""
+
+
+def _is_short(node: Node) -> bool:
+    return node.end_byte - node.start_byte <= MAX_NAME
+
+
+def definition_name(node: Node) -> str:
+    """The name of a definition: for a Go method with the receiver, for C from inside the declarators."""
+    named = node.child_by_field_name("name")
+    if named is None and node.type == "impl_item":
+        named = node.child_by_field_name("type")
+    declarator = node.child_by_field_name("declarator")
+    while named is None and declarator is not None:
+        inner = declarator.child_by_field_name("declarator")
+        if inner is None:
+            named = declarator
+        declarator = inner
+    name = name_of(named)
+    if node.type == "method_declaration" and (receiver := node.child_by_field_name("receiver")) is not None:
+        words = text_of(receiver).strip("()").replace("*", " ").split("[")[0].split()
+        name = f"{words[-1]}.{name}" if words else name
+    return "".join(name.replace("::", ".").split("<")[0].split())
+
+
+def defines(node: Node) -> bool:
+    """Check whether a node of the type of a definition is one: ``struct x *p`` is not."""
+    if node.type == "variable_declarator":
+        value = node.child_by_field_name("value")
+        return value is not None and value.type in ("arrow_function", "function_expression")
+    return not node.type.endswith("_specifier") or node.child_by_field_name("body") is not None
+
+
+_DOTTED = frozenset(
+    "attribute member_expression selector_expression field_expression scoped_identifier field_access "
+    "qualified_identifier scoped_type_identifier".split()
+)
+_GENERIC = frozenset(["subscript", "generic_type", "template_type"])
+_PLAIN = frozenset(["identifier", "type_identifier", "this", "self", "super", "namespace_identifier"])
+_WRITTEN = re.compile(r"(?!super\b)[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
+"""A dotted name as it is written in nearly all calls, for which its parts need not be looked at."""
+
+
+def dotted(node: Node | None) -> str:
+    """The dotted name of an expression; empty for other expressions, such as the result of a call."""
+    if node is None or (node.type not in _DOTTED and node.type not in _PLAIN and node.type not in _GENERIC):
+        return ""
+    written = name_of(node)
+    if _WRITTEN.fullmatch(written):
+        return written
+    name = ".".join(reversed(_parts(node)))
+    return name if len(name) <= MAX_NAME else ""
+
+
+def _parts(node: Node | None) -> list[str]:
+    """The parts of a dotted name, the last one first; none if the expression is not one."""
+    parts: list[str] = []
+    while node is not None:
+        if node.type in _DOTTED:
+            named = [child for child in node.named_children if child.type != "type_arguments"]
+            if len(named) < 2:
+                return []
+            parts.append(text_of(named[-1]))
+            node = named[0]
+        elif node.type in _GENERIC:
+            node = node.named_children[0] if node.named_children else None
+        elif node.type == "call" and name_of(node.child_by_field_name("function")) == "super":
+            return [*parts, "super()"]
+        elif node.type in _PLAIN:
+            return [*parts, "super()" if node.type == "super" else text_of(node)]
+        else:
+            return []
+    return parts
+
+
+# Imports of source code as dotted names of modules, resolved against the module they stand in.
+
+
+class Import(NamedTuple):
+    """An import. ``alias``: the name in this file; ``target``: the full name of the imported object."""
+
+    module: str
+    target: str
+    alias: str
+    start: int
+
+
+def read_imports(node: Node, language: str, module: str, *, package: bool) -> Iterator[Import]:
+    """The imports of one statement."""
+    if language == "python":
+        yield from _python(node, module, package=package)
+    elif language in ("javascript", "typescript", "tsx"):
+        yield from _javascript(node, module)
+    elif language == "java":
+        name = text_of(node).removeprefix("import").strip().removeprefix("static ").strip("; \t")
+        yield Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
+    elif language == "rust":
+        name = text_of(node).removeprefix("pub ").removeprefix("use ").strip("; \t\n").replace("::", ".")
+        if "{" not in name:
+            yield Import(name.rpartition(".")[0] or name, name, name.rpartition(".")[2], node.start_byte)
+    else:
+        given = node.child_by_field_name("path")
+        name = text_of(given).strip("\"'<>`")
+        if name:
+            yield Import(name, name, name.rpartition("/")[2], node.start_byte)
+
+
+# Python.
+
+
+def _python(node: Node, module: str, *, package: bool) -> Iterator[Import]:
+    if node.type == "import_statement":
+        for named in node.children_by_field_name("name"):
+            target = text_of(named.child_by_field_name("name")) if named.type == "aliased_import" else ""
+            alias = text_of(named.child_by_field_name("alias"))
+            target = target or text_of(named)
+            # ``import a.b`` binds only ``a``.
+            first = target.partition(".")[0]
+            yield Import(target, target if alias else first, alias or first, node.start_byte)
+        return
+    origin = node.child_by_field_name("module_name")
+    written = text_of(origin)
+    relative = origin is not None and origin.type == "relative_import"
+    base = resolve_relative(written, module, package=package) if relative else written
+    for named in node.children_by_field_name("name"):
+        aliased = named.type == "aliased_import"
+        name = text_of(named.child_by_field_name("name")) if aliased else text_of(named)
+        alias = text_of(named.child_by_field_name("alias")) if aliased else name
+        target = f"{base}.{name}" if base else name
+        # Of ``from . import name`` the name is nearly always a module.
+        of_package = relative and not written.strip(". ")
+        yield Import(target if of_package else base, target, alias, node.start_byte)
+
+
+def resolve_relative(written: str, module: str, *, package: bool) -> str:
+    """The full name of a relative import such as ``..tasks`` in a module, or in the file of a package."""
+    dots = len(written) - len(written.lstrip("."))
+    parts = module.split(".")
+    kept = parts[: len(parts) - dots + package] if dots - package else parts
+    return ".".join([*kept, *filter(None, [written.lstrip(". ")])])
+
+
+# JavaScript and TypeScript.
+
+
+def _javascript(node: Node, module: str) -> Iterator[Import]:
+    written = text_of(node.child_by_field_name("source")).strip("\"'`")
+    if not written:
+        return
+    base = written
+    if written.startswith("."):
+        suffix = posixpath.splitext(module)[1]
+        base = posixpath.normpath(posixpath.join(posixpath.dirname(module), written))
+        base = base if posixpath.splitext(base)[1] else base + suffix
+    found = False
+    waiting = [child for child in node.named_children if child.type == "import_clause"]
+    while waiting:
+        child = waiting.pop()
+        if child.type == "import_specifier":
+            name = text_of(child.child_by_field_name("name"))
+            alias = text_of(child.child_by_field_name("alias")) or name
+            found = True
+            yield Import(base, f"{base}.{name}", alias, node.start_byte)
+        elif child.type == "namespace_import":
+            found = True
+            yield Import(base, base, text_of(child).rpartition(" ")[2], node.start_byte)
+        elif child.type == "identifier":
+            found = True
+            yield Import(base, f"{base}.default", text_of(child), node.start_byte)
+        else:
+            waiting.extend(reversed(child.named_children))
+    if not found:
+        yield Import(base, base, "", node.start_byte)
+
+
+_PYTHON = (".py", ".pyi", ".pyw")
+
+
+def module_name(path: str, is_package: Callable[[str], bool]) -> str:
+    """The dotted name of a Python file, below the outermost package folder; for others the path.
+
+    ``is_package``: whether a folder has the file that makes it a package.
+    """
+    file = PurePosixPath(path)
+    if file.suffix not in _PYTHON:
+        return path
+    parts = [] if file.stem == "__init__" else [file.stem]
+    folder = file.parent
+    while folder.name and is_package(str(folder)):
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts) or folder.name or file.stem
+
+
+# Symbols of one source file: definitions, calls, imports and base classes, with their places.
+
+
+_MAX_DEPTH = 1_000
+"""Nesting that is looked into. Deeper code is generated, or made to hurt: a search costs too much there."""
+
+
+class NamedDefinition(NamedTuple):
+    """``name`` is qualified within the file: ``Queue.claim``. ``start`` counts bytes."""
+
+    name: str
+    kind: str
+    parent: str
+    start: int
+
+
+class Use(NamedTuple):
+    """A name used in ``scope``, a definition of the file: the callee of a call, or the base of a class."""
+
+    scope: str
+    name: str
+    start: int
+
+
+class Symbols(NamedTuple):
+    definitions: list[NamedDefinition]
+    calls: list[Use]
+    bases: list[Use]
+    imports: list[Import]
+    attributes: set[tuple[str, str]]
+    """Attributes set on objects of a class: class and name. They hide methods of base classes."""
+
+
+class _Scope(NamedTuple):
+    """A definition around the nodes up to ``end``, a number of bytes."""
+
+    name: str
+    class_name: str
+    """The innermost class around, if no function is between."""
+    end: float
+
+
+def read_symbols(source: bytes, language: str, module: str, *, package: bool) -> Symbols:
+    """Read a file. ``package``: relative imports begin in the module itself, not beside it."""
+    found = Symbols([], [], [], [], set())
+    syntax = SYNTAX[language]
+    open_scopes = [_Scope("", "", math.inf)]
+    for start, _, node in _nodes(source, language):
+        while open_scopes[-1].end <= start:
+            open_scopes.pop()
+        scope = open_scopes[-1]
+        kind = node.type
+        if (field := syntax.calls.get(kind)) is not None:
+            _add_call(node, field, scope.name, found)
+        elif kind in syntax.imports:
+            found.imports.extend(read_imports(node, language, module, package=package))
+        elif kind in syntax.assignments:
+            _add_attribute(node, scope.name, syntax, found)
+        elif (inner := _define(node, scope, syntax, found)) is not None:
+            open_scopes.append(inner)
+    return found
+
+
+def _nodes(source: bytes, language: str) -> list[tuple[int, int, Node]]:
+    """The relevant nodes, in the order of the source, outer ones first.
+
+    The tree is searched by the library: a step in Python for each of its nodes costs five times as much.
+    """
+    from tree_sitter import QueryCursor
+
+    cursor = QueryCursor(node_query(language))
+    cursor.set_max_start_depth(_MAX_DEPTH)
+    captured = cursor.captures(parser(language).parse(source).root_node)
+    nodes = [(node.start_byte, -node.end_byte, node) for some in captured.values() for node in some]
+    nodes.sort(key=itemgetter(0, 1))
+    return nodes
+
+
+def _define(node: Node, scope: _Scope, syntax: Syntax, found: Symbols) -> _Scope | None:
+    """Record a definition, and return the inner scope; None: the node defines nothing."""
+    kind = syntax.definitions.get(node.type)
+    if (kind is None or not defines(node)) and node.type not in syntax.scopes:
+        return None
+    name = definition_name(node)
+    qualified = f"{scope.name}.{name}" if scope.name else name
+    if not name or len(qualified) > MAX_NAME:
+        return None
+    if kind is None:
+        return _Scope(qualified, qualified, node.end_byte)
+    if kind == FUNCTION and (scope.class_name or node.type == "method_declaration"):
+        kind = METHOD
+    start = node.child_by_field_name("name") or node
+    found.definitions.append(NamedDefinition(qualified, kind, scope.name, start.start_byte))
+    if kind == CLASS:
+        _add_bases(node, qualified, syntax, found)
+    return _Scope(qualified, "" if kind in (FUNCTION, METHOD) else qualified, node.end_byte)
+
+
+def _add_call(node: Node, field: str, scope: str, found: Symbols) -> None:
+    callee = node.child_by_field_name(field)
+    name = dotted(callee)
+    if node.type == "method_invocation":
+        around = node.child_by_field_name("object")
+        name = name_of(callee) if around is None else f"{dotted(around)}.{name_of(callee)}"
+    if name and not name.startswith("."):
+        found.calls.append(Use(scope, name, node.start_byte))
+
+
+def _add_bases(node: Node, qualified: str, syntax: Syntax, found: Symbols) -> None:
+    waiting = [child for child in node.children if child.type in syntax.bases]
+    while waiting:
+        holder = waiting.pop(0)
+        for child in holder.named_children:
+            if child.type in ("extends_clause", "implements_clause", "type_list"):
+                waiting.append(child)
+            elif name := dotted(child):
+                found.bases.append(Use(qualified, name, child.start_byte))
+
+
+def _add_attribute(node: Node, scope: str, syntax: Syntax, found: Symbols) -> None:
+    owner, _, attribute = dotted(node.child_by_field_name("left")).partition(".")
+    if owner in syntax.own and attribute and "." not in attribute:
+        found.attributes.add((scope, attribute))
+
 
 DEFINES, IMPORTS, CALLS, INHERITS = "defines", "imports", "calls", "inherits"
 _MAX_BASES = 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.extract import file_types
-from penstock.pipeline.fingerprints import fingerprint
+from penstock.pipeline.graph.code import SYNTAX
 from penstock.pipeline.graph.protocol import GraphExtractor
-from penstock.pipeline.graph.syntax import SYNTAX
 
 if TYPE_CHECKING:
     from penstock.pipeline.graph.llm import LlmExtractor
@@ -29,7 +29,7 @@ def extractor_for(name: str, llm: LlmExtractor | None = None) -> GraphExtractor 
         return _extractor(chosen) if chosen is not None else None
     if chosen != MARKDOWN:
         return llm
-    from penstock.pipeline.graph.markdown import MarkdownExtractor
+    from penstock.pipeline.graph.prose import MarkdownExtractor
 
     return MarkdownExtractor(llm)
 
@@ -80,7 +80,7 @@ def _extractor(name: str) -> GraphExtractor:
 
         return CodeExtractor()
     if name == "markdown":
-        from penstock.pipeline.graph.markdown import MarkdownExtractor
+        from penstock.pipeline.graph.prose import MarkdownExtractor
 
         return MarkdownExtractor()
     from penstock.pipeline.graph.prose import ProseExtractor

@@ -2,15 +2,483 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import unquote
 
-from penstock.catalog.entities import Entity, Extraction, Relation
+from penstock.catalog.entities import DOCUMENT, SECTION, Entity, Extraction, Relation
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.graph.names import DATE, NAME, ORGANISATION, PERSON, PLACE, QUANTITY, spans
-from penstock.pipeline.graph.protocol import GraphDocument
-from penstock.pipeline.graph.tokens import Token, sentences
-from penstock.pipeline.graph.words import FUNCTION_WORDS
+from penstock.pipeline.chunk import text
+from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor
+
+# Word lists of the prose extractor: closed classes of English, titles, and words that tell a kind.
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS = _words(
+    """
+    a about above according across after again against ago ahead all almost alone along already also
+    although always am amid among an and another any anyone anything are around as at away back be because
+    been before behind being below beneath beside besides between beyond both but by can cannot could de
+    despite did do does doing done down during each earlier either else elsewhere enough especially even
+    eventually every everyone everything except few finally first for formerly four from further had half
+    has have having he hence her here hers herself him himself his how however i if in inside instead into
+    is it its itself just last lately later least less let like likewise many may maybe me meanwhile might
+    mine more moreover most much must my myself near nearly neither never nevertheless next no nobody none
+    nor not nothing now of off often on once one only onto or other others otherwise our ours out outside
+    over overall own per perhaps please quite rather recently said same second see seven several shall she
+    should since six so some someone something sometimes soon still such suddenly than that the their
+    theirs them themselves then there thereafter therefore these they third this those though three
+    through throughout thus to today together tomorrow too toward towards two under underneath unless
+    unlike until up upon us usually very via was we well were what whatever when whenever where whereas
+    wherever whether which while who whoever whole whom whose why will with within without would yes
+    yesterday yet you your yours yourself asked told says say added tell ask i'm i'll i've we're we've
+    it's he's she's that's there's they're don't doesn't didn't can't won't isn't wasn't
+    """
+)
+"""Words that begin a sentence but no name, in lower case."""
+
+COMMON_OPENERS = _words(
+    """
+    officials police authorities government people residents workers investigators analysts experts
+    reporters sources newspapers firefighters soldiers troops students doctors scientists researchers
+    members leaders critics supporters opponents passengers witnesses prosecutors lawyers attorneys
+    neighbors friends family children women men text passage article report reports editorial figure table
+    section chapter note notes example examples use using used given following based born located built
+    founded established asked added ordered elected named known called made make makes making take takes
+    taking see set run running work working part parts number type types new old young early late good bad
+    big small long short high low many large great little local national federal international foreign
+    public private political military economic social special general major minor recent current former
+    future past present previous original additional several various different similar important possible
+    available necessary serious common simple clear full total final main key top senior chief deputy
+    assistant acting newly retired veteran
+    """
+)
+"""Other common words: no name when they stand alone at the beginning of a sentence."""
+
+TITLES = _words(
+    """
+    sen. rep. gov. gen. lt. col. maj. capt. sgt. cmdr. adm. rev. hon. prof. sir lord lady dr. mr. sen rep
+    gov gen president vice-president chairman chairwoman minister premier chancellor secretary senator
+    representative governor mayor ambassador judge justice attorney sheriff police major captain colonel
+    lieutenant sergeant general admiral commander corporal private detective inspector professor pope king
+    queen prince princess bishop archbishop cardinal father brother sister director spokesman spokeswoman
+    actor actress singer author deputy foreign prime secretary-general inspector defense defence interior
+    finance vice first chief executive officer lt col maj capt
+    """
+)
+"""Titles in front of a person's name, which are no part of it."""
+
+INNER_TITLES = _words(
+    """
+    sen. rep. gov. gen. lt. col. maj. capt. sgt. adm. rev. dr. mr. mrs. ms. senator governor mayor
+    ambassador premier chancellor chairman president director spokesman spokeswoman secretary
+    secretary-general minister attorney inspector judge
+    """
+)
+"""Titles that part two names: ``Texas Gov. John Connally``."""
+
+KEPT_TITLES = _words("mrs. ms. miss mrs ms")
+"""Titles that stay part of a name: often the only difference between two members of a family."""
+
+MONTHS = _words(
+    """
+    january february march april june july august september october november december jan. feb. mar. apr.
+    jun. jul. aug. sept. sep. oct. nov. dec. jan feb mar apr jun jul aug sept sep oct nov dec
+    """
+)
+WEEKDAYS = _words("monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun")
+NATIONALITIES = _words(
+    """
+    american british french german italian spanish portuguese dutch belgian swiss austrian polish czech
+    slovak hungarian romanian bulgarian greek turkish russian soviet ukrainian chinese japanese korean
+    vietnamese thai indian pakistani iranian iraqi israeli palestinian arab egyptian libyan syrian
+    lebanese jordanian saudi kuwaiti african european asian canadian mexican cuban colombian brazilian
+    argentine chilean peruvian australian swedish norwegian danish finnish irish scottish welsh english
+    latin serbian croatian bosnian albanian estonian latvian lithuanian armenian georgian kazakh afghan
+    nigerian kenyan ethiopian somali sudanese algerian moroccan tunisian indonesian malaysian philippine
+    filipino burmese cambodian laotian taiwanese mongolian haitian nicaraguan panamanian salvadoran
+    guatemalan honduran venezuelan bolivian catholic protestant jewish muslim moslem islamic christian
+    buddhist hindu orthodox communist democrat democratic republican democrats republicans americans
+    soviets russians germans japanese israelis palestinians arabs europeans
+    """
+)
+"""Adjectives written with a capital: part of a name, but no entity alone."""
+
+NO_NAMES_ALONE = NATIONALITIES | TITLES | WEEKDAYS | MONTHS
+
+ORGANISATION_WORDS = _words(
+    """
+    agency airlines airways alliance army assembly association authority bank board broadcasting brigade
+    bureau cabinet center centre chamber club co co. coalition college commission committee company
+    conference congress corp corp. corporation corps council court department enterprise enterprises
+    federation force forces forum foundation front fund government group guard hospital inc inc.
+    industries institute institution international laboratories laboratory league limited ltd ltd.
+    ministry movement navy network news office organisation organization parliament party police press
+    radio records school senate service services society staff studios subcommittee syndicate team
+    technologies television times tribune tv union university administration administration's post journal
+    daily llc gmbh ag plc nations house affairs embassy
+    """
+)
+COMPANY_FORMS = _words("co co. corp corp. inc inc. ltd ltd. limited llc gmbh ag plc")
+PLACE_WORDS = _words(
+    """
+    airport avenue bay beach boulevard bridge building canyon cape city coast county creek desert district
+    falls forest gulf harbor harbour heights hill hills island islands lake mountain mountains oblast
+    ocean park peninsula plaza port province region republic river road sea springs square state states
+    strait street territory town valley village north south east west northern southern eastern western
+    central kingdom emirates
+    """
+)
+PLACE_PREPOSITIONS = _words("in at near from of outside")
+PERSON_VERBS = _words(
+    """
+    said says told asked added announced argued testified wrote born died married lives lived works worked
+    who whose he she killed shot arrested convicted accused
+    """
+)
+CONNECTORS = _words("of de la del della da do dos du des van von der den bin ibn al el and for the y & 's")
+"""Lower-case words inside a name."""
+
+NAME_PARTS = _words("jr. sr. jr sr ii iii iv")
+
+UNITS = _words(
+    """
+    percent million billion trillion miles mile feet foot acres acre yards yard inches tons tonnes mph
+    kilometers kilometres km meters metres gmt a.m. p.m. am pm gallons barrels pounds kilograms kg degrees
+    square cubic
+    """
+)
+US_STATES = _words(
+    """
+    ala. ariz. ark. calif. colo. conn. del. fla. ga. ill. ind. kan. ky. la. mass. md. mich. minn. miss.
+    mo. mont. neb. nev. n.h. n.j. n.m. n.y. n.c. n.d. okla. ore. pa. r.i. s.c. s.d. tenn. tex. vt. va.
+    wash. w.va. wis. wyo. d.c.
+    """
+)
+"""Abbreviated names of states, which follow the name of a town."""
+
+ABBREVIATIONS = (
+    TITLES
+    | KEPT_TITLES
+    | MONTHS
+    | US_STATES
+    | _words(
+        "mr. mrs. ms. dr. st. mt. ft. no. vs. etc. e.g. i.e. inc. corp. co. ltd. jr. sr. bros. u.s. u.n. cf."
+    )
+)
+"""Words with a full stop that does not end the sentence."""
+
+
+# Sentences of a text as tokens with offsets: words, numbers and marks.
+
+
+_TOKEN = re.compile(
+    r"(?:[^\W\d_]\.){2,}"  # U.S.
+    r"|\$?\d++(?:[.,:]\d++){0,20}+(?:st|nd|rd|th|s)?(?![^\W_])"  # 1,200 and 1950s
+    r"|[^\W_]++(?:['’\-&./][^\W_]++)*+"  # O'Neill, Knight-Ridder, AT&T
+    r"|\n\s*\n|\S"
+)
+_POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
+_ENDS = frozenset(".!?")
+_INITIAL = re.compile(r"[^\W\d_]$")
+_MORE = re.compile(r"\s*+\S")
+
+
+class Token(NamedTuple):
+    start: int
+    end: int
+    text: str
+    lower: str
+    possessive: bool = False
+    """An ``'s`` stands right after it."""
+
+    @property
+    def is_capitalised(self) -> bool:
+        return self.text[0].isupper()
+
+    @property
+    def is_word(self) -> bool:
+        return self.text[0].isalnum()
+
+
+def sentences(text: str) -> list[list[Token]]:
+    """The tokens of each sentence. A blank line ends a sentence, a stop after an abbreviation does not."""
+    found: list[list[Token]] = []
+    current: list[Token] = []
+    for token in _tokens(text):
+        blank = token.text.isspace()
+        if not blank:
+            current.append(token)
+        if current and (blank or token.text in _ENDS):
+            found.append(current)
+            current = []
+    if current:
+        found.append(current)
+    return found
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens: list[Token] = []
+    taken = 0
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        if start < taken:
+            continue
+        word = match[0]
+        # Nearly no word has one, and a look at a letter is cheaper than a search.
+        possessive = _POSSESSIVE.search(word) if word[-1] in "sS" else None
+        if possessive and len(word) > 2:
+            word = word[: possessive.start()]
+            tokens.append(Token(start, start + len(word), word, word.lower(), True))
+            continue
+        if text[end : end + 1] == "." and word[0].isalpha() and _keeps_stop(word, text, end):
+            end = taken = end + 1
+            word += "."
+        tokens.append(Token(start, end, word, word.lower()))
+    return tokens
+
+
+def _keeps_stop(word: str, text: str, end: int) -> bool:
+    """Check whether the stop after a word is part of the word: an abbreviation, or the initial of a name."""
+    if f"{word.lower()}." in ABBREVIATIONS:
+        return True
+    return bool(_INITIAL.match(word)) and word.isupper() and bool(_MORE.match(text, end + 1))
+
+
+# Names in a sentence, by capital letters and closed word lists, with the kind of thing they name.
+
+
+PERSON, ORGANISATION, PLACE, NAME = "person", "organisation", "place", "name"
+DATE, QUANTITY = "date", "quantity"
+
+_MAX_TOKENS = 9
+"""Tokens of a name. A longer run of capitalised words is a headline."""
+_YEAR = re.compile(r"(?:1[5-9]|20)\d\ds?$")
+_CODE = re.compile(r"\d{3}")
+"""Reference numbers such as LD2304174694 are no names."""
+_NUMBER = re.compile(r"\$?\d[\d.,:]*$")
+_MONTHS = MONTHS | {"may"}
+
+
+class Span(NamedTuple):
+    """A name in a sentence: the positions of the tokens and the kind.
+
+    ``kind`` is sure, since it is part of the identity of an entity. ``likely`` is a guess for weights.
+    """
+
+    first: int
+    last: int
+    kind: str
+    likely: str
+
+
+def spans(tokens: Sequence[Token], is_common: Callable[[str], bool]) -> list[Span]:
+    """Names, dates and quantities in the order of the sentence.
+
+    ``is_common``: whether a word, in lower case, stands in the text in lower case too.
+    """
+    found: list[Span] = []
+    opening = next((at for at, token in enumerate(tokens) if token.is_word), 0)
+    at = 0
+    while at < len(tokens):
+        letter = tokens[at].text[0]
+        if not (letter.isupper() or letter.isdigit() or letter == "$"):
+            at += 1
+            continue
+        number = _number_span(tokens, at)
+        if number is not None:
+            found.append(number)
+            at = number.last + 1
+            continue
+        end = _run_end(tokens, at)
+        if end == at:
+            at += 1
+            continue
+        for first, last in _split(tokens, at, end - 1):
+            span = _name_span(tokens, first, last, opening, is_common)
+            if span is not None:
+                found.append(span)
+        at = end
+    return found
+
+
+# Dates and quantities.
+
+
+def _number_span(tokens: Sequence[Token], at: int) -> Span | None:
+    token = tokens[at]
+    following = [token.lower for token in tokens[at + 1 : at + 3]] + ["", ""]
+    if token.text.isdigit() and len(token.text) <= 2 and following[0] in _MONTHS:
+        last = at + 2 if following[1].isdigit() else at + 1
+        return Span(at, last, DATE, DATE)
+    if token.is_capitalised and token.lower in _MONTHS and following[0].isdigit():
+        return Span(at, at + 1, DATE, DATE)
+    if _NUMBER.match(token.text) and following[0] in UNITS:
+        return Span(at, at + 1, QUANTITY, QUANTITY)
+    if _YEAR.match(token.text):
+        return Span(at, at, DATE, DATE)
+    return None
+
+
+# Names.
+
+
+def _is_name_token(token: Token) -> bool:
+    return token.is_capitalised and token.text != "I" and not _CODE.search(token.text)
+
+
+def _begins_name(token: Token) -> bool:
+    return _is_name_token(token) and token.lower not in FUNCTION_WORDS
+
+
+def _run_end(tokens: Sequence[Token], at: int) -> int:
+    """The end of the run of capitalised words from here on, connectors inside included."""
+    if not _is_name_token(tokens[at]):
+        return at
+    end = at + 1
+    while end < len(tokens) and end - at < _MAX_TOKENS + 4:
+        before = tokens[end - 1]
+        if before.possessive or not _adjacent(before, tokens[end]):
+            break
+        if _is_name_token(tokens[end]):
+            end += 1
+            continue
+        width = _connector(tokens, at, end)
+        if not width:
+            break
+        end += width + 1
+    return end
+
+
+def _adjacent(before: Token, token: Token) -> bool:
+    return token.is_word and token.start - before.end <= 1
+
+
+def _connector(tokens: Sequence[Token], first: int, at: int) -> int:
+    """The number of connecting words at this place, if a name goes on after them."""
+    for width in (1, 2):
+        inside = tokens[at : at + width]
+        after = tokens[at + width : at + width + 1]
+        if not after or not _is_name_token(after[0]):
+            continue
+        if after[0].lower in FUNCTION_WORDS or not _adjacent(inside[-1], after[0]):
+            continue
+        names = [token.lower for token in inside]
+        if all(name in CONNECTORS for name in names) and _joins(names, tokens[first:at]):
+            return width
+    return 0
+
+
+def _joins(connecting: Sequence[str], before: Sequence[Token]) -> bool:
+    lower = [token.lower for token in before]
+    if connecting[0] == "of":
+        # "President of France" and "Ann Lee of Shell" are two names, "Department of Energy" is one.
+        known = any(word in ORGANISATION_WORDS or word in PLACE_WORDS for word in lower)
+        alone = len(lower) == 1 and lower[0] not in TITLES
+        return (known or alone) and lower[-1] not in COMPANY_FORMS
+    if connecting[0] in ("and", "for"):
+        return (connecting == ["and"] and "of" in lower) or lower[-1] in ORGANISATION_WORDS
+    return connecting[0] not in ("the", "'s", "a")
+
+
+def _split(tokens: Sequence[Token], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Cut a run at a title inside: ``Texas Gov. John Connally`` are two names."""
+    start = first
+    for at in range(first + 1, last):
+        if tokens[at].lower in INNER_TITLES:
+            yield start, at - 1
+            start = at
+    yield start, last
+
+
+def _name_span(
+    tokens: Sequence[Token], first: int, last: int, opening: int, is_common: Callable[[str], bool]
+) -> Span | None:
+    """The name in a run of words, without leading and trailing words and titles; None without a name."""
+    titled = False
+    while first <= last and (tokens[first].lower in FUNCTION_WORDS or not _is_name_token(tokens[first])):
+        first += 1
+    while first < last and tokens[first].lower in TITLES:
+        first += 1
+        titled = True
+    last = _without_tail(tokens, first, last)
+    if first > last:
+        return None
+    if first == last and _is_no_name(tokens[first], first == opening, is_common):
+        return None
+    if last - first >= _MAX_TOKENS:
+        return None
+    kind = PERSON if titled else _kind(tokens, first, last)
+    likely = kind if kind != NAME else _likely_kind(tokens, first, last)
+    return Span(first, last, kind, likely)
+
+
+def _without_tail(tokens: Sequence[Token], first: int, last: int) -> int:
+    while last >= first and (
+        tokens[last].lower in MONTHS
+        or tokens[last].lower in WEEKDAYS
+        or tokens[last].lower in FUNCTION_WORDS
+        or tokens[last].lower in CONNECTORS
+    ):
+        last -= 1
+    return last
+
+
+def _is_no_name(token: Token, opening: bool, is_common: Callable[[str], bool]) -> bool:
+    lower = token.lower
+    if lower in NATIONALITIES or lower in TITLES or lower in WEEKDAYS or lower in MONTHS:
+        return True
+    if len(token.text) == 1 or ("-" in token.text and lower.split("-")[0] in NATIONALITIES):
+        return True
+    if is_common(lower):
+        return True
+    return opening and (
+        lower in COMMON_OPENERS
+        or lower.endswith(("ly", "ing"))
+        or lower.split("-")[0] in FUNCTION_WORDS
+        or lower.split("'")[0] in FUNCTION_WORDS
+    )
+
+
+# Kinds.
+
+
+def _kind(tokens: Sequence[Token], first: int, last: int) -> str:
+    lower = [token.lower for token in tokens[first : last + 1]]
+    after = [token.lower for token in tokens[last + 1 : last + 4]] + ["", "", ""]
+    if lower[0] in KEPT_TITLES or lower[-1] in NAME_PARTS:
+        return PERSON
+    if lower[-1] in US_STATES or lower[-1] in ("u.s.", "d.c."):
+        return PLACE
+    if any(word in ORGANISATION_WORDS for word in lower):
+        return ORGANISATION
+    if lower[0] in PLACE_WORDS or lower[-1] in PLACE_WORDS:
+        return PLACE
+    if after[0] == "," and after[1].isdigit() and len(after[1]) <= 2:
+        return PERSON
+    return PLACE if after[0] == "," and after[1] in US_STATES else NAME
+
+
+def _likely_kind(tokens: Sequence[Token], first: int, last: int) -> str:
+    name = tokens[first : last + 1]
+    before = tokens[first - 1].lower if first else ""
+    after = tokens[last + 1].lower if last + 1 < len(tokens) else ""
+    if len(name) == 1 and name[0].text.isupper() and 2 <= len(name[0].text) <= 6:
+        return ORGANISATION
+    if before in PLACE_PREPOSITIONS:
+        return PLACE
+    if after in PERSON_VERBS:
+        return PERSON
+    if 2 <= len(name) <= 3 and not any(token.lower in CONNECTORS for token in name):
+        return PERSON
+    return NAME
+
 
 RELATED = "related"
 TERM = "term"
@@ -166,3 +634,127 @@ def _terms_in(tokens: Sequence[Token], terms: frozenset[tuple[str, ...]]) -> lis
                 break
         at += 1
     return found
+
+
+# Markdown extractor: sections below their documents, links, and the names in the prose.
+
+
+CONTAINS, LINKS = "contains", "links"
+URL = "url"
+HEADING_SEPARATOR = " > "
+
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+_LINK = re.compile(r"(?<!!)\[([^\[\]]{0,300})\]\(\s*+<?([^\s()<>]{1,1000}+)>?[^()]{0,300}+\)")
+_AUTOLINK = re.compile(r"<(https?://[^\s<>]{1,1000})>")
+_REFERENCE = re.compile(r"^ {0,3}\[[^\[\]]{1,300}\]:\s+<?(\S{1,1000}?)>?(?:\s|$)")
+_IMAGE = re.compile(r"!\[[^\[\]]{0,300}\]\([^()]{0,1000}\)")
+_CODE_SPAN = re.compile(r"`[^`\n]{1,300}`")
+_MARKS = re.compile(r"[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}|^\s*(?:[-*+]|\d+\.|>|#{1,6})\s+|\|")
+_SCHEME = re.compile(r"[a-zA-Z][\w+.-]*:")
+
+
+class MarkdownExtractor:
+    """Headings and links as relations of the document; the rest is read as prose, or by another extractor."""
+
+    name = "markdown"
+    version = 2
+
+    def __init__(self, reader: GraphExtractor | None = None) -> None:
+        """``reader``: finds the entities of the text instead of the rules for prose."""
+        self._reader = reader
+
+    def extract(self, document: GraphDocument, wanted: Sequence[int]) -> list[Extraction]:
+        return [self._chunk(document, at) for at in wanted]
+
+    def _chunk(self, document: GraphDocument, at: int) -> Extraction:
+        entities, links, plain = _structure(document, document.chunks[at])
+        if self._reader is not None:
+            (found,) = self._reader.extract(document, [at])
+        else:
+            found = extract_text(plain)
+        entities.update(found.entities)
+        for source, _, target in links:
+            entities.setdefault(source, 0)
+            entities.setdefault(target, 0)
+        related = [Relation(*parts, weight=float(count)) for parts, count in links.items()]
+        return Extraction(entities, [*related, *found.relations])
+
+
+def _structure(
+    document: GraphDocument, chunk: GraphChunk
+) -> tuple[Counter[Entity], Counter[tuple[Entity, str, Entity]], str]:
+    """The document, the sections and links of a chunk, their relations, and the text without marks."""
+    entities: Counter[Entity] = Counter({Entity(document.path, DOCUMENT): 1})
+    links: Counter[tuple[Entity, str, Entity]] = Counter()
+    plain: list[str] = []
+    for place, line, heading in _lines(document, chunk):
+        if heading is not None:
+            entities[heading] += 1
+            links[place, CONTAINS, heading] += 1
+        else:
+            plain.append(_plain(line))
+        for target in _targets(line, document.path):
+            entities[target] += 1
+            links[heading or place, LINKS, target] += 1
+    return entities, links, "\n".join(plain)
+
+
+def _lines(document: GraphDocument, chunk: GraphChunk) -> Iterator[tuple[Entity, str, Entity | None]]:
+    """The lines outside code blocks, each with the section around, and the section of a heading line."""
+    above = [title for title in chunk.heading_path.split(HEADING_SEPARATOR) if title]
+    first = chunk.text.lstrip().lstrip("#").lstrip()
+    if above and first.startswith(above[-1]):
+        # The path of a chunk that begins with a heading includes it.
+        above.pop()
+    open_sections = [(level, _section(document.path, title)) for level, title in enumerate(above, 1)]
+    fence = ""
+    lines = chunk.text.split("\n")
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+            continue
+        if fence:
+            continue
+        level, title = _heading(line, lines[number + 1] if number + 1 < len(lines) else None)
+        if not title:
+            yield open_sections[-1][1] if open_sections else Entity(document.path, DOCUMENT), line, None
+            continue
+        while open_sections and open_sections[-1][0] >= level:
+            open_sections.pop()
+        section = _section(document.path, title)
+        yield open_sections[-1][1] if open_sections else Entity(document.path, DOCUMENT), line, section
+        open_sections.append((level, section))
+
+
+def _heading(line: str, following: str | None) -> tuple[int, str]:
+    found = text.markdown(line, following) if line.strip() else None
+    return (found[0], _plain(found[1])) if found else (0, "")
+
+
+def _section(path: str, title: str) -> Entity:
+    return Entity(f"{path}#{_plain(title)}", SECTION)
+
+
+def _plain(line: str) -> str:
+    """A line without marks, code and the targets of links."""
+    line = _IMAGE.sub(" ", line)
+    line = _LINK.sub(r"\1", line)
+    line = _AUTOLINK.sub(" ", line)
+    return _MARKS.sub(" ", _CODE_SPAN.sub(" ", line)).strip()
+
+
+def _targets(line: str, path: str) -> Iterator[Entity]:
+    line = _CODE_SPAN.sub(" ", line)
+    found = [match[2] for match in _LINK.finditer(line)]
+    found += [match[1] for match in _AUTOLINK.finditer(line)]
+    found += [match[1] for match in _REFERENCE.finditer(line)]
+    for target in found:
+        target = target.partition("#")[0]
+        if _SCHEME.match(target):
+            if target.lower().startswith(("http:", "https:")):
+                yield Entity(target, URL)
+        elif target:
+            target = unquote(target.partition("?")[0])
+            joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+            yield Entity(joined, DOCUMENT)

@@ -10,13 +10,14 @@ import msgspec
 from penstock.errors import ComponentMissing, UnreadableDocument
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
+from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import EndpointOptions
-from penstock.pipeline.extract.protocol import OcrReason, Page
-from penstock.pipeline.fingerprints import fingerprint
+from penstock.pipeline.extract.protocol import ExtractedText, OcrReason, Page
 from penstock.pipeline.ocr.protocol import OcrEngine, OcrOptions, RecognizedText
 
 if TYPE_CHECKING:
     from penstock.pipeline.extract.protocol import PagedDocument
+
 
 SURE = 80.0
 """Mean confidence from which recognized text may replace a text layer."""
@@ -41,7 +42,7 @@ class OcrSetup(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """Fingerprint of everything that may change the recognized text. Holds no secret."""
-        from penstock.pipeline.ocr.factory import engine_versions
+        from penstock.pipeline.ocr.engines import engine_versions
 
         if self.endpoint is not None:
             return fingerprint({"model": self.endpoint.model, "dpi": self.options.dpi})
@@ -52,9 +53,9 @@ class OcrSetup(NamedTuple):
     @property
     def languages(self) -> tuple[str, ...]:
         """Installed languages, as far as this user may see them."""
-        from penstock.pipeline.ocr import models
+        from penstock.pipeline.ocr import protocol
 
-        return models.installed(self.options.tessdata_dir)
+        return protocol.installed(self.options.tessdata_dir)
 
 
 def recognize_page(
@@ -101,3 +102,49 @@ def _share_of_words(text: str, other: str) -> float:
     """Share of the words of a text found in another one."""
     words, known = (Counter(_WORD.findall(each.casefold())) for each in (text, other))
     return (words & known).total() / max(words.total(), 1)
+
+
+# Memory for the recognition of one page: engines within the memory of the worker.
+
+
+class PageMemory(NamedTuple):
+    """OCR setup of one page, and the memory for recognition."""
+
+    setup: OcrSetup
+    memory_bytes: int
+    left_out: str = ""
+    """Reason why the second engine is not used, although it is installed."""
+
+
+def page_memory(setup: OcrSetup, most_bytes: int | None, file_bytes: int) -> PageMemory:
+    """Choose the engines for a page, and the memory for them and its file.
+
+    ``most_bytes``: what the worker has for a page; None: no limit.
+    """
+    # Imported here: the engines load numpy, and most processes recognize no page.
+    from penstock.pipeline.ocr import engines
+
+    if setup.endpoint is not None:
+        return PageMemory(setup, engines.DRAWING_BYTES + file_bytes)
+    needed = engines.memory_bytes(setup.options) + file_bytes
+    alone = msgspec.structs.replace(setup.options, min_confidence=0.0)
+    if most_bytes is None or needed <= most_bytes or not engines.rapidocr_usable(setup.options.languages):
+        return PageMemory(setup, needed)
+    left_out = (
+        f"rapidocr was not used: it needs {needed >> 20:,} MiB for this page, and PENSTOCK_FILE_MEMORY_MB "
+        f"leaves {most_bytes >> 20:,} MiB"
+    )
+    first = engines.FIRST_ENGINE_BYTES + file_bytes
+    return PageMemory(setup._replace(options=alone), first, left_out)
+
+
+def with_warning_if_poor(extracted: ExtractedText, min_confidence: float, warning: str) -> ExtractedText:
+    """The text with a warning on pages of low confidence, which another engine might read better."""
+
+    def warned(page: Page) -> Page:
+        confidence = page.recognition.confidence if page.recognition is not None else None
+        if page.recognition is None or (confidence or 0.0) >= min_confidence:
+            return page
+        return msgspec.structs.replace(page, warnings=(*page.warnings, warning))
+
+    return msgspec.structs.replace(extracted, pages=tuple(map(warned, extracted.pages)))

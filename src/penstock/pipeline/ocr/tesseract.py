@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ComponentMissing, DocumentDamaged
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.charset import clean
-from penstock.pipeline.ocr.models import ORIENTATION, find_models
+from penstock.pipeline.ocr.protocol import ORIENTATION, find_models
 
 if TYPE_CHECKING:
-    from penstock.pipeline.ocr.geometry import Pixels
+    from penstock.pipeline.ocr.engines import Pixels
 
 NAME = "tesseract"
 AUTO, ONE_COLUMN = 3, 4

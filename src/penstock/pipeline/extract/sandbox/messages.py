@@ -9,7 +9,7 @@ from typing import IO, TypeAlias
 import msgspec
 
 from penstock.catalog.values import NewPage
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract.protocol import ExtractedText, ExtractLimits, FileType, Page, PlacedWord
 from penstock.pipeline.ocr.protocol import OcrOptions

@@ -20,7 +20,7 @@ from penstock import errors
 from penstock.catalog.values import Failure, NewPage
 from penstock.errors import DocumentDamaged, ParserFailed, TransientFailure, UnreadableDocument
 from penstock.pipeline import budget
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import OCR_NEEDED, Draft, build_draft, refuse_textless
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import check_size, extract, is_sandboxed
@@ -289,7 +289,7 @@ class _Call:
         return bool(self.request.image_dpi) or self.request.places
 
     def use_ocr(self, options: OcrOptions) -> None:
-        from penstock.pipeline.ocr.factory import readable_paths
+        from penstock.pipeline.ocr.engines import readable_paths
 
         self.ocr_paths = readable_paths(options)
         self.request.ocr = options

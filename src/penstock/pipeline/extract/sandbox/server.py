@@ -519,7 +519,7 @@ class _Child:
 
 
 def _recognized(page: Page, document: PagedDocument, options: OcrOptions, memory_bytes: int) -> Page:
-    from penstock.pipeline.ocr.factory import open_engine
+    from penstock.pipeline.ocr.engines import open_engine
     from penstock.pipeline.ocr.pages import recognize_page
 
     return recognize_page(page, document, open_engine(options), options.dpi, memory_bytes)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import PermanentFailure, ServiceUnavailable
-from penstock.pipeline.call_limits import CallLimits
+from penstock.pipeline.budget import CallLimits
+from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.endpoint import (
     BadAnswer,
     EndpointOptions,
@@ -19,11 +20,11 @@ from penstock.pipeline.endpoint import (
     ServiceGuard,
 )
 from penstock.pipeline.endpoint_client import Endpoint
-from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
 
 NAME = "endpoint"
 SERVICE = "embedding endpoint"

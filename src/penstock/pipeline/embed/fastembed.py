@@ -15,11 +15,12 @@ from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
 from penstock.extras import install_remedy
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.fingerprints import fingerprint
+from penstock.pipeline.draft import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
 
 NAME = "fastembed"
 INSTALL = "Run `penstock models install fastembed`."
