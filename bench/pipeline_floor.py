@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.catalog import BARE, PRAGMAS
-from penstock.handlers.chunk_vectors import MAX_TEXTS
-from penstock.handlers.file_draft import PAGES_PER_CALL
-from penstock.handlers.generation_batch import MAX_DOCUMENTS
+from penstock.handlers.files import PAGES_PER_CALL
+from penstock.handlers.generations import MAX_DOCUMENTS, MAX_TEXTS
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.extract import file_types

@@ -25,7 +25,7 @@ import msgspec
 
 from bench.pipeline_floor import Loop
 from penstock.catalog.rules.identity import ChunkIds, text_hash
-from penstock.handlers.generation_batch import MAX_DOCUMENTS
+from penstock.handlers.generations import MAX_DOCUMENTS
 from penstock.pipeline.budget import MemoryShare
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.pipeline import Pipeline

@@ -19,7 +19,7 @@ import pytest
 
 from penstock import config
 from penstock.app import Penstock
-from penstock.handlers.chunk_vectors import MAX_TEXTS
+from penstock.handlers.generations import MAX_TEXTS
 from tests.pipeline.sample_documents import pdf
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.backup.backups import Backups
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
-    from penstock.handlers.registry import Registry
-    from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.handlers.context import Registry
+    from penstock.handlers.removal import OpenQueue
     from penstock.http.server import HttpServer
     from penstock.items import Source
     from penstock.legacy.kinds import Imports
@@ -338,9 +338,8 @@ class Assembly:
         ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
         process's share of the memory for parsing files.
         """
-        from penstock.handlers.page_files import PageFiles
         from penstock.handlers.phases import Phases
-        from penstock.handlers.source_files import SourceFiles
+        from penstock.handlers.source_files import PageFiles, SourceFiles
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
@@ -377,7 +376,7 @@ class Assembly:
     def _register_documents(
         self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
     ) -> None:
-        from penstock.handlers import documents, serial_turns
+        from penstock.handlers import documents, removal
         from penstock.handlers.source_files import SourceFiles
 
         own_queue = open_queue or (lambda: closing(self.open_queue()))
@@ -392,7 +391,7 @@ class Assembly:
             kept_files=SourceFiles.of(self.settings),
         )
         if self.settings.serial:
-            serial_turns.give_turns(registry, own_queue)
+            removal.give_turns(registry, own_queue)
 
     # The Redis contract.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
     from penstock.graph_stores.protocol import GraphCopy
-    from penstock.handlers.graph_copies import GraphCopies
+    from penstock.handlers.outside_stores import GraphCopies
     from penstock.worker.store_keeper import StoreKeeper
 
 
@@ -28,7 +28,7 @@ def open_store(settings: Settings) -> GraphCopy | None:
 
 def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
     """The copy of a catalog's graph in an outside store; None without one in the settings."""
-    from penstock.handlers.graph_copies import GraphCopies
+    from penstock.handlers.outside_stores import GraphCopies
     from penstock.worker.breaker import Breakers
 
     store = open_store(settings)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.config import Settings
-    from penstock.handlers.outside_vectors import OutsideVectors
-    from penstock.handlers.store_comparison import StoreComparison
+    from penstock.handlers.outside_stores import OutsideVectors, StoreComparison
     from penstock.pipeline.vectors.cache import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
     from penstock.vector_stores.protocol import VectorStore
@@ -38,7 +37,7 @@ def open_comparison(store: VectorStore | None, catalog: Catalog) -> StoreCompari
     """Make the comparison of a vector store with the catalog."""
     if store is None:
         return None
-    from penstock.handlers.store_comparison import StoreComparison
+    from penstock.handlers.outside_stores import StoreComparison
 
     return StoreComparison(catalog.outside, store)
 
@@ -77,7 +76,7 @@ def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | Non
         if catalog.outside.attached(OutsideStore.VECTOR) is not None:
             catalog.outside.detach(OutsideStore.VECTOR)
         return None
-    from penstock.handlers.outside_vectors import OutsideVectors
+    from penstock.handlers.outside_stores import OutsideVectors
     from penstock.worker.breaker import Breakers
 
     return OutsideVectors(catalog, store, Breakers())

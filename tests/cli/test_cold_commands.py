@@ -18,7 +18,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.job import Status
 from penstock.worker.launch import small_job_options
 from penstock.worker.small_folder import SMALL_BYTES
@@ -63,7 +63,7 @@ HEAVY = frozenset(
 )
 
 OF_CHANGED_FILES = frozenset(
-    "penstock.handlers.files penstock.handlers.phases penstock.handlers.generation_batch "
+    "penstock.handlers.files penstock.handlers.phases penstock.handlers.generations "
     "penstock.pipeline.draft penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
     "penstock.catalog.sql.chunks penstock.catalog.sql.outbox penstock.catalog.sql.written_records "
     "penstock.catalog.rules.graph_expansion penstock.pipeline.vectors.cache "

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.handlers.walk_counts import MOST_TYPES, TypeCounts
+from penstock.handlers.reindex import MOST_TYPES, TypeCounts
 from tests.cli.conftest import Run
 from tests.pipeline.mail_samples import mail
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock, lifecycle
 from penstock.cli.job_progress import JobProgress, JobSample, Pace, line_text, shortened
-from penstock.handlers.walk_counts import WalkCounts
+from penstock.handlers.reindex import WalkCounts
 from penstock.job import Claim, ClaimRequest, NewJob, Settlement
 
 WIDE = 80

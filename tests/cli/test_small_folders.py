@@ -16,7 +16,7 @@ import pytest
 
 from penstock import Penstock, clock, config, lifecycle
 from penstock.assembly import Assembly
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Status
 from penstock.worker.launch import small_job_options
 from penstock.worker.small_folder import file_batches, is_small_folder

@@ -16,10 +16,9 @@ from penstock.catalog.factory import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Task, TaskRequest, TaskStatus
 from penstock.handlers import documents
-from penstock.handlers.context import Context
+from penstock.handlers.context import Context, Registry
 from penstock.handlers.files import Files
 from penstock.handlers.phases import Phases
-from penstock.handlers.registry import Registry
 from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.embed.static import HashingEmbedder

@@ -22,7 +22,7 @@ from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.graph_texts import CatalogGraphTexts
 from penstock.catalog.sql.outside_stores import CatalogOutsideStores
 from penstock.graph_stores.neo4j import Neo4jCopy
-from penstock.handlers import store_fill
+from penstock.handlers import outside_stores
 from penstock.vector_stores.pgvector import PgvectorStore
 from tests.documents.killed_worker import die
 from tests.worker.worker_processes import ROOT
@@ -74,7 +74,7 @@ def main() -> None:
     for owner, name in WRITES:
         _count(owner, name, left)
     # The next worker is there at once.
-    store_fill.LEASE = timedelta(seconds=1)
+    outside_stores.LEASE = timedelta(seconds=1)
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     Assembly(settings).worker(processes=2, until_job=job_id, start_method="fork").run()

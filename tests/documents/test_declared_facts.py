@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.handlers.declared_facts import project_mismatches
+from penstock.handlers.file_request import project_mismatches
 from penstock.job import Status
 from penstock.payloads import ProjectPayload
 from tests.documents.conftest import IndexedFolder

@@ -173,7 +173,7 @@ def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
 ):
     """A job that stops on request, and a job whose worker is dead."""
     fill_tenant(docs, "acme")
-    monkeypatch.setattr("penstock.handlers.tenant_jobs.STOP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("penstock.handlers.removal.STOP_TIMEOUT_S", 0.5)
     path = docs.put("secretname/slow.md", "zebraxylo " * 50)
     with docs.manual_worker() as worker:
         docs.app.index(path, tenant_id="acme")
@@ -203,7 +203,7 @@ def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
 
 
 def test_jobs_are_removed_in_batches(docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("penstock.handlers.tenant_jobs.BATCH_JOBS", 7)
+    monkeypatch.setattr("penstock.handlers.removal.BATCH_JOBS", 7)
     docs.app.function("keep")(lambda payload: payload)
     for tenant_id, number in (("acme", 30), ("other", 3)):
         docs.app.call_many([{"name": "keep", "tenant_id": tenant_id} for _ in range(number)])

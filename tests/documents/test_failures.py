@@ -10,7 +10,7 @@ import pytest
 from penstock import clock
 from penstock.catalog.values import Phase
 from penstock.errors import PermanentFailure, TransientFailure
-from penstock.handlers import file_draft
+from penstock.handlers import files
 from penstock.job import NewJob, Status
 from penstock.pipeline.embed.static import HashingEmbedder
 from tests.documents.conftest import QUEUES, IndexedFolder, ManualWorker, book
@@ -159,7 +159,7 @@ def test_long_documents_are_cut_as_the_job_asked(docs: IndexedFolder):
 def test_files_that_would_add_tasks_wait_while_there_are_many(
     docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(file_draft, "MAX_OPEN_TASKS", 100)
+    monkeypatch.setattr(files, "MAX_OPEN_TASKS", 100)
     first = docs.app.index(docs.put("one.md", book(300)))
     with docs.manual_worker() as worker:
         worker.run_jobs()
@@ -178,7 +178,7 @@ def test_files_that_would_add_tasks_wait_while_there_are_many(
 
 
 def test_pages_do_not_wait_for_the_chunks_of_others(docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(file_draft, "MAX_OPEN_TASKS", 100)
+    monkeypatch.setattr(files, "MAX_OPEN_TASKS", 100)
     docs.app.index(docs.put("one.md", book(300)))
     with docs.manual_worker() as worker:
         worker.run_jobs()

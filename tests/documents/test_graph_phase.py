@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog.values import Phase
-from penstock.handlers.chunk_graphs import ChunkGraphs
+from penstock.handlers.graphs import ChunkGraphs
 from tests.documents.conftest import IndexedFolder
 
 PROSE = "# Guide\n\nAnn Marlow of Acme Inc. went to Porto.\n"

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from pypdfium2 import PdfDocument
 
-from penstock.handlers import container_members
+from penstock.handlers import containers
 from penstock.items import ARRIVAL
 from penstock.job import Job, Status
 from tests.documents.conftest import IndexedFolder
@@ -89,16 +89,16 @@ def test_a_job_that_dies_before_the_container_is_stored_starts_again(
     docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ):
     docs.put("mail.eml", mail(a__md=FLOUR))
-    warnings = container_members.ContainerMembers._warnings
+    warnings = containers.ContainerMembers._warnings
 
     def died(_: object) -> tuple[str, ...]:
-        monkeypatch.setattr(container_members.ContainerMembers, "_warnings", warnings)
+        monkeypatch.setattr(containers.ContainerMembers, "_warnings", warnings)
         raise KeyboardInterrupt
 
     with docs.manual_worker() as worker:
         docs.app.index(docs.folder)
         worker.run_jobs(1)
-        monkeypatch.setattr(container_members.ContainerMembers, "_warnings", died)
+        monkeypatch.setattr(containers.ContainerMembers, "_warnings", died)
         worker.run_jobs(1)
         assert [] == paths(docs)
     (docs.folder / "mail.eml").unlink()
@@ -159,15 +159,15 @@ def test_a_container_fails_with_a_member_that_fails_before_it_ends(
     docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ):
     path = docs.put("mail.eml", mail(a__pdf=b"%PDF-1.4 broken"))
-    warnings = container_members.ContainerMembers._warnings
+    warnings = containers.ContainerMembers._warnings
 
-    def after_the_member(members: container_members.ContainerMembers) -> tuple[str, ...]:
-        monkeypatch.setattr(container_members.ContainerMembers, "_warnings", warnings)
+    def after_the_member(members: containers.ContainerMembers) -> tuple[str, ...]:
+        monkeypatch.setattr(containers.ContainerMembers, "_warnings", warnings)
         with docs.manual_worker() as other:
             other.run_jobs(1)
         return warnings(members)
 
-    monkeypatch.setattr(container_members.ContainerMembers, "_warnings", after_the_member)
+    monkeypatch.setattr(containers.ContainerMembers, "_warnings", after_the_member)
     with docs.manual_worker() as worker:
         receipt = docs.app.index(path)
         worker.drain()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.handlers import members
-from penstock.handlers.file_reader import read_file
+from penstock.handlers.members import read_file
 from penstock.job import Job
 from penstock.pipeline.extract.pdf.document import PdfExtractor
 from penstock.pipeline.extract.text import TextExtractor

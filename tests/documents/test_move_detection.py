@@ -9,7 +9,7 @@ import pytest
 
 from penstock import clock
 from penstock.catalog.values import Place
-from penstock.handlers.move_detection import MoveDetection, unknown_at
+from penstock.handlers.missing_files import MoveDetection, unknown_at
 from penstock.job import Job
 from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.documents.conftest import IndexedFolder, book

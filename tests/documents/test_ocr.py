@@ -20,7 +20,7 @@ from penstock.catalog.views import PageState
 from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
-from penstock.handlers.page_files import PageFiles
+from penstock.handlers.source_files import PageFiles
 from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.ocr.pages import OcrSetup

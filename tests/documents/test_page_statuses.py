@@ -9,7 +9,7 @@ import pytest
 from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Failure, Phase, Task, TaskRequest
 from penstock.catalog.views import Document, PageState
-from penstock.handlers.page_files import PageFiles
+from penstock.handlers.source_files import PageFiles
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.scanned_documents import picture, scan

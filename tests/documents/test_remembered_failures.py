@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.values import Phase, TaskStatus
 from penstock.handlers import members
-from penstock.handlers.file_reader import read_file
+from penstock.handlers.members import read_file
 from penstock.job import Job, Status
 from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.documents.conftest import IndexedFolder, ManualWorker

@@ -15,9 +15,8 @@ import pytest
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Phase, Task, TaskOutcome
-from penstock.handlers.context import Context
+from penstock.handlers.context import Context, Registry
 from penstock.handlers.phases import Phases
-from penstock.handlers.registry import Registry
 from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline

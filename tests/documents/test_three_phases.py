@@ -15,7 +15,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Failure, Phase, Task, TaskRequest
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.catalog.test_seed_sql import PRINTED, run
 from tests.documents.conftest import IndexedFolder, ManualWorker

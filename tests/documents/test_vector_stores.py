@@ -17,7 +17,7 @@ import pytest
 from penstock import Penstock, clock, config
 from penstock.catalog.outside_stores import OutsideStore
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.vector_stores.protocol import Point, VectorStore, collection_name
 from penstock.worker.upkeep import Sweeper
 from tests.documents.conftest import WAIT_S, IndexedFolder, book
@@ -138,7 +138,7 @@ def test_a_store_of_a_filled_catalog_is_filled_by_verify_without_embedding(docs:
 def test_a_worker_fills_a_new_store_batch_by_batch_and_searches_read_the_catalog_meanwhile(
     docs: IndexedFolder, engine: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("penstock.handlers.outside_vectors.AT_ONCE", 4)
+    monkeypatch.setattr("penstock.handlers.outside_stores.AT_ONCE", 4)
     mill = docs.put("mill.md", "# The mill\n\nWater turns the wheel.")
     docs.put("book.md", book(6))
     docs.index()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.handlers.chunk_vectors import MAX_TEXTS
+from penstock.handlers.generations import MAX_TEXTS
 from penstock.pipeline.embed.static import HashingEmbedder
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf

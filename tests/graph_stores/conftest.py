@@ -16,7 +16,7 @@ from penstock.catalog.values import Phase, Place, Removal, Task
 from penstock.graph_stores.address import GraphStoreUrl
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.graph_stores.reader import CopyReader
-from penstock.handlers.graph_copies import GraphCopies
+from penstock.handlers.outside_stores import GraphCopies
 from tests.catalog.conftest import CATALOGS, at, page, put, settle, sweep, take
 from tests.catalog.test_graph import GRAPHS
 from tests.conformance.durable_engines import given_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.catalog.outside_stores import OutsideStore
-from penstock.handlers.graph_copies import GraphCopies
+from penstock.handlers.outside_stores import GraphCopies
 from tests.graph_stores.conftest import GraphUnderTest, needs_bolt
 
 copied = pytest.mark.parametrize("graph", ["sqlite+neo4j", "postgres+neo4j"], indirect=True)
@@ -38,7 +38,7 @@ def test_a_store_attached_later_is_filled_and_one_that_others_do_not_know_again(
 def test_a_store_is_filled_in_steps_that_go_on_elsewhere_and_again_when_it_was_emptied(
     graph: GraphUnderTest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("penstock.handlers.graph_copies.TEXTS_AT_ONCE", 1)
+    monkeypatch.setattr("penstock.handlers.outside_stores.TEXTS_AT_ONCE", 1)
     copies, graph.copies = graph.copies, None
     graph.index("/a.md", "ann", "bob")
     graph.index("/b.md", "acme", tenant="other")

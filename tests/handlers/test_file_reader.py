@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PermanentFailure, UnsupportedType
-from penstock.handlers.file_reader import read_file
+from penstock.handlers.members import read_file
 from penstock.pipeline.extract.protocol import ExtractLimits
 
 LIMITS = ExtractLimits()

@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock import items
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.handlers import documents
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 

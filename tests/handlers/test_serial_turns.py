@@ -11,9 +11,8 @@ from unittest import mock
 import pytest
 
 from penstock import config, lifecycle
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Later, Registry
-from penstock.handlers.serial_turns import AGAIN_S, LONGEST_S, give_turns
+from penstock.handlers.context import Context, Later, Registry
+from penstock.handlers.removal import AGAIN_S, LONGEST_S, give_turns
 from penstock.job import Claim, ClaimRequest, JobQuery
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs

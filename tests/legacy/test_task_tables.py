@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from penstock import Penstock, config
 from penstock.cli.main import cli
-from penstock.handlers.file_reader import hash_of
+from penstock.handlers.members import hash_of
 from penstock.pipeline.extract.protocol import ExtractLimits
 from tests.pipeline.sample_documents import pdf
 from tests.servers import postgres

@@ -19,8 +19,7 @@ from penstock.config import Settings
 from penstock.errors import PathOutside, PenstockError, QueueFull, UploadQuotaReached
 from penstock.graph_stores.factory import open_graph_store
 from penstock.graph_stores.neo4j import Neo4jCopy
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Context, Registry
 from penstock.handlers.source_files import SourceFiles, fetched_files
 from penstock.handlers.webhooks import webhook_options
 from penstock.http.guard import GuardOptions

@@ -13,7 +13,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place, Removal
-from penstock.handlers.store_comparison import StoreComparison
+from penstock.handlers.outside_stores import StoreComparison
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.protocol import NearestVectors
 from penstock.service.store_search import StoreSearch

@@ -17,8 +17,7 @@ import msgspec
 from penstock import clock
 from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailure
 from penstock.handlers import async_run
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Registry, Wait
+from penstock.handlers.context import Context, Registry, Wait
 from penstock.handlers.webhooks import WebhookOptions, deliver, is_webhook
 from penstock.job import NewJob
 from penstock.worker import breaker

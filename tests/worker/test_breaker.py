@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from penstock.errors import ServiceUnavailable, StoreUnavailable
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Context, Registry
 from penstock.job import Claim, Settlement, Status
 from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, BreakerOpen, Breakers
 from penstock.worker.executor import FREE_OUTAGES, Executor

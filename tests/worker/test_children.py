@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.job import Status
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.worker import child_start

@@ -17,8 +17,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.errors import StoreUnavailable
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Context, Registry
 from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
 from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.sqlite.queue import SqliteQueue

@@ -11,8 +11,7 @@ import pytest
 
 from penstock import clock, lifecycle
 from penstock.errors import ServiceUnavailable
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Context, Registry
 from penstock.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
 from penstock.worker import orphans
 from penstock.worker.breaker import Breakers

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, items, lifecycle
-from penstock.catalog.values import Place
-from penstock.errors import Cancelled, LeaseLost
-from penstock.job import DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status, decoded_object
+from penstock import clock, items, lifecycle, retry
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.failures import MAX_MESSAGE
+from penstock.catalog.values import Failure, FailureKind, Place, Task, TaskOutcome
+from penstock.errors import Cancelled, InvalidRequest, LeaseLost, ServiceUnavailable, TokenLimitReached
+from penstock.job import CHILDREN, DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status, decoded_object
 from penstock.named_tuple import NamedTuple
-from penstock.pipeline.budget import FileMark
+from penstock.pipeline.budget import CallLimitReached, FileMark
+from penstock.pipeline.endpoint import BadAnswer
+from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.traces import job_fields
+from penstock.vocabulary import with_remedy
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
@@ -185,3 +191,137 @@ class Context:
         While the service is known to be down, the block is not entered: the job waits and uses no retry.
         """
         return self._guard_service(name)
+
+
+# Registry of handlers: the code for each type of job. Registration is explicit.
+
+
+Handler: TypeAlias = Callable[[Context], Any]
+BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
+
+MAX_BATCH = 100
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Result of a handler: the job ends later, with these children or with ``waiting_for``."""
+
+    children: tuple[NewJob, ...] = ()
+    waiting_for: str = CHILDREN
+    progress_json: str | None = None
+    """Final progress; see ``Context.last_progress``."""
+    result_json: str | None = None
+    """Result of the handler's own part. The job keeps it when its children have ended."""
+
+
+class Later(NamedTuple):
+    """Result of a handler: too early. The job is released for some time, without using a retry."""
+
+    reason: str
+    delay: timedelta
+
+
+class NotHandledHere(Exception):
+    """Raised by a handler without the code for this job; another worker may run the job."""
+
+
+class Registered(NamedTuple):
+    call: Callable[..., Any]
+    batch: int
+    """Most jobs per call; 0: the handler takes one job, not a list."""
+    backoff: Backoff | Callable[[Claim], Backoff]
+    beside: Callable[[Claim], bool] | None = None
+    """Tells which jobs mostly wait for the network, and may run in a thread beside other jobs."""
+
+    def backoff_of(self, claim: Claim) -> Backoff:
+        return self.backoff if isinstance(self.backoff, Backoff) else self.backoff(claim)
+
+
+class Registry:
+    """Handlers by (item_type, op).
+
+    A handler gets a ``Context``. It returns the job's result (a JSON value or None), raises, or returns
+    ``Wait`` if children must end first, or ``Later`` to be called again. A batch handler gets many contexts
+    and returns one result or exception for each.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[tuple[str, str], Registered] = {}
+
+    def register(
+        self,
+        item_type: str,
+        op: str,
+        handler: Handler | BatchHandler,
+        *,
+        batch: int = 0,
+        backoff: Backoff | Callable[[Claim], Backoff] = JOB_BACKOFF,
+        beside: Callable[[Claim], bool] | None = None,
+    ) -> None:
+        """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``.
+
+        ``beside``: which jobs may run in a thread. They have to bound their own time.
+        """
+        items.validate_pair(item_type, op)
+        if (item_type, op) in self._handlers:
+            raise InvalidRequest(f"{item_type}/{op} already has a handler")
+        if not callable(handler):
+            raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
+        self._handlers[item_type, op] = Registered(handler, batch, backoff, beside)
+
+    def wrap(
+        self,
+        item_types: Collection[str],
+        around: Callable[[Handler | BatchHandler, int], Handler | BatchHandler],
+    ) -> None:
+        """Replace the handlers of these types by ``around(handler, batch)``."""
+        for pair, known in self._handlers.items():
+            if pair[0] in item_types:
+                self._handlers[pair] = known._replace(call=around(known.call, known.batch))
+
+    def copy(self) -> Registry:
+        """A registry with the same handlers. Later additions do not affect this one."""
+        other = Registry()
+        other._handlers = dict(self._handlers)
+        return other
+
+    def find(self, item_type: str, op: str) -> Registered | None:
+        return self._handlers.get((item_type, op))
+
+    def pairs(self) -> list[str]:
+        return sorted(f"{item_type}/{op}" for item_type, op in self._handlers)
+
+
+# Outcomes of tasks that failed, by the error: who is at fault, and whether a retry is spent.
+
+
+SERVICE_PAUSE = timedelta(seconds=10)
+"""Wait before a task is sent again to an endpoint that is down and names no time."""
+
+
+def failed(task: Task, error: Exception) -> TaskOutcome:
+    """Fail a task, for good or until the next attempt."""
+    message = retry.error_summary(error)[:MAX_MESSAGE]
+    return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))
+
+
+def postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
+    """Wait as long as the service asks for, without spending a retry."""
+    message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
+    failure = Failure(error.code, message, FailureKind.OUTAGE)
+    return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
+
+
+def failed_at_service(task: Task, error: Exception) -> TaskOutcome:
+    """Fail or postpone a task after an error of a service."""
+    if isinstance(error, ServiceUnavailable | CallLimitReached):
+        return postponed(task, error)
+    if isinstance(error, TokenLimitReached):
+        # Not the fault of the text: a former version of the document stays.
+        message = with_remedy(error.message, error.remedy)[:MAX_MESSAGE]
+        return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
+    if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
+        # The service works and does not take this text; the other texts of the document do not wait for it.
+        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
+    return failed(task, error)

@@ -8,10 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.catalog.protocol import Catalog
-from penstock.handlers.context import Context
+from penstock.handlers.context import BatchHandler, Context, Handler, NotHandledHere, Registry
+from penstock.handlers.files import NO_ORIGINS, Origins, origins_with
 from penstock.handlers.folders import Folders
-from penstock.handlers.origins import NO_ORIGINS, Origins, origins_with
-from penstock.handlers.registry import BatchHandler, Handler, NotHandledHere, Registry
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.payloads import is_off_disk
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.handlers.libraries import LibraryJobs
     from penstock.handlers.moves import Moves
     from penstock.handlers.notes import Notes
-    from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.handlers.removal import OpenQueue
     from penstock.pipeline.vectors.protocol import VectorCopies
 
 BATCH = 100

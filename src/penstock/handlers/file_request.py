@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -10,22 +14,204 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.values import Fingerprints, Gate, Place
-from penstock.catalog.views import Source
+from penstock.catalog.views import KnownSource, Source
 from penstock.errors import PermanentFailure, UnsupportedType
-from penstock.handlers.container_paths import container_of
 from penstock.handlers.context import Context
-from penstock.handlers.declared_facts import file_mismatches
-from penstock.handlers.file_reader import FileContent
-from penstock.handlers.members import MemberReader
+from penstock.handlers.members import FileContent, MemberReader, container_of
 from penstock.handlers.missing_files import unchanged_at
 from penstock.handlers.reindex import OUTDATED
 from penstock.items import ContentOrigin, DeliveredFile, delivered_file_of
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import FilePayload, is_off_disk
+from penstock.payloads import FilePayload, ProjectPayload, Walked, is_off_disk
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import keep_reading, outdated, reader_in
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
+from penstock.pipeline.walk.ignore import FoundFile
+from penstock.pipeline.walk.repository import find_repository, normalised_remote, remote_of
+
+# Comparison of a file found by a walk with the known source: unchanged, failing again, or to be read.
+
+
+class _Fit(Enum):
+    """Fingerprints of a source, compared with those that the file would get now."""
+
+    SAME = auto()
+    OTHER_EXTRACTOR = auto()
+    """The same, but for entities of an extractor that costs money."""
+    NONE = auto()
+
+
+class FileComparison:
+    """The comparison of one walk. ``metadata``: of the job, with requests to read all files."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        sizes: ChunkSizes,
+        metadata: Mapping[str, Any],
+        *,
+        graph: bool | None = None,
+        ocr: bool | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._sizes = sizes
+        self._graph = graph
+        self._ocr = ocr
+        self._rebuild = bool(metadata.get("rebuild"))
+        self._checksum = bool(metadata.get("checksum"))
+        self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
+        self._fingerprints: dict[str, Fingerprints] = {}
+        self._fits: dict[tuple[str, Fingerprints], _Fit] = {}
+        self.other_extractor = 0
+        """Unchanged files whose entities are of another extractor, and would be paid for again."""
+
+    @property
+    def reads_all(self) -> bool:
+        """True if every file is read, also with unchanged size and time."""
+        return self._rebuild or self._checksum
+
+    def unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
+        """Check whether a file needs no job. ``moved``: the content was just compared."""
+        if self._rebuild or (self._checksum and not moved):
+            return False
+        same = moved or (known.size == found.size and known.mtime_ns == found.mtime_ns)
+        if not same or known.published_id is None:
+            return False
+        fit = self._fit(found, known.fingerprints)
+        if fit is _Fit.NONE:
+            return False
+        self.other_extractor += fit is _Fit.OTHER_EXTRACTOR
+        if known.failed_with is None:
+            return not known.partial
+        # Parts of it failed for good; or newer content did, and this is the former content again.
+        return known.building_id is None and self._remembered(found, known)
+
+    def fails_again(self, found: FoundFile, known: KnownSource) -> bool:
+        """Check whether the whole file failed before and would fail again."""
+        if known.failed_with is None or known.building_id is None or self._checksum:
+            return False
+        return self._remembered(found, known)
+
+    def member_outdated(self, known: KnownSource, mtime_ns: int) -> bool:
+        """Check whether a member must be read although the container is unchanged.
+
+        ``mtime_ns``: the time of the container.
+        """
+        found = FoundFile(known.path, known.size, mtime_ns)
+        failed = msgspec.structs.replace(found, size=known.failed_size or 0)
+        return not self.unchanged(found, known) and not self.fails_again(failed, known)
+
+    def _remembered(self, found: FoundFile, known: KnownSource) -> bool:
+        if self._rebuild or self._retry_failed:
+            return False
+        wanted = self._wanted(found.path, reader_in(known.failed_with))
+        ways = (wanted, keep_reading(wanted, known.fingerprints))
+        return any(
+            fails_again(known.failure, found.size, found.mtime_ns, self._pipeline.failure_fingerprint(each))
+            for each in ways
+        )
+
+    def _fit(self, found: FoundFile, made: Fingerprints) -> _Fit:
+        """Compare the fingerprints of a source with those for the file, once per type of file."""
+        if found.size > self._pipeline.limits.text_bytes:
+            return self._compare(found, made)
+        key = file_types.type_key(found.path.rpartition("/")[2]), made
+        fit = self._fits.get(key)
+        if fit is None:
+            fit = self._fits[key] = self._compare(found, made)
+        return fit
+
+    def _compare(self, found: FoundFile, made: Fingerprints) -> _Fit:
+        wanted = self._wanted(found.path, reader_in(made.ocr))
+        wanted = self._pipeline.of_size(wanted, found.path, found.size)
+        if self._graph is None:
+            wanted = self._pipeline.keep_graph(wanted, made, found.path)
+        wanted = current = keep_reading(wanted, made)
+        if self._graph is None:
+            wanted = self._pipeline.keep_paid_graph(wanted, made)
+        if made != wanted:
+            return _Fit.NONE
+        return _Fit.SAME if wanted is current else _Fit.OTHER_EXTRACTOR
+
+    def _wanted(self, path: str, reader: str | None) -> Fingerprints:
+        """Fingerprints for a path, computed once per type. ``reader``: the extractor of a misnamed file."""
+        if reader is not None:
+            return self._pipeline.fingerprints(path, self._sizes, reader, graph=self._graph, ocr=self._ocr)
+        key = file_types.type_key(path.rpartition("/")[2])
+        found = self._fingerprints.get(key)
+        if found is None:
+            found = self._fingerprints[key] = self._pipeline.fingerprints(
+                path, self._sizes, graph=self._graph, ocr=self._ocr
+            )
+        return found
+
+
+# Declared facts: details of a file or project in a request, compared with the disk.
+#
+# A difference is reported and does not stop the job: the index follows the disk, and of two requests for one
+# path that became one job only the first one's facts are known.
+
+
+_DECLARED = frozenset(["file_type", "file_hash", "size_bytes"])
+_CODE, _NOT_CODE = "code", ("document", "config")
+_MARKS = {
+    "rust": ("Cargo.toml",),
+    "python": ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"),
+}
+MIXED = "mixed"
+
+
+def file_mismatches(context: Context, size: int, content_hash: str | None) -> list[str]:
+    """Log and return declared facts not true of the file.
+
+    ``content_hash`` is SHA-256 in hex; None if only the beginning of the file was read.
+    """
+    if context.claim.parent_id is not None or _DECLARED.isdisjoint(context.payload):
+        # The size that a walk gives its children is an estimate for the display of progress.
+        return []
+    payload = msgspec.convert(context.payload, FilePayload)
+    found = list(_of_file(payload, size, content_hash))
+    for mismatch in found:
+        context.log.warning("%s is not as declared: %s", payload.file_path, mismatch)
+    return found
+
+
+def _of_file(payload: FilePayload, size: int, content_hash: str | None) -> Iterator[str]:
+    if payload.size_bytes not in (None, size):
+        yield f"size_bytes: declared {payload.size_bytes:,}, found {size:,}"
+    if content_hash is not None and payload.file_hash not in (None, f"sha256:{content_hash}"):
+        yield f"file_hash: declared {payload.file_hash}, found sha256:{content_hash}"
+    is_code = file_types.is_code_name(payload.file_path)
+    if (payload.file_type == _CODE and not is_code) or (payload.file_type in _NOT_CODE and is_code):
+        yield f"file_type: declared {payload.file_type}, found {_CODE if is_code else 'no code'}"
+
+
+def warn_of_mismatches(context: Context, payload: Walked) -> None:
+    """Log wrong declared facts of a project."""
+    if isinstance(payload, ProjectPayload):
+        for mismatch in project_mismatches(payload):
+            context.log.warning("%s is not as declared: %s", payload.project_root, mismatch)
+
+
+def project_mismatches(payload: ProjectPayload) -> Iterator[str]:
+    """Declared facts not true of the project's directory."""
+    if payload.git_remote is not None:
+        repository = find_repository(payload.identifier)
+        remote = remote_of(repository) if repository is not None else None
+        if remote is None or normalised_remote(remote) != normalised_remote(payload.git_remote):
+            yield f"git_remote: declared {payload.git_remote}, found {remote or 'none'}"
+    if payload.project_type is not None:
+        languages = _languages(payload.identifier)
+        actual = languages[0] if len(languages) == 1 else MIXED
+        if languages and payload.project_type != actual:
+            yield f"project_type: declared {payload.project_type}, found {actual}"
+
+
+def _languages(root: str) -> list[str]:
+    """Languages with build files in the root."""
+    return [name for name, marks in _MARKS.items() if any(Path(root, mark).is_file() for mark in marks)]
+
 
 _payload = msgspec.json.Decoder(FilePayload).decode
 

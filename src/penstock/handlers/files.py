@@ -6,43 +6,381 @@ A call takes many jobs, so that small files share a write. An error in one file 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, retry
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import ReadFile
-from penstock.catalog.values import NewGeneration, Phase, Place, Touch
+from penstock.catalog.rules.failures import (
+    MAX_MESSAGE,
+    FailedReading,
+    ReadFile,
+    becomes_document,
+    failed_generation,
+    remedy_for,
+)
+from penstock.catalog.rules.properties import StoredProperties
+from penstock.catalog.values import LedgerEntry, LedgerKind, NewGeneration, Phase, Place, Touch
 from penstock.catalog.views import Source
-from penstock.errors import PermanentFailure, UnsupportedType
-from penstock.handlers.chunk_vectors import MAX_TEXTS
-from penstock.handlers.container_members import ContainerMembers, touch_members
-from penstock.handlers.container_paths import container_of, on_disk
-from penstock.handlers.context import Context
-from penstock.handlers.declared_facts import file_mismatches
-from penstock.handlers.failed_files import FailedFiles, failed_before
-from penstock.handlers.file_draft import MAX_OPEN_TASKS, draft_file, lanes_of, too_many_tasks
-from penstock.handlers.file_reader import FileContent
-from penstock.handlers.file_request import FailedBefore, FileRequest
-from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch, adopted, stored_since
-from penstock.handlers.member_jobs import send_outdated
-from penstock.handlers.members import MemberReader
-from penstock.handlers.missing_files import CAREFUL, awaits_move, unmounted_reason
-from penstock.handlers.model_check import ModelCheck
-from penstock.handlers.move_detection import MoveDetection, unknown_at
-from penstock.handlers.origins import NO_ORIGINS, Origins, article_of, missing_origin
-from penstock.handlers.other_branches import OtherBranches
-from penstock.handlers.registry import Later, Wait
+from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
+from penstock.handlers.containers import ContainerMembers, send_outdated, touch_members
+from penstock.handlers.context import Context, Later, Wait
+from penstock.handlers.file_request import FailedBefore, FileRequest, file_mismatches
+from penstock.handlers.folders import other_branch, scheduled_for_another
+from penstock.handlers.generations import MAX_TEXTS, DraftedGeneration, GenerationBatch, adopted, stored_since
+from penstock.handlers.members import FileContent, MemberReader, container_of, may_hold_members, on_disk
+from penstock.handlers.missing_files import (
+    CAREFUL,
+    MoveDetection,
+    awaits_move,
+    unchanged_at,
+    unknown_at,
+    unmounted_reason,
+)
+from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.handlers.work_trees import other_branch, scheduled_for_another
+from penstock.items import ContentOrigin, origin_of
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.budget import MemoryInUse
-from penstock.pipeline.draft import outdated, without_pictures
+from penstock.pipeline.draft import Draft, outdated, with_all_pages, without_pictures
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.repository import WORK_TREE
+from penstock.pipeline.web import urls
+from penstock.vocabulary import split_remedy
+
+if TYPE_CHECKING:
+    from penstock.handlers.source_files import FetchedFile, FetchedFiles
+
+
+# Draft of a file: the pages to read in the job, and the limit of open tasks.
+
+
+PAGES_PER_CALL = 32
+"""Pages of a document that are read in its job; the others become tasks."""
+MAX_OPEN_TASKS = 5_000
+"""While more tasks of a lane are open, files that would add to them wait. Small files continue."""
+
+
+def draft_file(pipeline: Pipeline, request: FileRequest, read: FileContent) -> Draft:
+    """Draft a file. Of a long document only the first pages; the others become tasks."""
+    content = Content(request.name, read.data, read.size)
+    paged = file_types.detect(request.name, read.data) == file_types.PDF
+    pages = range(1, PAGES_PER_CALL + 1) if paged else None
+    draft = pipeline.draft(content, request.sizes, pages=pages, ocr=request.ocr)
+    failed = not draft.chunks and not draft.unread
+    if paged and failed and len(draft.pages) >= draft.page_count:
+        # Once more without a range: only a complete document can be refused for having no text.
+        return pipeline.draft(content, request.sizes, ocr=request.ocr)
+    return with_all_pages(draft, request.read_from if request.read_from != request.path else None)
+
+
+def lanes_of(draft: Draft) -> list[Phase]:
+    """The lanes with tasks from a draft: for unread pages, and for more chunks than a job embeds."""
+    lanes = [Phase.OCR] if draft.unread else []
+    return [*lanes, Phase.VECTOR] if len(draft.chunks) > MAX_TEXTS else lanes
+
+
+def too_many_tasks(catalog: Catalog, lanes: Sequence[Phase]) -> bool:
+    """Check whether a file that adds tasks to these lanes has to wait.
+
+    Each lane counts alone: a scan does not wait for the chunks of a large log.
+    """
+    if not lanes:
+        return False
+    with catalog.snapshot() as snapshot:
+        return any(snapshot.open_tasks(lane) > MAX_OPEN_TASKS for lane in lanes)
+
+
+# Failed files of a batch: recorded as failed documents, and explained in the ledger.
+
+
+FAILED_BEFORE = "failed before"
+"""Outcome of a file that failed in an earlier run and is unchanged since."""
+
+
+class FailedFiles:
+    """Collects the failures of one call, and writes them in two transactions."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._generations: list[NewGeneration] = []
+        self._ledger_entries: list[LedgerEntry] = []
+
+    def add(
+        self,
+        context: Context,
+        request: FileRequest | Exception,
+        error: Exception,
+        *,
+        known: Source | None,
+        read: ReadFile | None,
+        stored: bool,
+    ) -> None:
+        """Add a final failure; others are ignored. ``stored``: the catalog already has the generation."""
+        classified = retry.classify(error)
+        if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
+            return
+        if classified.kind == "cancelled":
+            return
+        entry = LedgerEntry(
+            place=context.place,
+            path=normal_path(context.payload["file_path"]),
+            kind=LedgerKind.FAILED,
+            rule=classified.code,
+            cause=str(error)[:MAX_MESSAGE] or type(error).__name__,
+            remedy=error.remedy if isinstance(error, PenstockError) else "",
+            job_id=context.job_id,
+        )
+        self._ledger_entries.append(entry)
+        if stored or isinstance(request, Exception):
+            return
+        file = read or _file_at(request)
+        if file is not None and becomes_document(entry.rule, known=known is not None):
+            self._generations.append(_failed_generation(context, request, entry, file))
+
+    def write(self) -> None:
+        if self._generations:
+            self._catalog.store(self._generations)
+        if self._ledger_entries:
+            self._catalog.note(self._ledger_entries)
+
+
+def _failed_generation(
+    context: Context, request: FileRequest, entry: LedgerEntry, file: ReadFile
+) -> NewGeneration:
+    return failed_generation(
+        FailedReading(
+            place=request.place,
+            path=request.path,
+            code=entry.rule,
+            message=entry.cause,
+            file=file,
+            asked_at=context.asked_at,
+            read_at=clock.now(),
+            job_id=context.job_id,
+            fingerprints=request.fingerprints,
+            file_type=file_types.suffix_of(request.name),
+        )
+    )
+
+
+def _file_at(request: FileRequest) -> ReadFile | None:
+    """State of a file refused before reading; None: there is no file."""
+    container = container_of(request.read_from, any_name=True)
+    if container is not None:
+        return ReadFile(0, container.mtime_ns, request.read_with)
+    try:
+        found = os.lstat(request.read_from)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return ReadFile(found.st_size, found.st_mtime_ns, request.read_with)
+
+
+def failed_before(context: Context, known: Source) -> Any:
+    """The result of a job for an unchanged file with an earlier failure; nothing is read.
+
+    A job for this file alone fails as it did before. The child of a folder is done: its failure is counted
+    and shown with the folder, and is not a new one.
+    """
+    failure = known.failure
+    code, _, message = (failure.error or "ERR_UNREADABLE: the file cannot be read").partition(": ")
+    message, remedy = split_remedy(message)
+    since = f"{failure.at:%Y-%m-%d %H:%M}" if failure.at is not None else "the last run"
+    if context.claim.parent_id is not None:
+        return {"outcome": FAILED_BEFORE, "code": code, "error": message, "since": since}
+    return PermanentFailure(
+        f"{message} (unchanged since {since}, not read again)",
+        code=code,
+        remedy=remedy or remedy_for(code),
+    )
+
+
+# Texts of other branches of a project: an unchanged file of a new branch is not read or embedded again.
+
+
+class OtherBranches:
+    """Documents at the same paths in other branches, for files without one in their own branch.
+
+    In another work tree of the project, the same path is the one from its top folder.
+    """
+
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
+        self._catalog = catalog
+        self._pipeline = pipeline
+        self._found: dict[tuple[Place, str], list[Source]] = {}
+
+    def look_up(
+        self,
+        contexts: Sequence[Context],
+        requests: Sequence[FileRequest | Exception],
+        known: Mapping[tuple[Place, str], Source],
+    ) -> None:
+        """Find the documents of other branches for the new files of projects."""
+        wanted: dict[Place, dict[str, str]] = {}
+        for context, request in zip(contexts, requests, strict=True):
+            root = context.metadata.get(WORK_TREE)
+            if isinstance(request, Exception) or not isinstance(root, str):
+                continue
+            if (request.place, request.path) not in known:
+                wanted.setdefault(request.place, {})[request.path] = root
+        if not wanted:
+            return
+        roots = self._catalog.projects.all()
+        with self._catalog.snapshot() as snapshot:
+            for place, paths in wanted.items():
+                others = [each.root for each in roots if each.tenant_id == place.tenant_id]
+                same = _same_paths(paths, others)
+                for branch in snapshot.branches(place.tenant_id, place.collection):
+                    other = Place(place.tenant_id, place.collection, branch)
+                    for path, source in snapshot.find_all(other, same).items() if other != place else ():
+                        if source.published_id is not None:
+                            self._found.setdefault((place, same[path]), []).append(source)
+
+    def source_id(self, request: FileRequest) -> str | None:
+        """A document in another branch, to share texts and vectors with."""
+        found = self._found.get((request.place, request.path), ())
+        in_place = [source for source in found if source.path == request.path]
+        return (in_place or found)[-1].source_id if found else None
+
+    def copy(self, context: Context, request: FileRequest) -> DraftedGeneration | None:
+        """The document of another branch made of the same file, by size and time."""
+        for source in self._found.get((request.place, request.path), ()):
+            asked = request.as_known(source, self._pipeline)
+            if (
+                source.path == request.path
+                and not (
+                    request.rebuild or request.checksum or source.partial or may_hold_members(request.path)
+                )
+                and unchanged_at(request.path, source.size, source.mtime_ns)
+                and asked.fingerprints == source.fingerprints
+            ):
+                drafted = from_catalog(
+                    self._catalog, source, context, source.fingerprints, self._pipeline.space
+                )
+                if drafted is not None:
+                    generation = msgspec.structs.replace(
+                        drafted.generation, place=request.place, related_id=source.source_id
+                    )
+                    return msgspec.structs.replace(drafted, generation=generation)
+        return None
+
+
+def _same_paths(paths: Mapping[str, str], roots: Iterable[str]) -> dict[str, str]:
+    """Paths by themselves, and by the same path in each of the other top folders."""
+    same = {
+        f"{other}{path.removeprefix(root)}": path
+        for other in roots
+        for path, root in paths.items()
+        if path.startswith(f"{root}/")
+    }
+    return same | {path: path for path in paths}
+
+
+# Origins of documents with content from elsewhere than their path: web pages, files of libraries.
+#
+# Web pages are in the files fetched by a crawl, and fetched again where these are missing. Files of a
+# library are in its folder or archive.
+
+
+Origins: TypeAlias = Callable[[Context], ContentOrigin | None]
+"""Finds the origin of the document of a job; None: it is a file."""
+
+
+def _in_metadata(context: Context) -> ContentOrigin | None:
+    return origin_of(context.metadata)
+
+
+NO_ORIGINS: Origins = _in_metadata
+
+
+def origins_with(fetched: FetchedFiles) -> Origins:
+    """Origins of documents, with the fetched files of this machine."""
+
+    def find(context: Context) -> ContentOrigin | None:
+        path = context.payload.get("file_path", "")
+        origin = origin_of(context.metadata)
+        if not is_off_disk(path) or (origin is not None and (not origin.url or _exists(origin.read_from))):
+            return origin
+        # Without an origin, the stored content is what a reindex reads.
+        known = fetched.find(context.place, path) if origin is None else None
+        url = origin.url if origin is not None else path
+        if known is None and (origin is not None or _may_fetch(context, path)):
+            known = fetched.fetch(
+                context.place,
+                lambda _: path,
+                urls.canonical(url),
+                lambda address: fetched.wait_turn(urls.host_of(address), 0.0, context.checkpoint),
+            )
+        return _origin_of_file(known, origin.source if origin is not None else url) if known else origin
+
+    return find
+
+
+def _may_fetch(context: Context, path: str) -> bool:
+    """Check whether a job without an origin is a request for a page, and not for another model."""
+    return urls.is_web_url(path) and context.claim.parent_id is None
+
+
+def _origin_of_file(found: FetchedFile, source: str) -> ContentOrigin:
+    suffix = found.body.rpartition("/")[2].partition(".")[2]
+    return ContentOrigin(read_from=found.body, name=f"page.{suffix}", url=found.url, source=source)
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
+class ReadArticle(NamedTuple):
+    """The content of a document, with the URL and heading anchors of the web page, if any."""
+
+    content: FileContent
+    url: str = ""
+    anchors: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+    def described(self, properties: StoredProperties) -> StoredProperties:
+        """The properties with the address of the page and the anchors of the headings."""
+        return msgspec.structs.replace(properties, url=self.url, anchors=self.anchors)
+
+
+def article_of(request: FileRequest, read: FileContent) -> ReadArticle:
+    """The content of a web page, or of one of a library, without navigation. Files stay as they are."""
+    origin = request.origin
+    if origin is None:
+        return ReadArticle(read)
+    try:
+        extractor = file_types.detect(request.name, read.data).extractor
+    except UnsupportedType:
+        return ReadArticle(read, origin.url)
+    if extractor != "html":
+        return ReadArticle(read, origin.url)
+    # Late: the parser of HTML is loaded for the first page.
+    from penstock.pipeline.web.urls import read_article
+
+    article = read_article(read.data)
+    content = read._replace(data=article.data, size=len(article.data))
+    return ReadArticle(content, origin.url or request.path, article.anchors)
+
+
+def missing_origin(request: FileRequest) -> PermanentFailure:
+    """The error for a document without content on this machine."""
+    where = request.origin.read_from if request.origin is not None else request.path
+    return PermanentFailure(
+        f"{where} does not exist on this machine",
+        code="ERR_FILE_NOT_FOUND",
+        remedy="Index the web page, or add the library, again.",
+    )
+
 
 RETRY_DELAY = timedelta(seconds=2)
 UNCHANGED = {"outcome": "unchanged"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -18,20 +19,22 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex, PermanentFailure
-from penstock.handlers.child_jobs import MOVED_AWAY, file_job
-from penstock.handlers.container_paths import ContainerFile, container_of, published_members
-from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
-from penstock.handlers.declared_facts import warn_of_mismatches
-from penstock.handlers.file_comparison import FileComparison
-from penstock.handlers.file_reader import behind_link
-from penstock.handlers.missing_files import gone_for_sure, missing
-from penstock.handlers.model_check import ModelCheck
-from penstock.handlers.move_detection import MoveDetection, UnknownFile
-from penstock.handlers.registry import Wait
-from penstock.handlers.reindex import OUTDATED, Reindex
+from penstock.handlers.context import MAX_CHILDREN, Context, Later, ProgressReport, Wait
+from penstock.handlers.file_request import FileComparison, warn_of_mismatches
+from penstock.handlers.members import ContainerFile, behind_link, container_of, published_members
+from penstock.handlers.missing_files import MoveDetection, UnknownFile, gone_for_sure, missing
+from penstock.handlers.notes import ModelCheck
+from penstock.handlers.reindex import (
+    MOVED_AWAY,
+    OUTDATED,
+    Reindex,
+    TypeCounts,
+    WalkCounts,
+    WalkLedger,
+    file_job,
+    same_job,
+)
 from penstock.handlers.removal import remove_all
-from penstock.handlers.walk_counts import TypeCounts, WalkCounts, WalkLedger
-from penstock.handlers.work_trees import other_branch, scheduled_for_another
 from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
@@ -46,7 +49,39 @@ from penstock.pipeline.walk.ignore import (
     WalkRules,
 )
 from penstock.pipeline.walk.no_links import BehindLink, open_folder
+from penstock.pipeline.walk.repository import SWITCHING, WORK_TREE, checked_out, other_state
 from penstock.pipeline.walk.walker import walk
+from penstock.schedule import SCHEDULE
+
+# Jobs bound to a branch: while another branch is checked out, the files on the disk are not theirs.
+
+
+SWITCH_DELAY = timedelta(seconds=1)
+
+
+def other_branch(context: Context) -> dict[str, Any] | Later | None:
+    """The result of a job for a branch not, or not yet, checked out; None: the job can go on."""
+    root = context.metadata.get(WORK_TREE)
+    reason = other_state(root, context.claim.branch) if isinstance(root, str) else None
+    if reason is None:
+        return None
+    return Later(reason, SWITCH_DELAY) if reason == SWITCHING else {"outcome": "kept", "note": reason}
+
+
+def scheduled_for_another(context: Context) -> Wait | None:
+    """Let a child do the work of a schedule's job, which is for the branch that is checked out at its time.
+
+    None: the job is of no schedule, or its branch is checked out.
+    """
+    root = context.metadata.get(WORK_TREE)
+    if not isinstance(root, str) or SCHEDULE not in context.metadata or context.claim.parent_id is not None:
+        return None
+    branch = checked_out(root)
+    if branch is None or branch == context.claim.branch:
+        return None
+    context.expand([same_job(context, clock.new_id(), branch)])
+    result = {"outcome": "indexed", "note": f"branch {branch} is checked out"}
+    return Wait(progress_json=context.last_progress, result_json=msgspec.json.encode(result).decode())
 
 
 class Folders:

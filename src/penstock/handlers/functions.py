@@ -2,26 +2,317 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
+import os
+import re
+import sys
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, TypeAlias, TypedDict, Unpack
+from pathlib import Path
+from typing import Annotated, Any, Protocol, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from msgspec import Meta
 
+from penstock import clock, items
 from penstock.end_hooks import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, UnknownEntity, UnknownFunction
-from penstock.handlers.backup_job import BACKUP_BACKOFF, WriteBackup, run_backup
-from penstock.handlers.context import Context
-from penstock.handlers.function_map import MAP, expand_map
-from penstock.handlers.payload_model import PayloadModel, model_of
-from penstock.handlers.registry import NotHandledHere, Registry
+from penstock.handlers.context import MAX_CHILDREN, Context, NotHandledHere, ProgressReport, Registry, Wait
 from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event, is_webhook
-from penstock.job import Claim
-from penstock.payloads import FunctionPayload, read_payload
+from penstock.job import Claim, NewJob
+from penstock.payloads import FunctionPayload, normal_path, read_payload
 from penstock.results import LONGEST_TTL_S
 from penstock.retry import FUNCTION_BACKOFF, Backoff
+from penstock.vocabulary import how_many
+
+# One function over many payloads: a parent job with all payloads, and one child job for each.
+
+
+MAP = "penstock.map"
+"""Function name of the parent job."""
+MAP_INDEX = "map_index"
+"""In the metadata of a child job: the position of its payload."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class MapRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Payload of a parent job: the function, the payloads, and the options of each call."""
+
+    function: str
+    payloads: list[dict[str, Any]]
+    max_retries: int
+    timeout_s: int
+    limit: str | None = None
+    result_ttl_s: int | None = None
+
+
+def expand_map(context: Context, payload: dict[str, Any], find: Callable[[str], object | None]) -> Wait:
+    """Add the missing child jobs, a batch at a time, and wait for all of them."""
+    request = msgspec.convert(payload, MapRequest)
+    if find(request.function) is None:
+        raise NotHandledHere(f"no function {request.function!r} here")
+    total = len(request.payloads)
+    for start in range(context.cursor or 0, total, MAX_CHILDREN):
+        batch = request.payloads[start : start + MAX_CHILDREN]
+        ids = clock.new_ids(len(batch))
+        children = [_child(context, request, queue_id, start + number) for number, queue_id in enumerate(ids)]
+        context.expand(children, start + len(batch), progress=_progress(start + len(batch), total))
+    return Wait(result_json=_encode({"function": request.function, "calls": total}).decode())
+
+
+def _progress(added: int, total: int) -> ProgressReport:
+    return ProgressReport(added, total, f"{added:,} of {total:,} calls added")
+
+
+def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> NewJob:
+    claim = context.claim
+    body = {"function_name": request.function, "payload": request.payloads[index]}
+    return NewJob(
+        queue_id=queue_id,
+        item_type="function",
+        op="run",
+        tenant_id=claim.tenant_id,
+        collection=claim.collection,
+        branch=claim.branch,
+        # The same in every attempt: a child that was added before a crash is not added twice.
+        idempotency_key=items.function_key(claim.collection, f"{claim.queue_id}:{index}"),
+        payload_json=_encode(body).decode(),
+        priority=items.child_priority(claim.priority),
+        metadata=_encode(context.metadata | {MAP_INDEX: index}).decode(),
+        max_retries=request.max_retries,
+        timeout_s=request.timeout_s,
+        submitted_by=claim.submitted_by,
+        limit_key=request.limit,
+        result_ttl_s=request.result_ttl_s,
+    )
+
+
+# Typed payloads: the annotated class of a function's payload, for checks and conversion.
+#
+# Dataclasses, msgspec structs, attrs classes and typed dicts are converted by msgspec, pydantic models by
+# pydantic. Pydantic is never imported here: a class that is a pydantic model has imported it already.
+
+
+_PLAIN_NAMES = re.compile(
+    r"(typing\.|t\.|collections\.abc\.|abc\.)?(Mapping|MutableMapping|dict|Dict|Any|object)\b"
+)
+"""Annotations of payloads that stay mappings, also where their names are imported for type checkers only."""
+
+
+class PayloadModel:
+    """The class of a function's payload. Errors name the function and the first wrong field."""
+
+    def __init__(self, label: str, model: type) -> None:
+        self._label = label
+        self.type = model
+        self._pydantic = _is_pydantic(model)
+        self._known = (
+            frozenset(field.name for field in dataclasses.fields(model))
+            if dataclasses.is_dataclass(model) and not self._pydantic
+            else None
+        )
+        if not self._pydantic:
+            try:
+                msgspec.json.Decoder(model)
+            except (TypeError, RuntimeError) as error:
+                raise InvalidRequest(
+                    f"{label}: {model.__name__} cannot be checked: {error}",
+                    remedy="Use types that JSON can hold, or annotate the payload as dict.",
+                ) from None
+
+    def as_mapping(self, payload: object) -> Mapping[str, Any]:
+        """The payload in stored form: an instance of the model becomes a mapping."""
+        if isinstance(payload, Mapping) or not isinstance(payload, self.type):
+            return typing.cast("Mapping[str, Any]", payload)
+        if self._pydantic:
+            dumped: Mapping[str, Any] = payload.model_dump(mode="json")  # type: ignore[attr-defined]
+            return dumped
+        try:
+            built: Mapping[str, Any] = msgspec.to_builtins(payload)
+        except (TypeError, ValueError) as error:
+            raise InvalidPayload(f"{self._label}: {error}") from None
+        return built
+
+    def convert(self, payload: Mapping[str, Any]) -> Any:
+        """Build the model of a stored payload; raises ``InvalidPayload``."""
+        if self._known is not None and not self._known.issuperset(payload):
+            unknown = sorted(map(str, set(payload) - self._known))[0]
+            raise InvalidPayload(f"{self._label}: unknown field {unknown[:80]!a}", remedy=self._remedy())
+        try:
+            if self._pydantic:
+                return self.type.model_validate(payload)  # type: ignore[attr-defined]
+            return msgspec.convert(payload, self.type)
+        except msgspec.ValidationError as error:
+            raise InvalidPayload(f"{self._label}: {_readable(str(error))}", remedy=self._remedy()) from None
+        except ValueError as error:
+            if not self._pydantic:
+                raise
+            raise InvalidPayload(f"{self._label}: {_pydantic_text(error)}", remedy=self._remedy()) from None
+
+    def _remedy(self) -> str:
+        hints = getattr(self.type, "__annotations__", {})
+        fields = ", ".join(
+            f"{name}: {hint if isinstance(hint, str) else getattr(hint, '__name__', hint)}"
+            for name, hint in list(hints.items())[:12]
+        )
+        return f"{self.type.__name__} has {fields or 'no fields'}."
+
+
+def model_of(name: str, call: Callable[..., Any]) -> PayloadModel | None:
+    """The model of a function's payload; None if the function takes a plain mapping."""
+    try:
+        first = next(iter(inspect.signature(call).parameters.values()), None)
+    except ValueError:
+        return None  # some built-in functions have no signature
+    if first is None or first.annotation is first.empty:
+        return None
+    annotation = first.annotation
+    if isinstance(annotation, str):
+        annotation = _resolved(name, call, first.name, annotation)
+    if not isinstance(annotation, type) or not _is_model(annotation):
+        return None
+    return PayloadModel(f"payload of {name}", annotation)
+
+
+def _resolved(name: str, call: Callable[..., Any], parameter: str, text: str) -> object:
+    owner: Any = inspect.unwrap(call)
+    while isinstance(owner, functools.partial):
+        owner = inspect.unwrap(owner.func)
+    if not hasattr(owner, "__globals__") and not hasattr(owner, "__func__"):
+        owner = type(owner).__call__  # an object with this method
+    owner = getattr(owner, "__func__", owner)
+    names = dict(getattr(owner, "__globals__", {}))
+    closure = getattr(owner, "__closure__", None) or ()
+    for free, cell in zip(
+        getattr(getattr(owner, "__code__", None), "co_freevars", ()), closure, strict=False
+    ):
+        try:
+            names[free] = cell.cell_contents
+        except ValueError:  # the variable has no value yet
+            continue
+    try:
+        return typing.get_type_hints(_Annotated(parameter, text), names)[parameter]
+    except Exception:  # noqa: BLE001 - an annotation is code of the application
+        if _PLAIN_NAMES.match(text):
+            return dict
+        raise InvalidRequest(
+            f"function {name}: the type {text[:80]!a} of its payload cannot be found",
+            remedy="Define it in the module, outside of TYPE_CHECKING, or annotate the payload as dict.",
+        ) from None
+
+
+class _Annotated:
+    """A holder of one annotation, to resolve only this one."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.__annotations__ = {name: text}
+
+
+def _is_model(annotation: type) -> bool:
+    return (
+        dataclasses.is_dataclass(annotation)
+        or issubclass(annotation, msgspec.Struct)
+        or typing.is_typeddict(annotation)
+        or hasattr(annotation, "__attrs_attrs__")
+        or _is_pydantic(annotation)
+    )
+
+
+def _is_pydantic(model: type) -> bool:
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(model, type) and issubclass(model, pydantic.BaseModel)
+
+
+def _readable(complaint: str) -> str:
+    """A complaint of msgspec with the field first."""
+    what, _, where = complaint.partition(" - at ")
+    match = re.search(r"\$\.?([^`]+)", where)
+    missing = re.fullmatch(r"Object missing required field `(.+)`", what)
+    unknown = re.fullmatch(r"Object contains unknown field `(.+)`", what)
+    place = match[1] if match else ""
+    if missing or unknown:
+        field = ".".join(part for part in (place, (missing or unknown)[1]) if part)  # type: ignore[index]
+        return f"missing required field {field!r}" if missing else f"unknown field {field!r}"
+    plain = what.replace("`", "").replace("Expected", "expected")
+    return f"field {place!r}: {plain}" if place else plain
+
+
+def _pydantic_text(error: ValueError) -> str:
+    first = error.errors()[0]  # type: ignore[attr-defined]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"missing required field {field!r}"
+    return f"field {field!r}: {first['msg']}" if field else str(first["msg"])
+
+
+# Backups as jobs of schedules: a job writes one backup into a directory of the worker's host.
+
+
+BACKUP_BACKOFF = Backoff((60, 300, 900), cap=3_600)
+"""Seconds between attempts: a full disk, or a store that is away, is not repaired within seconds."""
+BACKUP_TIMEOUT_S = 86_400
+MOST_KEPT = 100_000
+_RESULT_FIELDS = ("path", "id", "created_at", "size", "jobs", "documents")
+
+
+class WriteBackup(Protocol):
+    """Writes a backup of the stores to a file, or into a directory, and returns a report."""
+
+    def __call__(
+        self, destination: Path, *, keep: int | None, on_progress: Callable[[str, int, float], None]
+    ) -> Any: ...
+
+
+class BackupRequest(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Payload of a backup. ``keep``: backups to keep in the directory, the new one included; None: all."""
+
+    directory: str
+    keep: Annotated[int, Meta(ge=1, le=MOST_KEPT)] | None = None
+
+
+def backup_request(directory: str, keep: int | None) -> BackupRequest:
+    """Check the directory and the number of backups to keep."""
+    if not directory.startswith("/"):
+        raise InvalidRequest(f"directory: expected an absolute path, got {directory[:200]!r}")
+    return _backup_request({"directory": normal_path(directory), "keep": keep})
+
+
+def _backup_request(payload: Mapping[str, Any]) -> BackupRequest:
+    try:
+        return msgspec.convert(payload, BackupRequest)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"backup: {error}") from None
+
+
+def run_backup(write: WriteBackup, context: Context, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the backup of a job. The result has the path, size and contents of the file."""
+    request = _backup_request(payload)
+    directory = Path(request.directory)
+    if not os.path.isdir(directory):  # noqa: PTH112 - it never raises
+        raise InvalidRequest(
+            f"{directory} is not a directory on this host",
+            remedy="Create or mount it for the user of the workers, then retry the job.",
+        )
+    written, last = 0, ("", 0)
+
+    def report(part: str, rows: int, _share: float) -> None:
+        nonlocal written, last
+        # Rows are counted from the start of each part.
+        written += rows - (last[1] if last[0] == part else 0)
+        last = part, rows
+        context.report(ProgressReport(written, None, f"{part}: {how_many(rows, 'row')}"))
+
+    made = write(directory, keep=request.keep, on_progress=report)
+    found: dict[str, Any] = {name: getattr(made, name) for name in _RESULT_FIELDS}
+    return found | {"removed": list(made.removed)}
+
 
 Exists: TypeAlias = Callable[[str], bool]
 BackoffGiven: TypeAlias = Backoff | float | Sequence[float]
@@ -208,7 +499,7 @@ class Functions:
 
     def handle(self, webhooks: WebhookOptions, context: Context) -> Any:
         """Run a function job. The payload is checked again, since the code may be newer than the job."""
-        request = _request(context)
+        request = _function_payload(context)
         if request.function_name == MAP:
             return expand_map(context, request.payload or {}, self.find)
         if request.function_name == WEBHOOK:
@@ -262,7 +553,7 @@ class Functions:
 _decode_request = msgspec.json.Decoder(FunctionPayload).decode
 
 
-def _request(context: Context) -> FunctionPayload:
+def _function_payload(context: Context) -> FunctionPayload:
     """Decode and check in one step: half the cost of checking the decoded payload."""
     try:
         return _decode_request(context.claim.payload_json)

@@ -5,22 +5,219 @@ Containers are mails, archives and PDFs. A member may be a container itself.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import cast
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from penstock import errors
-from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
-from penstock.handlers.container_paths import MAX_DEPTH, container_of
-from penstock.handlers.file_reader import FileContent, read_file
+from penstock.errors import (
+    DocumentDamaged,
+    DocumentTooLarge,
+    PermanentFailure,
+    UnreadableDocument,
+    UnsupportedType,
+)
 from penstock.named_tuple import NamedTuple
+from penstock.payloads import is_off_disk
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.member_names import MemberNames
-from penstock.pipeline.extract.protocol import Attachment, Content
+from penstock.pipeline.extract.protocol import Attachment, Content, ExtractLimits
 from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.no_links import BehindLink, open_file
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import CatalogSnapshot
+    from penstock.catalog.values import Place
+    from penstock.catalog.views import PublishedPath
+
+
+# Paths of files inside files: a file inside ``/inbox/mail.eml`` has a path below it.
+#
+# No folder can lie below a file. So the disk alone says whether a path is one of a file or of a member.
+
+
+MAX_DEPTH = 4
+"""Containers around a file: an archive in a mail in an archive has two."""
+
+NOT_READ = "ERR_NOT_READ"
+FAILURE_CODES = {NOT_READ: "Wait for the job; if it was cancelled, run `penstock index` again."}
+
+
+class ContainerFile(NamedTuple):
+    """The file on the disk above a path."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+_CONTAINERS = frozenset(["mail", "mailbox", "outlook", "archive", "pdf"])
+
+
+def may_hold_members(name: str) -> bool:
+    """Check whether a file of this name may be a container: a mail, an archive or a PDF."""
+    # Late: commands that explain a path need it for few of them.
+    from penstock.pipeline.extract import file_types
+
+    if file_types.is_compressed_name(name):
+        name = file_types.uncompressed_name(name)
+    file_type = file_types.by_name(name)
+    return file_type is not None and file_type.extractor in _CONTAINERS
+
+
+def container_of(path: str, *, any_name: bool = False) -> ContainerFile | None:
+    """The file which contains the member with this path; None if no container is above the path.
+
+    A file that took the place of a folder is no container, unless its name is one of a container.
+    ``any_name``: for a delivered file, which has another name where it is read.
+    """
+    if is_off_disk(path):
+        return None
+    try:
+        os.lstat(path)
+    except NotADirectoryError:
+        found = _first_above(path)
+        return found if found is not None and (any_name or may_hold_members(found.path)) else None
+    except OSError:
+        return None
+    return None
+
+
+def _first_above(path: str) -> ContainerFile | None:
+    above = path.rpartition("/")[0]
+    while above:
+        try:
+            found = os.lstat(above)
+        except NotADirectoryError:
+            above = above.rpartition("/")[0]
+            continue
+        except OSError:
+            return None
+        regular = stat.S_ISREG(found.st_mode)
+        return ContainerFile(above, found.st_size, found.st_mtime_ns) if regular else None
+    return None
+
+
+def published_members(
+    snapshot: CatalogSnapshot, place: Place, path: str, since: datetime
+) -> list[PublishedPath]:
+    """Members at or below a path published at this time or later."""
+    found = snapshot.published_below_dots(place, path, since)
+    return [one for one in found if container_of(one.path) is not None]
+
+
+def on_disk(path: str) -> bool:
+    """Check whether a file, or the container of a member, exists."""
+    return os.path.lexists(path) or container_of(path) is not None
+
+
+# File reader, safe for paths which are gone, a pipe, a link or a growing file when opened.
+
+
+_HASHED_AT_ONCE = 1 << 20
+
+
+class FileContent(NamedTuple):
+    """A file's bytes, of a large text only the first, with size and modification time at opening.
+
+    A member has the time of its container.
+    """
+
+    data: bytes
+    size: int
+    mtime_ns: int
+    depth: int = 0
+    """Number of containers around the file."""
+
+
+def read_file(
+    path: str,
+    limits: ExtractLimits,
+    skip: Callable[[os.stat_result], bool],
+    *,
+    delivered: bool = False,
+    name: str | None = None,
+) -> FileContent | None:
+    """Read a file; None if ``skip`` returns True for the status of the open file.
+
+    Neither the file nor a folder above it may be a link by now: a walk follows none, and the paths of
+    documents have none. ``delivered``: a link is refused as one out of the folders that a sender may use.
+    ``name``: the name that decides the type, if it is not the path. Raises DocumentTooLarge for a file that
+    is larger than the limit and cannot be read in part.
+    """
+    try:
+        fd = open_file(path)
+    except BehindLink:
+        if delivered:
+            raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
+        raise behind_link(path) from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsupportedType(f"{path} is not a regular file")
+        if skip(status):
+            return None
+        # The file may be growing: bytes beyond this size belong to the next change.
+        wanted = _bytes_to_read(fd, status.st_size, name or path, limits)
+        return FileContent(_bytes(fd, wanted), status.st_size, status.st_mtime_ns)
+    finally:
+        os.close(fd)
+
+
+def behind_link(path: str) -> UnsupportedType:
+    """The refusal of a path that is a link by now, or below one."""
+    return UnsupportedType(f"{path} is a link, or behind one", remedy="Index the target of the link.")
+
+
+def _bytes(fd: int, size: int) -> bytes:
+    """Read without a file object, which would double the cost for small files."""
+    data = os.read(fd, size)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while parts[-1]:
+        size -= len(parts[-1])
+        parts.append(os.read(fd, size))
+    return b"".join(parts)
+
+
+def _bytes_to_read(fd: int, size: int, path: str, limits: ExtractLimits) -> int:
+    """Number of bytes to read of an open file. The content decides over the name, as in the parser."""
+    if size <= min(limits.file_bytes, limits.text_bytes):
+        return size
+    try:
+        extractor = file_types.detect(path, os.pread(fd, SNIFFED, 0)).extractor
+        in_part = extractor in file_types.READ_IN_PART
+    except UnsupportedType:
+        if file_types.may_be_read_in_part(path):
+            # Not text. These bytes are enough to refuse it, with a reason, when it is parsed.
+            return SNIFFED
+        in_part = False
+    if not in_part and size > limits.file_bytes:
+        raise DocumentTooLarge(f"{path} has {size:,} bytes; the limit is {limits.file_bytes:,}")
+    return min(size, limits.text_bytes) if in_part else size
+
+
+def hash_of(path: str, limits: ExtractLimits) -> str:
+    """Content hash of a file of any size, over the bytes that are read; as stored with documents."""
+    with os.fdopen(open_file(path), "rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size
+        with suppress(DocumentTooLarge):
+            left = _bytes_to_read(file.fileno(), left, path, limits)
+        digest = hashlib.sha256()
+        while left > 0 and (read := file.read(min(left, _HASHED_AT_ONCE))):
+            digest.update(read)
+            left -= len(read)
+        return digest.hexdigest()
+
 
 ALL = 1 << 30
 

@@ -13,13 +13,11 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import LedgerEntry, LedgerKind, OutboxEntryKind, Place, Removal, Rename
 from penstock.catalog.views import Source
 from penstock.errors import UnknownDocument
-from penstock.handlers.child_jobs import MOVED_AWAY, child_job
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Wait
-from penstock.handlers.removal import removed_in_batches, single_path_rules
+from penstock.handlers.context import Context, Wait
+from penstock.handlers.folders import other_branch
+from penstock.handlers.reindex import MOVED_AWAY, child_job
+from penstock.handlers.removal import OpenQueue, Purged, purge_jobs, removed_in_batches, single_path_rules
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
-from penstock.handlers.work_trees import other_branch
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.protocol import VectorCopies

@@ -22,16 +22,20 @@ from penstock.errors import (
     TransientFailure,
     UnsupportedType,
 )
-from penstock.handlers.chunk_graphs import ChunkGraphs
-from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
-from penstock.handlers.document_notes import CHANGED, OTHER_MODEL
-from penstock.handlers.file_reader import FileContent
-from penstock.handlers.graph_copies import GraphCopies
-from penstock.handlers.members import MemberReader
-from penstock.handlers.outside_vectors import POINTS_A_CALL, OutsideVectors
-from penstock.handlers.page_files import PageFiles
-from penstock.handlers.task_failures import failed, failed_at_service, postponed
-from penstock.handlers.token_meter import OwnedText, embed_texts
+from penstock.handlers.context import failed, failed_at_service, postponed
+from penstock.handlers.generations import (
+    CHANGED,
+    MAX_TEXTS,
+    OTHER_MODEL,
+    OwnedText,
+    PageOwner,
+    embed,
+    embed_texts,
+)
+from penstock.handlers.graphs import ChunkGraphs
+from penstock.handlers.members import FileContent, MemberReader
+from penstock.handlers.outside_stores import POINTS_A_CALL, GraphCopies, OutsideVectors
+from penstock.handlers.source_files import PageFiles
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, MemoryInUse
 from penstock.pipeline.chunk.text import ChunkSizes
@@ -44,7 +48,7 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import with_remedy
 
 if TYPE_CHECKING:
-    from penstock.handlers.service_graphs import ServiceGraphs
+    from penstock.handlers.graphs import ServiceGraphs
 
 OTHER_EXTRACTOR = (
     "the document is to be extracted with other settings than those of this worker; run `penstock rebuild`"
@@ -104,7 +108,7 @@ class Phases:
         if self._pipeline.llm is None:
             return None
         # Most processes ask no model, and need no HTTP client.
-        from penstock.handlers.service_graphs import ServiceGraphs
+        from penstock.handlers.graphs import ServiceGraphs
 
         return ServiceGraphs(self._catalog, self._pipeline.llm, self._graphs)
 

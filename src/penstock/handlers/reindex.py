@@ -2,27 +2,230 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, items
 from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import Fingerprints, NewGeneration
-from penstock.catalog.views import KnownSource, Source
-from penstock.handlers.child_jobs import child_job
-from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
-from penstock.handlers.registry import Wait
-from penstock.handlers.walk_counts import WalkCounts
+from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, NewGeneration
+from penstock.catalog.views import KnownSource, PublishedCount, PublishedPath, Source
+from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport, Wait
 from penstock.items import NOTES, tag_fields
 from penstock.job import NewJob
+from penstock.payloads import FilePayload, Payload
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
 from penstock.pipeline.draft import keep_reading, outdated, reader_in, sizes_of
+from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.ignore import Rule, Skipped, Unreadable
+from penstock.strict_json import encode_payload
 
 if TYPE_CHECKING:
-    from penstock.handlers.generation_batch import DraftedGeneration
+    from penstock.handlers.generations import DraftedGeneration
+
+
+# Child jobs: one for each file or folder of a larger job.
+
+
+MOVED_AWAY = "moved_away"
+"""In a job's metadata: the folder was renamed, so an empty folder is not an unmounted disk."""
+_encode = msgspec.json.Encoder().encode
+
+
+def child_job(
+    context: Context,
+    queue_id: str,
+    item_type: str,
+    op: str,
+    body: Mapping[str, Any],
+    *,
+    priority: int | None = None,
+    metadata: str | None = None,
+) -> NewJob:
+    """A child job in the parent's place, by default one priority lower and with the parent's metadata."""
+    payload = items.parse_payload(item_type, op, body)
+    # No second limit: the contents of a child were accepted with its parent or its source.
+    encoded = encode_payload(body, max_bytes=None)
+    return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
+
+
+def file_job(
+    context: Context,
+    queue_id: str,
+    op: str,
+    payload: FilePayload,
+    *,
+    priority: int,
+    metadata: str | None = None,
+) -> NewJob:
+    """A child job for a file found by a walk or known to the catalog; the path is not checked again."""
+    encoded = _encode(payload).decode()
+    return _child(context, queue_id, ("file", op), payload, encoded, priority=priority, metadata=metadata)
+
+
+def same_job(context: Context, queue_id: str, branch: str) -> NewJob:
+    """A child that does the work of its parent for another branch."""
+    claim = context.claim
+    payload = items.parse_payload(claim.item_type, claim.op, context.payload)
+    encoded = encode_payload(context.payload, max_bytes=None)
+    kind = (claim.item_type, claim.op)
+    return _child(context, queue_id, kind, payload, encoded, priority=claim.priority, branch=branch)
+
+
+def _child(
+    context: Context,
+    queue_id: str,
+    kind: tuple[str, str],
+    payload: Payload,
+    payload_json: str,
+    *,
+    priority: int | None = None,
+    metadata: str | None = None,
+    branch: str | None = None,
+) -> NewJob:
+    claim, (item_type, op) = context.claim, kind
+    # A parent holds its lock until its children have ended. Did they wait for locks, two parents could
+    # wait for each other's, as two crossing renames did. The catalog copes with two readings of a file.
+    lock = None
+    if claim.lock_key is None:
+        place = {
+            "tenant_id": claim.tenant_id,
+            "branch": branch or claim.branch,
+            "collection": claim.collection,
+        }
+        lock = items.lock_key(payload, **place)
+    return NewJob(
+        queue_id=queue_id,
+        item_type=item_type,
+        op=op,
+        tenant_id=claim.tenant_id,
+        collection=claim.collection,
+        branch=branch or claim.branch,
+        idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
+        payload_json=payload_json,
+        priority=items.child_priority(claim.priority) if priority is None else priority,
+        metadata=claim.metadata if metadata is None else metadata,
+        lock_key=lock,
+        max_retries=claim.max_retries,
+        timeout_s=claim.timeout_s,
+        submitted_by=claim.submitted_by,
+    )
+
+
+# Counts of a walk: the progress of a folder job while it walks, and its part of the job's result.
+
+
+class WalkCounts(msgspec.Struct):
+    """Counts of a walk, named as in the job's result."""
+
+    seen: int = 0
+    unchanged: int = 0
+    failed_before: int = 0
+    """Failed permanently in an earlier walk and unchanged since: not read again."""
+    other_extractor: int = 0
+    """Unchanged files whose entities are of another extractor, and would be paid for again."""
+    changed: int = 0
+    added: int = 0
+    moved: int = 0
+    vanished: int = 0
+    skipped: int = 0
+    unreadable: int = 0
+    bytes: int = 0
+    """Bytes of the files to read, for an estimate of the remaining time."""
+    sent: int = 0
+    """Files with a child job in the queue."""
+    without_job: int = 0
+    """Files that need no child job."""
+    inside: int = 0
+    """Files inside others with a child job of this job, sent although their container is unchanged."""
+    resumed: int = 0
+    """Files that an earlier run of the job indexed after this request was made."""
+    resumed_chunks: int = 0
+    skipped_by: dict[str, int] = {}
+    """Skipped paths by rule, the most frequent first."""
+
+    def skip(self, rule: Rule) -> None:
+        self.skipped += 1
+        self.skipped_by[rule] = self.skipped_by.get(rule, 0) + 1
+
+    def resume(self, published: PublishedCount, members: Sequence[PublishedPath]) -> None:
+        """Count files published by an earlier run; ``members``: the files inside other files among them."""
+        self.resumed = published.sources - len(members)
+        self.resumed_chunks = published.chunks - sum(member.chunks for member in members)
+
+    def as_dict(self, *, waiting: int = 0) -> dict[str, Any]:
+        """All counts, and the total. ``waiting``: files found, but neither compared nor sent yet."""
+        counts = {name: getattr(self, name) for name in self.__struct_fields__}
+        ranked = sorted(self.skipped_by.items(), key=lambda entry: (-entry[1], entry[0]))
+        total = self.without_job + self.sent + waiting
+        return counts | {"skipped_by": {str(rule): count for rule, count in ranked}, "total": total}
+
+
+MOST_TYPES = 40
+"""Types in the result of a job. The others count as one, named ``*``."""
+
+
+class TypeCounts:
+    """Files of a walk by suffix: ``read`` (sent to a child job), ``unchanged`` or ``skipped``."""
+
+    def __init__(self) -> None:
+        self._by_suffix: dict[str, dict[str, int]] = {}
+
+    def add(self, path: str, outcome: Literal["read", "unchanged", "skipped"]) -> None:
+        counts = self._by_suffix.setdefault(suffix_of(path), {})
+        counts[outcome] = counts.get(outcome, 0) + 1
+
+    def as_dict(self) -> dict[str, dict[str, int]]:
+        """Counts by suffix, the most frequent first."""
+        ranked = sorted(self._by_suffix.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))
+        kept = dict(ranked[:MOST_TYPES])
+        for _, counts in ranked[MOST_TYPES:]:
+            others = kept.setdefault("*", {})
+            for outcome, number in counts.items():
+                others[outcome] = others.get(outcome, 0) + number
+        return kept
+
+
+class WalkLedger:
+    """Skipped and unreadable paths below one root, since the last write."""
+
+    def __init__(self, catalog: Catalog, context: Context, root: str) -> None:
+        self._catalog = catalog
+        self._context = context
+        self._root = root
+        self._entries: list[LedgerEntry] = []
+
+    def path_of(self, report: Skipped | Unreadable) -> str:
+        """The absolute path of a report."""
+        return f"{self._root}/{report.path}" if report.path not in ("", ".") else self._root
+
+    def record(self, report: Skipped | Unreadable) -> None:
+        skipped = isinstance(report, Skipped)
+        rule = str(report.rule) if isinstance(report, Skipped) else report.code
+        cause = report.rule.meaning if isinstance(report, Skipped) else report.reason
+        if isinstance(report, Skipped) and report.detail:
+            cause = f"{cause} ({report.detail})"
+        self._entries.append(
+            LedgerEntry(
+                place=self._context.place,
+                path=self.path_of(report),
+                kind=LedgerKind.SKIPPED if skipped else LedgerKind.FAILED,
+                rule=rule,
+                cause=cause,
+                job_id=self._context.job_id,
+            )
+        )
+        if len(self._entries) >= BATCH:
+            self.write()
+
+    def write(self) -> None:
+        entries, self._entries = self._entries, []
+        if entries:
+            self._catalog.note(entries)
+
 
 OUTDATED = "outdated"
 """Key in a job's metadata: repeat only the outdated work, without comparing files on the disk."""
@@ -59,7 +262,7 @@ def from_catalog(
         max_retries=context.claim.max_retries,
     )
     tokens = sum(estimated_tokens(chunk.text) for page in pages for chunk in page.chunks or ())
-    from penstock.handlers.generation_batch import DraftedGeneration
+    from penstock.handlers.generations import DraftedGeneration
 
     return DraftedGeneration(generation=generation, tokens=tokens, known_id=source.source_id)
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from datetime import datetime
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock import clock, items
 from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.rules.path_scope import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
-from penstock.handlers.container_paths import container_of
+from penstock.handlers.context import BatchHandler, Context, Handler, Later, Registry
+from penstock.handlers.members import container_of
+from penstock.job import Held, Job, JobQuery, Status
+from penstock.named_tuple import NamedTuple
 from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.ignore import WalkRules
 from penstock.pipeline.walk.walker import SinglePathRules
+from penstock.queue.protocol import Queue
 
 
 def remove_all(catalog: Catalog, removal: Removal) -> int:
@@ -85,3 +93,188 @@ def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
         below=not is_off_disk(path) and not os.path.isdir(path),  # noqa: PTH112 - it never raises
         asked_at=asked_at,
     )
+
+
+# Jobs and schedules of a deleted tenant: those from before the delete end, and leave no trace.
+
+
+OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
+
+BATCH_JOBS = 500
+"""Jobs read and removed per step, to bound the transaction."""
+STOP_TIMEOUT_S = 30.0
+"""Time for running jobs to stop. Then they are removed while they run; the tombstone of the tenant refuses
+their later writes."""
+POLL_S = 0.2
+
+
+class Purged(NamedTuple):
+    jobs: int
+    kept: bool
+    """True if the tenant has jobs that were requested after the delete."""
+
+
+class _Pass(NamedTuple):
+    """Result of one pass over all jobs of the tenant."""
+
+    removed: int
+    running: int
+    missed: int
+    """Jobs that changed between reading and removal."""
+    kept: bool
+
+
+def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
+    """Remove all schedules and jobs of a tenant requested before the delete, except the delete itself.
+
+    Jobs without a worker are removed at once. Running jobs are cancelled, and removed when they have stopped.
+    """
+    # Schedules first: they would add jobs that look like later requests, and bring the documents back.
+    _drop_schedules(queue, tenant_id, context.asked_at)
+    deadline, pause, removed = clock.elapsed_s() + STOP_TIMEOUT_S, threading.Event(), 0
+    while True:
+        waiting = clock.elapsed_s() < deadline
+        found = _one_pass(queue, tenant_id, context, waiting=waiting)
+        removed += found.removed
+        if not found.running and not found.missed:
+            return Purged(removed, found.kept)
+        context.progress(
+            removed, None, f"waiting for {found.running} running jobs of the tenant", jobs=removed
+        )
+        if waiting:
+            pause.wait(POLL_S)
+
+
+def _drop_schedules(queue: Queue, tenant_id: str, asked_at: datetime) -> None:
+    for schedule in queue.schedules(tenant_id=tenant_id):
+        if schedule.created_at <= asked_at:
+            queue.drop_schedule(tenant_id, schedule.name)
+
+
+def _one_pass(queue: Queue, tenant_id: str, context: Context, *, waiting: bool) -> _Pass:
+    removed, running, missed, kept = 0, 0, 0, False
+    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=BATCH_JOBS)):
+        earlier = [job for job in page if _is_earlier(job, context.asked_at)]
+        kept = kept or len(earlier) < len(page)
+        own = [job for job in earlier if job.queue_id != context.job_id]
+        busy = [job for job in own if job.lease_until is not None] if waiting else []
+        idle = [job for job in own if not waiting or job.lease_until is None]
+        if busy:
+            queue.cancel([job.queue_id for job in busy])
+        went = queue.purge(idle) if idle else 0
+        removed, running, missed = removed + went, running + len(busy), missed + len(idle) - went
+        context.checkpoint()
+    return _Pass(removed, running, missed, kept)
+
+
+def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
+    while page := queue.find(query):
+        yield page
+        if len(page) < query.limit:
+            return
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+
+
+def _is_earlier(job: Job, asked_at: datetime) -> bool:
+    """Check whether all requests behind a job came before the delete."""
+    times = [items.asked_at(job.metadata) or job.created_at]
+    if job.followup_json is not None:
+        followup = msgspec.json.decode(job.followup_json)
+        times.append(items.asked_at(followup.get("metadata") or "{}") or asked_at)
+    return max(times) <= asked_at
+
+
+# Turns of a serial worker: one job for paths at a time in each collection, in order.
+#
+# A job that was submitted as a serial one has a lock, and no worker claims it before its turn. The worker
+# gives turns to all others as well: it releases a job while an earlier one runs, or waits in its place.
+
+
+REASON = "another job for paths of this collection runs before it, and the worker is serial"
+AGAIN_S, LONGEST_S = 0.05, 5.0
+"""Time until the next look at a job, for each job before it, and the longest one."""
+SHARE = 0.1
+"""A share of the time for which a job before it has run is added: a long job is looked at seldom, and its end
+is noticed soon as compared with its length."""
+LOOKED_AT = 500
+"""Jobs of a collection that are looked at; those behind them wait in any case."""
+
+
+def give_turns(registry: Registry, open_queue: OpenQueue) -> None:
+    """Let the handlers of jobs for paths run one job at a time in each collection."""
+    registry.wrap(items.PATH_TYPES, SerialTurns(open_queue).around)
+
+
+class SerialTurns:
+    """Lets one job for paths of a collection run at a time; others are released for a while."""
+
+    def __init__(self, open_queue: OpenQueue) -> None:
+        self._open_queue = open_queue
+
+    def around(self, handler: Handler | BatchHandler, batch: int) -> Handler | BatchHandler:
+        """The handler, called for jobs whose turn it is."""
+        return self._batch(handler) if batch else self._single(handler)
+
+    def _single(self, handler: Callable[..., Any]) -> Handler:
+        return lambda context: self._later([context])[0] or handler(context)
+
+    def _batch(self, handler: Callable[..., Any]) -> BatchHandler:
+        def run(contexts: Sequence[Context]) -> Sequence[Any]:
+            later = self._later(contexts)
+            ready = [context for context, wait in zip(contexts, later, strict=True) if wait is None]
+            answers = iter(handler(ready) if ready else ())
+            return [next(answers) if wait is None else wait for wait in later]
+
+        return run
+
+    def _later(self, contexts: Sequence[Context]) -> list[Later | None]:
+        # Children have their turn with their parent.
+        if all(context.claim.parent_id is not None for context in contexts):
+            return [None] * len(contexts)
+        with self._open_queue() as queue:
+            return [_turn(queue, context) for context in contexts]
+
+
+def _turn(queue: Queue, context: Context) -> Later | None:
+    """When to look at the job again; None: it is its turn."""
+    own = queue.get(context.job_id) if context.claim.parent_id is None else None
+    if own is None:
+        return None
+    running = [
+        job
+        for job in _jobs_for_paths(queue, own, Status.IN_PROGRESS)
+        if job.queue_id != own.queue_id and _start(job) < _start(own)
+    ]
+    place = -own.priority, own.queue_id
+    waiting = filter(_waits_for_its_turn, _jobs_for_paths(queue, own, Status.PENDING))
+    before = len(running) + sum((-job.priority, job.queue_id) < place for job in waiting)
+    if not before:
+        return None
+    now = queue.now()
+    longest_s = max(((now - (job.started_at or now)).total_seconds() for job in running), default=0.0)
+    seconds = AGAIN_S * before + SHARE * max(longest_s, 0.0)
+    return Later(REASON, timedelta(seconds=min(seconds, LONGEST_S)))
+
+
+def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:
+    """The first jobs of the same collection with this status."""
+    found = queue.find(
+        JobQuery(
+            statuses=frozenset([status]),
+            tenant_id=own.tenant_id,
+            collection=own.collection,
+            top_level=True,
+            by_priority=True,
+            limit=LOOKED_AT,
+        )
+    )
+    return [job for job in found if job.item_type in items.PATH_TYPES]
+
+
+def _start(job: Job) -> tuple[float, str]:
+    return job.started_at.timestamp() if job.started_at is not None else 0.0, job.queue_id
+
+
+def _waits_for_its_turn(job: Job) -> bool:
+    """True for a job that this rule released; those that are held for other reasons are passed."""
+    return job.held is Held.TIME and job.error_message == REASON

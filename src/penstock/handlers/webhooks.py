@@ -28,8 +28,7 @@ from penstock.errors import (
     WebhookGone,
     WebhookUnsigned,
 )
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Later
+from penstock.handlers.context import Context, Later
 from penstock.job import Claim, Job
 from penstock.retry import Backoff
 

@@ -20,7 +20,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
 from penstock.catalog.values import Fingerprints, NewGeneration, Outcome, Place, StoreResult
 from penstock.errors import InvalidText
-from penstock.handlers.file_reader import hash_of
+from penstock.handlers.members import hash_of
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import build_draft, without_pictures

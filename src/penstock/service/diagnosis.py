@@ -19,7 +19,7 @@ from penstock.config import Settings, unknown_variables
 from penstock.errors import ComponentMissing, PenstockError
 from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
-from penstock.handlers.store_comparison import unfilled_stores
+from penstock.handlers.outside_stores import unfilled_stores
 from penstock.named_tuple import NamedTuple
 from penstock.queue.protocol import Queue
 from penstock.service import machine_checks

@@ -17,7 +17,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, UnknownDocument
-from penstock.handlers.store_comparison import StoreProgress, store_progress, unfilled_stores
+from penstock.handlers.outside_stores import StoreProgress, store_progress, unfilled_stores
 from penstock.job import Job, Status
 from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.repository import code_reason
@@ -298,7 +298,7 @@ class Documents:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
             if model is not None and not same and any(one.sources for one in snapshot.tenants()):
-                from penstock.handlers.model_check import model_mismatch
+                from penstock.handlers.notes import model_mismatch
 
                 raise model_mismatch(model, self._settings.embedder)
 

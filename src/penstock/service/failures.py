@@ -12,7 +12,7 @@ from penstock.catalog.pagination import failures_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.failures import CONTENT_CODES
 from penstock.catalog.values import LedgerEntry, Place
-from penstock.handlers.container_paths import container_of
+from penstock.handlers.members import container_of
 from penstock.retry import FAILURE_CODES
 
 MOST = 10_000

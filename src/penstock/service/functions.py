@@ -11,8 +11,8 @@ from penstock import clock, items, results, traces, vocabulary
 from penstock.config import Settings
 from penstock.end_hooks import HOOK_FIELDS, HookCall
 from penstock.errors import InvalidRequest, NoResult, ResultExpired
+from penstock.handlers.context import Registry
 from penstock.handlers.functions import Exists, Function, FunctionOptions, Functions
-from penstock.handlers.registry import Registry
 from penstock.handlers.webhooks import webhook_options
 from penstock.job import AddResult, NewJob, QueueLimits, Status
 from penstock.named_tuple import NamedTuple

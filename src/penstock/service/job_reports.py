@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
-from penstock.handlers.container_paths import container_of, published_members
+from penstock.handlers.members import container_of, published_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract.file_types import suffix_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import InvalidRequest
-from penstock.handlers.fetched_files import FetchedFiles
+from penstock.handlers.source_files import FetchedFiles
 from penstock.payloads import library_path, parse_requirement
 from penstock.pipeline.extract import file_types
 from penstock.service.documents import Documents

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.handlers.function_map import MAP, MAP_INDEX
-from penstock.handlers.functions import Function
+from penstock.handlers.functions import MAP, MAP_INDEX, Function
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.service.job_reports import cancelled_children

@@ -16,8 +16,7 @@ from queue import LifoQueue
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.views import Document, Source
 from penstock.errors import JobError, PageImageMissing, UnknownDocument
-from penstock.handlers.container_paths import container_of
-from penstock.handlers.file_reader import read_file
+from penstock.handlers.members import container_of, read_file
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits, PageImage, PlacedWord
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox

@@ -16,7 +16,7 @@ from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.rules.properties import MAX_WARNINGS, shortened
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
-from penstock.handlers.container_paths import FAILURE_CODES, NOT_READ, container_of, may_hold_members
+from penstock.handlers.members import FAILURE_CODES, NOT_READ, container_of, may_hold_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.payloads import library_path
 from penstock.pipeline.extract import file_types

@@ -15,7 +15,7 @@ import msgspec
 from penstock import clock, cron
 from penstock.end_hooks import BACKUP
 from penstock.errors import InvalidName, InvalidRequest, InvalidSchedule, ScheduleExists, ScheduleNotFound
-from penstock.handlers.backup_job import BACKUP_TIMEOUT_S, MOST_KEPT, backup_request
+from penstock.handlers.functions import BACKUP_TIMEOUT_S, MOST_KEPT, backup_request
 from penstock.job import NewJob
 from penstock.payloads import is_off_disk
 from penstock.schedule import Missed, Schedule, job_at

@@ -13,7 +13,7 @@ from penstock import clock
 from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
-from penstock.handlers.store_comparison import StoreProgress
+from penstock.handlers.outside_stores import StoreProgress
 from penstock.items import TypeName
 from penstock.job import Held, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.service.access import Principal

@@ -13,11 +13,9 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
-from penstock.handlers.container_paths import container_of
-from penstock.handlers.file_reader import hash_of
-from penstock.handlers.graph_copies import GraphCopies
+from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
-from penstock.handlers.store_comparison import StoreComparison
+from penstock.handlers.outside_stores import GraphCopies, StoreComparison
 from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.vectors.protocol import VectorCopies

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.errors import InvalidText, PenstockError, StoreError
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.store_outage import STORE

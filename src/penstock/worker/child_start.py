@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from penstock.errors import PenstockError
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.interpreter import WithoutCollections
 from penstock.queue.protocol import Queue
 from penstock.worker.child import Child

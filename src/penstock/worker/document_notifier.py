@@ -18,7 +18,7 @@ from penstock.catalog.rules.failures import CONTENT_CODES, MAX_MESSAGE, remedy_f
 from penstock.catalog.values import GenerationState, LedgerEntry, LedgerKind, OutboxEntryKind
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
 from penstock.errors import NoText, TokenLimitReached
-from penstock.handlers.document_notes import EMBEDDED, RESTART_NOTES
+from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue

@@ -24,8 +24,7 @@ from penstock.errors import (
     StoreError,
 )
 from penstock.errors.stores import OUTAGES
-from penstock.handlers.context import Context
-from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
+from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import DEFAULT_TIMEOUT_S, Claim, Settlement, Status
 from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many

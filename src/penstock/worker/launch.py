@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.backup.backups import BackupReport
     from penstock.catalog.protocol import Catalog
     from penstock.graph_stores.protocol import GraphCopy
-    from penstock.handlers.registry import Registry
+    from penstock.handlers.context import Registry
     from penstock.service.diagnosis import Diagnosis
     from penstock.service.functions import FunctionJobs
     from penstock.worker.on_demand import OnDemandWorker
@@ -300,8 +300,8 @@ def load_handlers(
     if loaded is not None:
         registry, functions = loaded.handlers(), loaded.functions
     else:
+        from penstock.handlers.context import Registry
         from penstock.handlers.functions import Functions
-        from penstock.handlers.registry import Registry
         from penstock.handlers.webhooks import webhook_options
 
         registry, functions = Registry(), Functions()

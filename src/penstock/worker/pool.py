@@ -25,7 +25,7 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache import CacheDirectory

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
-from penstock.handlers.container_paths import container_of
+from penstock.handlers.members import container_of
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract import file_types

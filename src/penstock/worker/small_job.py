@@ -25,7 +25,7 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.queue.protocol import Queue

@@ -20,7 +20,7 @@ from datetime import timedelta
 from penstock import lifecycle
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, StoreError
-from penstock.handlers.registry import Registry
+from penstock.handlers.context import Registry
 from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.beside_jobs import BesideJobs
