@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.identity import text_hash
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import (
     NewChunk,
@@ -191,10 +191,10 @@ class Tasks:
             NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text))
             for text in self._content[task.page_number]
         )
-        return outcomes.completed_page(task, NewPage(number=task.page_number, chunks=chunks))
+        return publication.completed_page(task, NewPage(number=task.page_number, chunks=chunks))
 
     def _embedded(self, task: Task) -> TaskOutcome:
-        return outcomes.completed_vector(task, VECTOR)
+        return publication.completed_vector(task, VECTOR)
 
 
 def tasks(below: Path, pages: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.judged_sets import CORPUS, unpack
 from bench.stores import fresh_directory
-from penstock.catalog.rules.near_words import is_correctable, is_likelier, neighbours
+from penstock.catalog.rules.words import is_correctable, is_likelier, neighbours
 from penstock.pipeline.embed.protocol import count_tokens
 
 WORDS = 800

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from bench import graph_reference
 from bench.judged_sets import CORPUS
-from penstock.catalog.entities import Extraction
+from penstock.catalog.graph import Extraction
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
 from penstock.pipeline.graph.code import CALLS, DEFINES, CodeExtractor, module_name

@@ -23,7 +23,7 @@ from bench.postgres_server import store
 from bench.stores import fresh_directory
 from penstock import Penstock, config
 from penstock.catalog.sql.search import match_expression
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from penstock.errors import PenstockError
 from penstock.pipeline.embed import open_space
 from penstock.pipeline.vectors.cache import VectorCache

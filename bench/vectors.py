@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Penstock, config
-from penstock.catalog.rules.identity import text_hash
-from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.catalog.views import Filters
+from penstock.catalog.rules.paths import text_hash
+from penstock.catalog.values import Filters, NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.cache import VectorCache, open_cache_directory

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from penstock import config
-from penstock.catalog.rules.failures import CONTENT_CODES, remedy_for
+from penstock.catalog.rules.publication import CONTENT_CODES, remedy_for
 from penstock.errors import PenstockError
 from scripts import reference
 from tests.syntax_trees import nodes

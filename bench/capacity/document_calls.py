@@ -15,7 +15,7 @@ from bench.capacity.document_texts import TENANT, DocumentTexts
 from bench.capacity.kept_store import KeptStore
 from bench.vectors import ONE_THREAD, memory_mb, questions
 from penstock import Penstock
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Task, TaskOutcome, TaskRequest
 from penstock.pipeline.vectors.cache import open_cache_directory
 from penstock.worker.vector_upkeep import keep_all
@@ -76,7 +76,7 @@ class DocumentCalls:
     def _tasks(self) -> Iterator[tuple[str, Cost]]:
         """Claim and settle all that waits; the first batches are measured with all others behind them."""
         left = self._catalog.held(WORKER)
-        self._catalog.settle([outcomes.released(each) for each in left])
+        self._catalog.settle([publication.released(each) for each in left])
         held: list[list[Task]] = []
         request = TaskRequest(Phase.VECTOR, WORKER, TASKS)
         batches = min(REPEATED, self._waiting() // TASKS)
@@ -98,7 +98,7 @@ class DocumentCalls:
 
     def _embedded(self, task: Task) -> TaskOutcome:
         (vector,) = self._texts.vectors(task.task_id, 1)
-        return outcomes.completed_vector(task, vector)
+        return publication.completed_vector(task, vector)
 
     def _keep(self) -> None:
         """Maintenance of a worker: the keyword index is merged, and the file with vectors written."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.parts import OutsideStore
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphReader

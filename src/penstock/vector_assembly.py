@@ -68,7 +68,7 @@ def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | Non
 
     A process of tasks has a store of its own: a store is not for several threads.
     """
-    from penstock.catalog.outside_stores import OutsideStore
+    from penstock.catalog.parts import OutsideStore
     from penstock.vector_stores.factory import open_vector_store
 
     store = open_vector_store(settings)

@@ -13,24 +13,26 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.entities import Entity, Extraction, Relation
+from penstock.catalog.graph import Entity, Extraction, Relation
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.identity import text_hash
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import (
+    Document,
+    Filters,
     Fingerprints,
     NewChunk,
     NewGeneration,
     NewPage,
     Phase,
     Place,
+    Source,
     StoreResult,
     Task,
     TaskOutcome,
     TaskRequest,
     TaskStatus,
 )
-from penstock.catalog.views import Document, Filters, Source
 from penstock.retry import Classification
 from tests.conformance.durable_engines import given_back
 
@@ -48,7 +50,7 @@ def completed_graph(task: Task, entities: int, relationships: int) -> TaskOutcom
     found = [Entity(f"Entity {number}", "name") for number in range(entities)]
     pairs = [(kind, other) for kind in ("a", "b", "c", "d", "e") for other in found[1:] or found]
     relations = [Relation(found[0], kind, other) for kind, other in pairs[:relationships]]
-    return outcomes.completed_graph(task, Extraction(dict.fromkeys(found, 1), relations))
+    return publication.completed_graph(task, Extraction(dict.fromkeys(found, 1), relations))
 
 
 def _sqlite(place: Path) -> Catalog:
@@ -164,14 +166,14 @@ def read(catalog: Catalog, *texts: str, now: datetime = T0, vector: bytes | None
         for task in tasks
     ]
     catalog.settle(
-        [outcomes.completed_page(task, page) for task, page in zip(tasks, made, strict=True)], now=now
+        [publication.completed_page(task, page) for task, page in zip(tasks, made, strict=True)], now=now
     )
 
 
 def embed(catalog: Catalog, now: datetime = T0, stored: str | None = None) -> int:
     """Claim and embed all pending chunks; return the count. ``stored``: the store that has them."""
     tasks = take(catalog, Phase.VECTOR, now=now)
-    catalog.settle([outcomes.completed_vector(task, VECTOR, stored) for task in tasks], now=now)
+    catalog.settle([publication.completed_vector(task, VECTOR, stored) for task in tasks], now=now)
     return len(tasks)
 
 
@@ -209,4 +211,4 @@ def vectors(catalog: Catalog, space: str = "static", tenant: str = "acme") -> in
 def give_up_silent(catalog: Catalog, now: datetime) -> None:
     """End the tasks of workers without a sign of life as lost."""
     late = catalog.expired(lease=TASK_LEASE, now=now)
-    settle(catalog, [outcomes.lost(claim) for claim in late], now=now)
+    settle(catalog, [publication.lost(claim) for claim in late], now=now)

@@ -18,8 +18,8 @@ from random import Random
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.portions import Portions
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.publication import Portions
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import (
     Failure,
@@ -118,11 +118,11 @@ class Victim:
 
     def _outcome(self, task: Task) -> TaskOutcome:
         if self._random.random() < 0.1:
-            return outcomes.failed(task, Failure("ERR_X", "no"))
+            return publication.failed(task, Failure("ERR_X", "no"))
         if task.lane is Phase.OCR:
-            return outcomes.completed_page(task, self._read(task.page_number))
+            return publication.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
-            return outcomes.completed_vector(task, VECTOR)
+            return publication.completed_vector(task, VECTOR)
         return completed_graph(task, 1, 1)
 
     def _sweep(self) -> None:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.values import NewPage, Phase, Removal, Rename, TaskStatus
-from penstock.catalog.views import ChunkView, Filters
+from penstock.catalog.rules import publication
+from penstock.catalog.values import ChunkView, Filters, NewPage, Phase, Removal, Rename, TaskStatus
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, generation, page, sweep, take
 from tests.catalog.crash_process import Victim
 
@@ -54,13 +53,13 @@ def _work(opened: Callable[[], Catalog], name: str) -> None:
                 return
         pages = take(catalog, Phase.OCR, 3, worker=name)
         chunks = take(catalog, Phase.VECTOR, 7, worker=name)
-        made = [outcomes.completed_vector(task, VECTOR) for task in chunks]
+        made = [publication.completed_vector(task, VECTOR) for task in chunks]
         for task in pages:
             text = f"{task.source.path} {task.page_number}"
             read = NewPage(
                 number=task.page_number, chunks=tuple(chunk(f"{text} {n}", None) for n in range(4))
             )
-            made.append(outcomes.completed_page(task, read))
+            made.append(publication.completed_page(task, read))
         assert None not in catalog.settle(made)
 
 

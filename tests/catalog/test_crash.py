@@ -15,7 +15,7 @@ import pytest
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Phase, Place, TaskRequest
 from tests.catalog.conftest import CATALOGS, VECTOR, completed_graph, found, page, put
@@ -67,7 +67,7 @@ def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp
 
 def _finish(catalog: Catalog) -> None:
     """The next process picks everything up: claims given back, all tasks done, the outbox emptied."""
-    catalog.settle([outcomes.released(claim) for claim in catalog.held("victim")])
+    catalog.settle([publication.released(claim) for claim in catalog.held("victim")])
     for document_id in catalog.unfinished(silent=timedelta(0), limit=1000):
         assert catalog.drop(document_id, UNFINISHED)
     for _ in range(10):
@@ -84,8 +84,8 @@ def _finish(catalog: Catalog) -> None:
 def _do(catalog: Catalog, lane: Phase) -> None:
     while tasks := catalog.claim(TaskRequest(lane, "next", 100)):
         done = {
-            Phase.OCR: lambda task: outcomes.completed_page(task, page("done", number=task.page_number)),
-            Phase.VECTOR: lambda task: outcomes.completed_vector(task, VECTOR),
+            Phase.OCR: lambda task: publication.completed_page(task, page("done", number=task.page_number)),
+            Phase.VECTOR: lambda task: publication.completed_vector(task, VECTOR),
             Phase.GRAPHRAG: lambda task: completed_graph(task, 1, 1),
         }[lane]
         catalog.settle([done(task) for task in tasks])

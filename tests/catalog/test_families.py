@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewPage, Phase, Place, StoreResult
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, NewPage, Phase, Place, StoreResult
 from penstock.pipeline.vectors.cache import VectorCache
 from tests.catalog.conftest import at, completed_graph, generation, page, put, settle, sweep, take
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.entities import Entity, Extraction, Relation
-from penstock.catalog.graph import Mention
+from penstock.catalog.graph import Entity, Extraction, Mention, Relation
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Removal
 from tests.catalog.conftest import at, page, put, settle, source, sweep, take
 from tests.catalog.test_repair import raw
@@ -40,7 +39,7 @@ def index(catalog: Catalog, path: str, *texts: str, seconds: int = 0, tenant: st
 
 def extract(catalog: Catalog) -> int:
     tasks = take(catalog, Phase.GRAPHRAG)
-    settle(catalog, [outcomes.completed_graph(task, GRAPHS[task.text.split()[0]]) for task in tasks])
+    settle(catalog, [publication.completed_graph(task, GRAPHS[task.text.split()[0]]) for task in tasks])
     return len(tasks)
 
 
@@ -141,8 +140,8 @@ def test_a_generation_being_built_is_not_shown(catalog: Catalog):
 def test_a_lost_claim_writes_nothing(catalog: Catalog):
     put(catalog, "/a.md", page("ann"), graph=True)
     (task,) = take(catalog, Phase.GRAPHRAG)
-    settle(catalog, [outcomes.released(task)])
-    assert [None] == settle(catalog, [outcomes.completed_graph(task, GRAPHS["ann"])])
+    settle(catalog, [publication.released(task)])
+    assert [None] == settle(catalog, [publication.completed_graph(task, GRAPHS["ann"])])
     assert names(catalog) == {}
 
 
@@ -268,7 +267,7 @@ def test_long_names_are_told_apart(catalog: Catalog):
     put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
     (task,) = take(catalog, Phase.GRAPHRAG)
     found = Extraction({one: 1, two: 1, heading: 1}, [Relation(one, "links", two)])
-    settle(catalog, [outcomes.completed_graph(task, found)])
+    settle(catalog, [publication.completed_graph(task, found)])
 
     (first,), (second,) = ids(catalog, "one.md"), ids(catalog, "TWO.md")
     assert first != second
@@ -283,6 +282,6 @@ def test_accents_are_the_same_in_whichever_way_they_are_written(catalog: Catalog
     put(catalog, "/a.md", page("long"), graph=True, place=Place("acme", "docs"), asked_at=at(0), now=at(0))
     (task,) = take(catalog, Phase.GRAPHRAG)
     found = Extraction({Entity("Mu\u0308hle", "name"): 1, Entity("/u\u0308.md", "document"): 1}, [])
-    settle(catalog, [outcomes.completed_graph(task, found)])
+    settle(catalog, [publication.completed_graph(task, found)])
     assert len(ids(catalog, "M\u00fchle")) == len(ids(catalog, "Mu\u0308hle")) == 1
     assert ids(catalog, "/\u00fc.md") == ids(catalog, "u\u0308.md") != []

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.portions import Portions, count_rows
-from penstock.catalog.rules.publication import UNFINISHED
+from penstock.catalog.rules.publication import UNFINISHED, Portions, count_rows
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import (
     Adoption,
+    Document,
     Failure,
     FailureKind,
     Gate,
@@ -30,7 +30,6 @@ from penstock.catalog.values import (
     Removal,
     StoreResult,
 )
-from penstock.catalog.views import Document
 from penstock.worker.upkeep import Sweeper
 from tests.catalog.conftest import (
     VECTOR,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.portions import Portions
-from penstock.catalog.rules.query_terms import keyword_text
-from penstock.catalog.sql import chunks, large_generations
+from penstock.catalog.rules.publication import Portions
+from penstock.catalog.rules.words import keyword_text
+from penstock.catalog.sql import chunks, store
 from penstock.catalog.sql.catalog import SqlCatalog
-from penstock.catalog.sql.postgres_rows import PostgresStatements
+from penstock.catalog.sql.postgres import PostgresStatements
 from penstock.catalog.sql.statements import SqliteStatements
 from penstock.catalog.values import NewPage
 from tests.catalog.conftest import page, put, read, source
@@ -95,7 +95,7 @@ def test_no_text_is_split_into_words_within_a_transaction(catalog: Catalog, monk
         calls.append(states[-1])
         return keyword_text(text)
 
-    for module in (chunks, large_generations):
+    for module in (chunks, store):
         monkeypatch.setattr(module, "keyword_text", counted)
     around_each_write(catalog, monkeypatch, states.append)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Failure, Phase, TaskStatus
 from tests.catalog.conftest import VECTOR, begin, document, embed, late, put, read, settle, take
 
@@ -14,8 +14,8 @@ def test_a_failed_gate_skips_what_follows_and_its_retry_brings_it_back(catalog: 
     settle(
         catalog,
         [
-            outcomes.failed(first, Failure("ERR_PARSE", "damaged")),
-            outcomes.completed_page(second, late(1, 2)),
+            publication.failed(first, Failure("ERR_PARSE", "damaged")),
+            publication.completed_page(second, late(1, 2)),
         ],
     )
     with catalog.snapshot() as snapshot:
@@ -35,7 +35,7 @@ def test_a_failed_gate_skips_what_follows_and_its_retry_brings_it_back(catalog: 
     )
     (again,) = take(catalog, Phase.OCR)
     assert (first.task_id, 0) == (again.task_id, again.retry_count)
-    settle(catalog, [outcomes.completed_page(again, late(1, 1))])
+    settle(catalog, [publication.completed_page(again, late(1, 1))])
     assert 2 == embed(catalog)
     assert document(catalog, document_id).current
 
@@ -45,7 +45,9 @@ def test_a_page_skipped_by_its_worker_says_why(catalog: Catalog):
     read(catalog, "one", "two")
     embed(catalog)
 
-    settle(catalog, [outcomes.skipped(task, "no extractor here") for task in take(catalog, Phase.GRAPHRAG)])
+    settle(
+        catalog, [publication.skipped(task, "no extractor here") for task in take(catalog, Phase.GRAPHRAG)]
+    )
 
     with catalog.snapshot() as snapshot:
         (page,) = snapshot.pages(document_id)
@@ -63,7 +65,9 @@ def test_a_document_without_vectors_waits_for_no_phase_behind_them(catalog: Cata
 def test_retry_brings_back_a_chunk_and_the_entities_behind_it(catalog: Catalog):
     stored = put(catalog, "/a.md", late(2), graph=True)
     bad, good = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed(bad, Failure("ERR_X", "no")), outcomes.completed_vector(good, VECTOR)])
+    settle(
+        catalog, [publication.failed(bad, Failure("ERR_X", "no")), publication.completed_vector(good, VECTOR)]
+    )
     assert stored.document_id is not None
     assert document(catalog, stored.document_id).partial
 

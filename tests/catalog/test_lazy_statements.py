@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from penstock.catalog.sql import statements
-from penstock.catalog.sql.row_types import RowType
+from penstock.catalog.sql.statements import RowType
 
 
 class Row(msgspec.Struct):

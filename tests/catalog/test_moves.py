@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Move, Outcome, Place, Removal, StoreResult
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, Move, Outcome, Place, Removal, StoreResult
 from tests.catalog.conftest import DOCS, at, begin, page, put, sweep
 
 LATER = at(10)

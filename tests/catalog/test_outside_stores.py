@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.catalog.outside_stores import OutsideStore, StoredText
+from penstock.catalog.parts import OutsideStore, StoredText
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.sql.outside_stores import LATE_WRITES
 from penstock.catalog.values import Outcome, Phase, Removal
 from tests.catalog.conftest import (
@@ -179,7 +179,7 @@ def test_a_chunk_that_fails_for_good_leaves_the_vector_store(catalog: Catalog, s
     catalog.outside.attach(store, "qdrant://a")
     put(catalog, "/a.md", page("one", vector=None), max_retries=0)
     (task,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.lost(task)])
+    settle(catalog, [publication.lost(task)])
     expected = {StoredText("acme", task.content_id, "static")} if store is VECTORS else set()
     assert expected == pending(catalog, store)
 
@@ -188,7 +188,7 @@ def test_a_text_is_not_embedded_before_its_removal_is_done(catalog: Catalog):
     catalog.outside.attach(VECTORS, "qdrant://a")
     put(catalog, "/a.md", page("one"))
     (task,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(task, VECTOR)])
+    settle(catalog, [publication.completed_vector(task, VECTOR)])
     put(catalog, "/a.md", page("one"), space="other", asked_at=at(1))
     embed(catalog)
     sweep(catalog)

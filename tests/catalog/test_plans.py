@@ -15,8 +15,7 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from penstock.catalog.sql.postgres import PostgresCatalog
-from penstock.catalog.sql.postgres_rows import PostgresStatements
+from penstock.catalog.sql.postgres import PostgresCatalog, PostgresStatements
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load
 from penstock.database.sqlite_file import CONNECTION

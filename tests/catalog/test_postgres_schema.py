@@ -13,12 +13,10 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules.query_terms import as_terms, phrases, searchable
-from penstock.catalog.sql.postgres import PostgresCatalog
-from penstock.catalog.sql.postgres_rows import PostgresStatements
+from penstock.catalog.rules.words import as_terms, phrases, searchable
+from penstock.catalog.sql.postgres import PostgresCatalog, PostgresStatements
 from penstock.catalog.sql.statements import load
-from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, Outcome, Phase, Removal, TaskStatus
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
 from penstock.queue.factory import open_queue
 from tests.catalog.conftest import (

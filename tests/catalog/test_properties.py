@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Rename, StoredProperties
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, Rename, StoredProperties
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, page, put, read, source
 
 MILL = StoredProperties(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import (
     Adoption,
     Failure,
@@ -77,7 +77,7 @@ def test_equal_texts_on_several_pages_have_ids_of_their_own(catalog: Catalog):
         settle(
             catalog,
             [
-                outcomes.completed_page(
+                publication.completed_page(
                     task, NewPage(number=task.page_number, chunks=(chunk("same", None),) * 2)
                 )
             ],
@@ -86,7 +86,7 @@ def test_equal_texts_on_several_pages_have_ids_of_their_own(catalog: Catalog):
     tasks = take(catalog, Phase.VECTOR)
 
     assert 6 == len({task.chunk_id for task in tasks})
-    settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks])
+    settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks])
     assert document(catalog, document_id).current
 
 
@@ -95,9 +95,9 @@ def test_content_at_fault_publishes_the_rest_marked_partial(catalog: Catalog):
     bad, *good = take(catalog, Phase.OCR)
     settle(
         catalog,
-        [outcomes.failed(bad, DAMAGED)]
+        [publication.failed(bad, DAMAGED)]
         + [
-            outcomes.completed_page(
+            publication.completed_page(
                 task, NewPage(number=task.page_number, chunks=(chunk(f"page {task.page_number}"),))
             )
             for task in good
@@ -120,8 +120,8 @@ def test_an_outage_keeps_the_old_generation_and_the_job_is_told(catalog: Catalog
     settle(
         catalog,
         [
-            outcomes.failed_attempt(tasks[0], TRANSIENT, "no route"),
-            outcomes.completed_vector(tasks[1], VECTOR),
+            publication.failed_attempt(tasks[0], TRANSIENT, "no route"),
+            publication.completed_vector(tasks[1], VECTOR),
         ],
     )
 
@@ -138,7 +138,10 @@ def test_a_kept_back_generation_is_adopted_and_only_its_failures_run_again(catal
     first, second = take(catalog, Phase.VECTOR)
     settle(
         catalog,
-        [outcomes.failed_attempt(first, TRANSIENT, "no route"), outcomes.completed_vector(second, VECTOR)],
+        [
+            publication.failed_attempt(first, TRANSIENT, "no route"),
+            publication.completed_vector(second, VECTOR),
+        ],
     )
 
     again = put(catalog, "/a.pdf", *pages(2), asked_at=at(5), job_id="job_2")
@@ -152,13 +155,13 @@ def test_a_kept_back_generation_is_adopted_and_only_its_failures_run_again(catal
 def test_a_job_can_take_over_before_reading_anything(catalog: Catalog):
     document_id = begin(catalog, "/a.pdf", count=1, job_id="job_1", priority=3)
     (task,) = take(catalog, Phase.OCR)
-    settle(catalog, [outcomes.failed(task, DAMAGED)])
+    settle(catalog, [publication.failed(task, DAMAGED)])
     adoption = Adoption(document_id=document_id, asked_at=at(1), read_at=at(1), job_id="job_2", priority=8)
 
     assert catalog.adopt(adoption)
 
     (task,) = take(catalog, Phase.OCR)
-    settle(catalog, [outcomes.completed_page(task, page("fine"))])
+    settle(catalog, [publication.completed_page(task, page("fine"))])
     assert "job_2" == jobs(catalog)[-1]
     assert not catalog.adopt(adoption)
 
@@ -170,7 +173,7 @@ def test_another_content_drops_what_was_being_built(catalog: Catalog):
     second = begin(catalog, "/a.pdf", count=3, asked_at=at(1))
 
     assert GenerationState.DROPPED == document(catalog, first).state
-    assert [None] == settle(catalog, [outcomes.completed_page(zombie, page("x"))])
+    assert [None] == settle(catalog, [publication.completed_page(zombie, page("x"))])
     assert {second} == {task.source.document_id for task in take(catalog, Phase.OCR)}
     sweep(catalog)
     with catalog.snapshot() as snapshot:
@@ -216,7 +219,7 @@ def test_a_generation_removed_while_it_was_built_is_dropped(catalog: Catalog):
     catalog.remove(
         Removal(tenant_id="acme", path="/docs", collection="docs", branch="main", asked_at=at(1)), limit=0
     )
-    settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks])
+    settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks])
 
     shown = document(catalog, document_id)
     assert (GenerationState.DROPPED, "removed while indexing") == (shown.state, shown.note)
@@ -231,7 +234,7 @@ def test_a_later_reading_published_first_wins(catalog: Catalog):
     catalog.drop(document_id, "cancelled")
     put(catalog, "/a.pdf", page("fast"), asked_at=at(9))
 
-    assert [None, None] == settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks])
+    assert [None, None] == settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks])
 
     assert {"fast"} == found(catalog, "slow fast")
 
@@ -239,14 +242,16 @@ def test_a_later_reading_published_first_wins(catalog: Catalog):
 def test_a_retry_in_a_published_document_makes_it_whole(catalog: Catalog):
     document_id = begin(catalog, "/a.pdf", count=2)
     bad, good = take(catalog, Phase.OCR)
-    settle(catalog, [outcomes.failed(bad, DAMAGED), outcomes.completed_page(good, page("two", number=2))])
+    settle(
+        catalog, [publication.failed(bad, DAMAGED), publication.completed_page(good, page("two", number=2))]
+    )
     with catalog.snapshot() as snapshot:
         before = snapshot.changes("acme").sequence
 
     assert 1 == catalog.retry(document_id)
     assert {"two"} == found(catalog, "one two")
     (again,) = take(catalog, Phase.OCR)
-    settle(catalog, [outcomes.completed_page(again, page("one"))])
+    settle(catalog, [publication.completed_page(again, page("one"))])
 
     assert {"one", "two"} == found(catalog, "one two")
     shown = source(catalog, "/a.pdf")
@@ -261,7 +266,7 @@ def test_nothing_embedded_is_nothing_to_show(catalog: Catalog):
     put(catalog, "/a.pdf", NewPage(number=1, chunks=(chunk("new", None),)), asked_at=at(1))
     (task,) = take(catalog, Phase.VECTOR)
 
-    settle(catalog, [outcomes.failed(task, Failure("ERR_X", "refused", FailureKind.CONTENT))])
+    settle(catalog, [publication.failed(task, Failure("ERR_X", "refused", FailureKind.CONTENT))])
 
     assert {"old"} == found(catalog, "old new")
 
@@ -273,8 +278,8 @@ def test_progress_statistics_and_ready_documents(catalog: Catalog):
         assert [] == snapshot.ready(Phase.VECTOR)
     read(catalog, "x", "y")
     tasks = take(catalog, Phase.VECTOR, 4)
-    settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks[:3]])
-    settle(catalog, [outcomes.released(tasks[3])])
+    settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks[:3]])
+    settle(catalog, [publication.released(tasks[3])])
 
     with catalog.snapshot() as snapshot:
         progress = snapshot.progress(document_id)
@@ -305,9 +310,9 @@ def test_a_documents_tree_shows_every_page_and_chunk(catalog: Catalog):
     document_id = begin(catalog, "/a.pdf", count=2, graph=True)
     first, second = take(catalog, Phase.OCR)
     kept = NewPage(number=1, chunks=(chunk("x", None), chunk("y", None)), text="x y", file_path="/pages/1.md")
-    settle(catalog, [outcomes.completed_page(first, kept), outcomes.released(second)])
+    settle(catalog, [publication.completed_page(first, kept), publication.released(second)])
     bad, good = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed(bad, DAMAGED), outcomes.completed_vector(good, VECTOR)])
+    settle(catalog, [publication.failed(bad, DAMAGED), publication.completed_vector(good, VECTOR)])
     (entities,) = take(catalog, Phase.GRAPHRAG)
     settle(catalog, [completed_graph(entities, 3, 2)])
 

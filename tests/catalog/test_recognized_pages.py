@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.values import NewPage, Outcome, Phase, Removal, Task, TaskRequest, TaskStatus
-from penstock.catalog.views import PageState
+from penstock.catalog.rules import publication
+from penstock.catalog.values import NewPage, Outcome, PageState, Phase, Removal, Task, TaskRequest, TaskStatus
 from tests.catalog.conftest import DOCS, PERMANENT, at, chunk, page, put
 
 
@@ -52,7 +51,7 @@ def test_a_page_found_to_be_a_picture_changes_the_line(catalog: Catalog):
     put(catalog, "/scan.pdf", NewPage(number=1))
     (task,) = claim(catalog, needs_ocr=False)
 
-    catalog.settle([outcomes.needs_ocr(task)], now=at(2))
+    catalog.settle([publication.needs_ocr(task)], now=at(2))
 
     assert [] == claim(catalog, needs_ocr=False, seconds=3)
     (again,) = claim(catalog, needs_ocr=True, seconds=3)
@@ -62,7 +61,7 @@ def test_a_page_found_to_be_a_picture_changes_the_line(catalog: Catalog):
 def test_a_lost_recognition_is_tried_again_in_its_line(catalog: Catalog):
     put(catalog, "/scan.pdf", picture(1))
     (task,) = claim(catalog, needs_ocr=True)
-    catalog.settle([outcomes.lost(task)], now=at(2))
+    catalog.settle([publication.lost(task)], now=at(2))
 
     assert [] == claim(catalog, needs_ocr=False, seconds=3)
     (again,) = claim(catalog, needs_ocr=True, seconds=3)
@@ -87,7 +86,7 @@ def test_text_engine_confidence_and_warnings_are_kept(catalog: Catalog, by_task:
     if by_task:
         (task,) = claim(catalog, needs_ocr=True)
         done = msgspec.structs.replace(recognized(), file_path="/pages/1_nohf.md")
-        assert [TaskStatus.COMPLETED] == catalog.settle([outcomes.completed_page(task, done)], now=at(2))
+        assert [TaskStatus.COMPLETED] == catalog.settle([publication.completed_page(task, done)], now=at(2))
 
     (state,) = page_states(catalog, stored.document_id)
     assert ("tesseract", 91.25, ("turned by 90 degrees",)) == (
@@ -115,13 +114,13 @@ def test_a_failed_recognition_keeps_the_place_of_its_file(catalog: Catalog):
     stored = put(catalog, "/scan.pdf", waiting)
     (task,) = claim(catalog, needs_ocr=True)
     assert "/inbox/scan.pdf" == task.file_path
-    catalog.settle([outcomes.failed_attempt(task, PERMANENT, "blank")], now=at(2))
+    catalog.settle([publication.failed_attempt(task, PERMANENT, "blank")], now=at(2))
     assert stored.document_id is not None
 
     assert 1 == catalog.retry(stored.document_id, now=at(3))
     (again,) = claim(catalog, needs_ocr=True, seconds=4)
     assert "/inbox/scan.pdf" == again.file_path
-    catalog.settle([outcomes.completed_page(again, recognized())], now=at(5))
+    catalog.settle([publication.completed_page(again, recognized())], now=at(5))
     (state,) = page_states(catalog, stored.document_id)
     assert state.file_path is None
 

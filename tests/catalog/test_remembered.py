@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.failures import FailedReading, ReadFile, failed_generation, fails_again
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.publication import (
+    FailedReading,
+    ReadFile,
+    failed_generation,
+    fails_again,
+)
 from penstock.catalog.values import (
     Failure,
+    KnownSource,
     LedgerEntry,
     LedgerKind,
     Outcome,
     Phase,
     Removal,
     Rename,
+    Source,
     StoreResult,
     TaskStatus,
     Touch,
 )
-from penstock.catalog.views import KnownSource, Source
 from tests.catalog.conftest import (
     DOCS,
     T0,
@@ -214,9 +220,9 @@ def test_a_document_whose_pages_all_failed_is_remembered_once_the_last_has_ended
     first, second = take(catalog, Phase.OCR)
     no_text = Failure("ERR_NO_TEXT", "no text layer")
 
-    settle(catalog, [outcomes.failed(first, no_text)])
+    settle(catalog, [publication.failed(first, no_text)])
     assert not remembered(catalog)
-    settle(catalog, [outcomes.failed(second, no_text)])
+    settle(catalog, [publication.failed(second, no_text)])
 
     assert remembered(catalog)
     assert "ERR_NO_TEXT: no text layer" == seen(catalog).failure.error
@@ -226,8 +232,8 @@ def test_failed_parts_of_a_published_document_are_remembered(catalog: Catalog):
     begin(catalog, "/a.pdf", size=10, mtime_ns=20, read_with="parser 1", space=None)
     first, second = take(catalog, Phase.OCR)
 
-    settle(catalog, [outcomes.failed(first, Failure("ERR_NO_TEXT", "no text layer"))])
-    settle(catalog, [outcomes.completed_page(second, page("a page", number=2))])
+    settle(catalog, [publication.failed(first, Failure("ERR_NO_TEXT", "no text layer"))])
+    settle(catalog, [publication.completed_page(second, page("a page", number=2))])
 
     assert (True, False) == (seen(catalog).partial, seen(catalog).failed)
     assert remembered(catalog)
@@ -238,7 +244,7 @@ def test_parts_that_failed_by_an_outage_are_not_remembered(catalog: Catalog):
     settle(
         catalog,
         [
-            outcomes.failed_attempt(task, TRANSIENT, "no network", jitter=0)
+            publication.failed_attempt(task, TRANSIENT, "no network", jitter=0)
             for task in take(catalog, Phase.OCR)
         ],
     )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import (
     GenerationState,
     LedgerEntry,
@@ -250,7 +250,7 @@ def test_what_is_being_built_moves_with_its_source(catalog: Catalog):
     (task,) = take(catalog, Phase.OCR)
     catalog.rename(renamed("/a.pdf", "/b.pdf"))
 
-    settle(catalog, [outcomes.completed_page(task, page("moved"))])
+    settle(catalog, [publication.completed_page(task, page("moved"))])
 
     assert document(catalog, document_id).current
     assert ["/b.pdf"] == known(catalog)
@@ -318,7 +318,7 @@ def test_pages_read_while_deletes_are_open_wait_too(catalog: Catalog):
 def test_a_job_entry_goes_when_it_is_cleared(catalog: Catalog):
     begin(catalog, "/a.pdf", count=1, job_id="job_1")
     (task,) = take(catalog, Phase.OCR)
-    settle(catalog, [outcomes.completed_page(task, page("x"))])
+    settle(catalog, [publication.completed_page(task, page("x"))])
     (entry,) = catalog.outbox()
 
     assert ("job_1", OutboxEntryKind.JOB) == (entry.job_id, entry.kind)

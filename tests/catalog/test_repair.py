@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.query_terms import keyword_text
+from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, Removal, Walk
 from tests.catalog.conftest import (

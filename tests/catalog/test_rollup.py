@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes, rollup
-from penstock.catalog.rules.rollup import PartCounts, counted, kind
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.publication import PartCounts, counted, kind
 from penstock.catalog.values import (
     Failure,
     FailureKind,
@@ -65,7 +65,7 @@ def test_a_failure_with_retries_left_counts_as_pending():
 
 @given(st.lists(st.integers(0, 4)), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4))))
 def test_counting_changes_equals_counting_again(parts: list[int], moves: list[tuple[int, int]]):
-    tally, before = rollup.PartChanges(), counted(parts)
+    tally, before = publication.PartChanges(), counted(parts)
     for index, after in moves:
         if index < len(parts):
             tally.move(1, parts[index], after)
@@ -142,22 +142,22 @@ class Drive:
     def _outcome(self, task: Task) -> TaskOutcome:
         way = self._random.random()
         if way < 0.12:
-            return outcomes.failed(task, Failure("ERR_X", "no", self._random.choice(list(FailureKind))))
+            return publication.failed(task, Failure("ERR_X", "no", self._random.choice(list(FailureKind))))
         if way < 0.3:
-            return outcomes.failed_attempt(task, TRANSIENT, "no route")
+            return publication.failed_attempt(task, TRANSIENT, "no route")
         if way < 0.4:
-            ways = [outcomes.lost(task), outcomes.released(task)]
+            ways = [publication.lost(task), publication.released(task)]
             # A document none of whose pages could be read is rightly kept back for ever.
             return self._random.choice(
-                ways if task.lane is Phase.OCR else [*ways, outcomes.skipped(task, "no")]
+                ways if task.lane is Phase.OCR else [*ways, publication.skipped(task, "no")]
             )
         return self._done(task)
 
     def _done(self, task: Task) -> TaskOutcome:
         if task.lane is Phase.OCR:
-            return outcomes.completed_page(task, self._read(task.page_number))
+            return publication.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
-            return outcomes.completed_vector(task, VECTOR)
+            return publication.completed_vector(task, VECTOR)
         return completed_graph(task, 1, 1)
 
     def _retry(self) -> None:
@@ -173,7 +173,7 @@ class Drive:
     def _reap(self) -> None:
         self._second += 130
         claims = self._catalog.expired(lease=TASK_LEASE, now=at(self._second))
-        self._catalog.settle([outcomes.lost(claim) for claim in claims], now=at(self._second))
+        self._catalog.settle([publication.lost(claim) for claim in claims], now=at(self._second))
         self._held.clear()
 
     def _finish(self) -> None:

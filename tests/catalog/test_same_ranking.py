@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.sql.postgres import PostgresCatalog
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from tests.catalog import test_plans
 from tests.catalog.conftest import generation, page, sweep
 from tests.catalog.test_removal import folder

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewPage, Place, Removal
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, NewPage, Place, Removal
 from penstock.errors import InvalidRequest, InvalidText
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
 

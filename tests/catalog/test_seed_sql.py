@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import Failure, NewPage, Phase
 from tests.catalog.conftest import TASK_LEASE, VECTOR, at, begin, chunk, put, settle, take
@@ -146,7 +146,10 @@ def begun(catalog: Catalog) -> int:
     document_id = begin(catalog, count=2, graph=True)
     first, second = take(catalog, Phase.OCR)
     parts = tuple(chunk(f"part {n}", None) for n in range(2))
-    settle(catalog, [outcomes.completed_page(first, NewPage(number=1, chunks=parts)), outcomes.lost(second)])
+    settle(
+        catalog,
+        [publication.completed_page(first, NewPage(number=1, chunks=parts)), publication.lost(second)],
+    )
     return document_id
 
 
@@ -176,7 +179,7 @@ def test_chunks_are_picked_up_only_behind_their_gates(catalog: Catalog, database
 
     assert [] == run(database, PRINTED.pickups[Phase.GRAPHRAG]).fetchall()
     task, _ = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(task, VECTOR)])
+    settle(catalog, [publication.completed_vector(task, VECTOR)])
     (picked,) = run(database, PRINTED.pickups[Phase.GRAPHRAG]).fetchall()
 
     assert task.chunk_id == picked[3]
@@ -200,9 +203,9 @@ def test_tasks_without_a_sign_of_life_are_released(catalog: Catalog, database: p
     begin(catalog, count=2, graph=True)
     first, _ = take(catalog, Phase.OCR)
     parts = tuple(chunk(f"part {n}", None) for n in range(2))
-    settle(catalog, [outcomes.completed_page(first, NewPage(number=1, chunks=parts))])
+    settle(catalog, [publication.completed_page(first, NewPage(number=1, chunks=parts))])
     embedded, _ = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(embedded, VECTOR)])
+    settle(catalog, [publication.completed_vector(embedded, VECTOR)])
     take(catalog, Phase.GRAPHRAG)
 
     assert [1, 1, 1] == [run(database, release).rowcount for release in PRINTED.releases]
@@ -217,7 +220,7 @@ def test_progress_statistics_and_what_is_ready_are_what_the_catalog_says(
 ):
     document_id = begun(catalog)
     (again,) = take(catalog, Phase.OCR, now=at(1))
-    settle(catalog, [outcomes.failed(again, Failure("ERR_PARSE", "damaged"))])
+    settle(catalog, [publication.failed(again, Failure("ERR_PARSE", "damaged"))])
     ready_for_vector = put(catalog, "/b.md", NewPage(number=1, chunks=(chunk("b", None),)))
     ready_for_graph = put(catalog, "/c.md", NewPage(number=1, chunks=(chunk("c"),)), graph=True)
     (doc_id,) = one(database, f"SELECT id FROM documents WHERE key = {document_id}")
@@ -260,7 +263,7 @@ def test_a_worker_of_somebody_elses_leaves_pages_and_documents_right(
     parts = tuple(chunk(f"part {n}", None) for n in range(2))
     settle(
         catalog,
-        [outcomes.completed_page(task, NewPage(number=task.page_number, chunks=parts)) for task in read],
+        [publication.completed_page(task, NewPage(number=task.page_number, chunks=parts)) for task in read],
     )
     for phase in ("vector", "graphrag"):
         for status in ("processing", "completed"):

@@ -16,11 +16,10 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules.portions import Portions
+from penstock.catalog.rules.publication import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
-from penstock.catalog.values import Outcome
-from penstock.catalog.views import Document, Filters, Source
+from penstock.catalog.values import Document, Filters, Outcome, Source
 from penstock.database import sqlite_connections
 from penstock.database.sqlite_file import CONNECTION
 from penstock.errors import SchemaMismatch, UnknownScheme

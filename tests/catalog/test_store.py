@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.identity import chunk_id, text_hash
+from penstock.catalog.rules.paths import chunk_id, text_hash
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import (
     Failure,
@@ -39,7 +39,7 @@ from tests.catalog.conftest import (
 
 
 def chunk_ids(catalog: Catalog, words: str) -> dict[str, str]:
-    from penstock.catalog.views import Filters
+    from penstock.catalog.values import Filters
 
     with catalog.snapshot() as snapshot:
         hits = snapshot.keyword(words, Filters(tenant_id="acme"), limit=100)

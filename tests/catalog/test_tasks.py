@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Failure, Gate, Phase, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch
 from tests.catalog.conftest import (
@@ -38,10 +38,10 @@ def test_pages_are_claimed_then_chunks_then_entities(catalog: Catalog):
     assert [] == take(catalog, Phase.GRAPHRAG)
     tasks = take(catalog, Phase.VECTOR)
     assert {"1 x", "1 y", "2 x", "2 y"} == {task.text for task in tasks}
-    settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks[:1]])
+    settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks[:1]])
     (ready,) = take(catalog, Phase.GRAPHRAG)
     assert tasks[0].chunk_id == ready.chunk_id
-    settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks[1:]])
+    settle(catalog, [publication.completed_vector(task, VECTOR) for task in tasks[1:]])
     assert document(catalog, document_id).current
     rest = take(catalog, Phase.GRAPHRAG)
     settle(catalog, [completed_graph(task, 2, 1) for task in [ready, *rest]])
@@ -52,7 +52,7 @@ def test_the_page_gate_lets_chunks_of_read_pages_through(catalog: Catalog):
     begin(catalog, count=2)
     first, _ = take(catalog, Phase.OCR)
 
-    settle(catalog, [outcomes.completed_page(first, late(1))])
+    settle(catalog, [publication.completed_page(first, late(1))])
 
     assert 1 == len(take(catalog, Phase.VECTOR))
 
@@ -61,13 +61,13 @@ def test_the_document_gate_waits_for_every_page(catalog: Catalog):
     begin(catalog, count=2, gate=Gate.DOCUMENT, graph=True)
     first, second = take(catalog, Phase.OCR)
 
-    settle(catalog, [outcomes.completed_page(first, late(2, 1))])
+    settle(catalog, [publication.completed_page(first, late(2, 1))])
     assert [] == take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed(second, Failure("ERR_PARSE", "damaged"))])
+    settle(catalog, [publication.failed(second, Failure("ERR_PARSE", "damaged"))])
     one, two = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(one, VECTOR)])
+    settle(catalog, [publication.completed_vector(one, VECTOR)])
     assert [] == take(catalog, Phase.GRAPHRAG)
-    settle(catalog, [outcomes.completed_vector(two, VECTOR)])
+    settle(catalog, [publication.completed_vector(two, VECTOR)])
     assert 2 == len(take(catalog, Phase.GRAPHRAG))
 
 
@@ -113,21 +113,21 @@ def test_a_failed_chunk_is_retried_alone(catalog: Catalog):
 
     settle(
         catalog,
-        [outcomes.failed_attempt(bad, TRANSIENT, "no route")]
-        + [outcomes.completed_vector(task, VECTOR) for task in good],
+        [publication.failed_attempt(bad, TRANSIENT, "no route")]
+        + [publication.completed_vector(task, VECTOR) for task in good],
     )
 
     assert [] == take(catalog, Phase.VECTOR, now=at(4))
     (again,) = take(catalog, Phase.VECTOR, now=at(6))
     assert (bad.task_id, 1) == (again.task_id, again.retry_count)
-    settle(catalog, [outcomes.completed_vector(again, VECTOR)], now=at(6))
+    settle(catalog, [publication.completed_vector(again, VECTOR)], now=at(6))
     assert 3 == len(found(catalog, "1"))
 
 
 def test_due_retries_come_before_new_work_of_any_priority(catalog: Catalog):
     put(catalog, "/a.md", late(1), priority=0)
     (task,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed_attempt(task, TRANSIENT, "no route")])
+    settle(catalog, [publication.failed_attempt(task, TRANSIENT, "no route")])
     put(catalog, "/b.md", late(1), priority=10)
 
     (first,) = take(catalog, Phase.VECTOR, 1, now=at(60))
@@ -138,11 +138,11 @@ def test_due_retries_come_before_new_work_of_any_priority(catalog: Catalog):
 def test_retries_run_out(catalog: Catalog):
     stored = put(catalog, "/a.md", late(2), max_retries=2)
     good, bad = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(good, VECTOR)])
+    settle(catalog, [publication.completed_vector(good, VECTOR)])
 
     for attempt in range(3):
         assert attempt == bad.retry_count
-        settle(catalog, [outcomes.failed_attempt(bad, TRANSIENT, "no route")], now=at(100 * attempt))
+        settle(catalog, [publication.failed_attempt(bad, TRANSIENT, "no route")], now=at(100 * attempt))
         again = take(catalog, Phase.VECTOR, now=at(100 * attempt + 99))
         if attempt < 2:
             (bad,) = again
@@ -162,7 +162,7 @@ def test_a_permanent_failure_spends_all_retries_at_once(catalog: Catalog):
 
     settle(
         catalog,
-        [outcomes.failed_attempt(bad, PERMANENT, "too long"), outcomes.completed_vector(good, VECTOR)],
+        [publication.failed_attempt(bad, PERMANENT, "too long"), publication.completed_vector(good, VECTOR)],
     )
 
     assert [] == take(catalog, Phase.VECTOR, now=at(10_000))
@@ -174,10 +174,10 @@ def test_a_permanent_failure_spends_all_retries_at_once(catalog: Catalog):
 def test_the_second_of_two_outcomes_finds_the_claim_lost(catalog: Catalog):
     put(catalog, "/a.md", late(1))
     (task,) = take(catalog, Phase.VECTOR)
-    done = outcomes.completed_vector(task, VECTOR)
+    done = publication.completed_vector(task, VECTOR)
 
     assert [TaskStatus.COMPLETED, None] == settle(catalog, [done, done])
-    assert [None] == settle(catalog, [outcomes.failed(task, Failure("ERR_X", "late"))])
+    assert [None] == settle(catalog, [publication.failed(task, Failure("ERR_X", "late"))])
 
 
 def test_a_zombie_cannot_settle_what_somebody_else_claimed(catalog: Catalog):
@@ -185,34 +185,36 @@ def test_a_zombie_cannot_settle_what_somebody_else_claimed(catalog: Catalog):
     (zombie,) = take(catalog, Phase.VECTOR)
     settle(
         catalog,
-        [outcomes.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(121))],
+        [publication.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(121))],
         now=at(121),
     )
     (owner,) = take(catalog, Phase.VECTOR, now=at(122), worker="w2")
 
-    assert [None] == settle(catalog, [outcomes.completed_vector(zombie, VECTOR)], now=at(123))
+    assert [None] == settle(catalog, [publication.completed_vector(zombie, VECTOR)], now=at(123))
     assert [False, True] == catalog.renew([zombie, owner], now=at(123))
-    assert [TaskStatus.COMPLETED] == settle(catalog, [outcomes.completed_vector(owner, VECTOR)], now=at(124))
+    assert [TaskStatus.COMPLETED] == settle(
+        catalog, [publication.completed_vector(owner, VECTOR)], now=at(124)
+    )
 
 
 def test_given_back_and_claimed_again_is_another_claim(catalog: Catalog):
     put(catalog, "/a.md", late(1))
     (before,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.released(before)])
+    settle(catalog, [publication.released(before)])
     (after,) = take(catalog, Phase.VECTOR)
 
     assert (0, 0) == (before.retry_count, after.retry_count)
-    assert [None] == settle(catalog, [outcomes.completed_vector(before, VECTOR)])
-    assert [TaskStatus.PENDING] == settle(catalog, [outcomes.released(after)])
+    assert [None] == settle(catalog, [publication.completed_vector(before, VECTOR)])
+    assert [TaskStatus.PENDING] == settle(catalog, [publication.released(after)])
 
 
 def test_a_retry_given_back_is_unspent(catalog: Catalog):
     put(catalog, "/a.md", late(1))
     (task,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed_attempt(task, TRANSIENT, "no route")])
+    settle(catalog, [publication.failed_attempt(task, TRANSIENT, "no route")])
     (again,) = take(catalog, Phase.VECTOR, now=at(60))
 
-    settle(catalog, [outcomes.released(again)], now=at(61))
+    settle(catalog, [publication.released(again)], now=at(61))
 
     (third,) = take(catalog, Phase.VECTOR, now=at(61))
     assert (1, 1) == (again.retry_count, third.retry_count)
@@ -228,7 +230,7 @@ def test_tasks_of_a_lost_worker_come_back_alone(catalog: Catalog, lane: Phase):
     assert 3 == len(take(catalog, lane, worker="dead"))
     claims = catalog.held("dead")
 
-    settle(catalog, [outcomes.lost(claim) for claim in claims], now=at(1))
+    settle(catalog, [publication.lost(claim) for claim in claims], now=at(1))
 
     for _ in range(3):
         (alone,) = take(catalog, lane, now=at(2))
@@ -238,12 +240,12 @@ def test_tasks_of_a_lost_worker_come_back_alone(catalog: Catalog, lane: Phase):
 def test_a_task_that_kills_every_worker_is_its_contents_fault(catalog: Catalog):
     stored = put(catalog, "/a.md", late(2), max_retries=1)
     _, good = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.completed_vector(good, VECTOR)])
+    settle(catalog, [publication.completed_vector(good, VECTOR)])
 
     for second in (200, 400):
         settle(
             catalog,
-            [outcomes.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(second))],
+            [publication.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(second))],
             now=at(second),
         )
         take(catalog, Phase.VECTOR, now=at(second + 1))
@@ -270,8 +272,8 @@ def test_one_bad_chunk_does_not_hold_up_its_batch(catalog: Catalog):
 
     settle(
         catalog,
-        [outcomes.failed(tasks[4], Failure("ERR_X", "bad"))]
-        + [outcomes.completed_vector(task, VECTOR) for task in tasks if task is not tasks[4]],
+        [publication.failed(tasks[4], Failure("ERR_X", "bad"))]
+        + [publication.completed_vector(task, VECTOR) for task in tasks if task is not tasks[4]],
     )
 
     assert stored.document_id is not None
@@ -322,7 +324,7 @@ def test_a_skipped_task_counts_as_done(catalog: Catalog):
     stored = put(catalog, "/a.md", late(2))
     first, second = take(catalog, Phase.VECTOR)
 
-    settle(catalog, [outcomes.skipped(first, "too short"), outcomes.completed_vector(second, VECTOR)])
+    settle(catalog, [publication.skipped(first, "too short"), publication.completed_vector(second, VECTOR)])
 
     assert stored.document_id is not None
     shown = document(catalog, stored.document_id)
@@ -338,8 +340,8 @@ def test_a_message_that_no_store_keeps_as_it_is_ends_a_task_all_the_same(catalog
     bad, good = take(catalog, Phase.VECTOR)
 
     ended = [
-        outcomes.failed(bad, Failure("ERR_X", "at \0 and \udc80")),
-        outcomes.completed_vector(good, VECTOR),
+        publication.failed(bad, Failure("ERR_X", "at \0 and \udc80")),
+        publication.completed_vector(good, VECTOR),
     ]
     assert [TaskStatus.FAILED, TaskStatus.COMPLETED] == settle(catalog, ended)
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.parts import ImportedRow, PortableTable
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import LedgerEntry, LedgerKind, NewPage, Phase, Removal, TokenUse, Walk
 from penstock.errors import RestoreUnfinished, SchemaMismatch
 from tests.catalog.conftest import (
@@ -71,11 +71,12 @@ def fill(catalog: Catalog) -> None:
     begin(catalog, "/reading.pdf", 3, job_id="job_reading")
     take(catalog, Phase.OCR, limit=1)
     (failing,) = take(catalog, Phase.OCR, limit=1)
-    settle(catalog, [outcomes.failed_attempt(failing, TRANSIENT, "torn")])
+    settle(catalog, [publication.failed_attempt(failing, TRANSIENT, "torn")])
     put(catalog, "/late.md", late(4))
     first, second, *_ = take(catalog, Phase.VECTOR, limit=3)
     settle(
-        catalog, [outcomes.completed_vector(first, VECTOR), outcomes.failed_attempt(second, PERMANENT, "bad")]
+        catalog,
+        [publication.completed_vector(first, VECTOR), publication.failed_attempt(second, PERMANENT, "bad")],
     )
     entry = LedgerEntry(place=DOCS, path="/x.bin", kind=LedgerKind.SKIPPED, rule="binary", cause="a cause")
     catalog.note([entry], now=T0)
@@ -162,7 +163,7 @@ def test_work_goes_on_where_it_was(opened: Opened, engine: str, other: str):
     assert [1, 2, 3] == sorted(task.page_number for task in tasks)
     mine = [task for task in tasks if task.task_id == held.task_id]
     assert mine[0].claim_number > held.claim_number
-    assert [None] == target.settle([outcomes.failed_attempt(held, TRANSIENT, "late")], now=at(501))
+    assert [None] == target.settle([publication.failed_attempt(held, TRANSIENT, "late")], now=at(501))
     put(target, "/new.md", page("fresh"), asked_at=at(600), now=at(600))
     put(target, "/done.md", page("mill only"), asked_at=at(600), now=at(600))
     sweep(target, at(700))

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import NewPage, Place, Removal
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, NewPage, Place, Removal
 from penstock.pipeline.vectors.cache import CacheDirectory, Sizes, VectorCache
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.worker.vector_upkeep import keep_all

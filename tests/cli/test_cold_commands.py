@@ -65,8 +65,8 @@ HEAVY = frozenset(
 OF_CHANGED_FILES = frozenset(
     "penstock.handlers.files penstock.handlers.phases penstock.handlers.generations "
     "penstock.pipeline.draft penstock.pipeline.extract.sandbox.sandbox penstock.worker.process_guard "
-    "penstock.catalog.sql.chunks penstock.catalog.sql.outbox penstock.catalog.sql.written_records "
-    "penstock.catalog.rules.graph_expansion penstock.pipeline.vectors.cache "
+    "penstock.catalog.sql.chunks penstock.catalog.sql.ledger penstock.catalog.sql.records "
+    "penstock.catalog.rules.graph penstock.pipeline.vectors.cache "
     "penstock.pipeline.embed.fastembed penstock.queue.jsonl penstock.service.libraries "
     "penstock.service.page_texts shutil socket subprocess tempfile".split()
 )

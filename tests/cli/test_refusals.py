@@ -159,7 +159,7 @@ def test_a_collection_of_another_dimension_is_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     pytest.importorskip("qdrant_client")
-    from penstock.catalog.outside_stores import OutsideStore
+    from penstock.catalog.parts import OutsideStore
     from penstock.vector_stores.protocol import Point, collection_name
 
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")

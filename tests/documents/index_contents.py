@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from penstock import Penstock, config
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import OutboxEntryKind, TaskStatus
-from penstock.catalog.views import ChunkView, Filters
+from penstock.catalog.values import ChunkView, Filters, OutboxEntryKind, TaskStatus
 from penstock.job import Status
 from tests.servers.stores import given_back, store_url
 

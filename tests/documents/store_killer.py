@@ -19,7 +19,7 @@ import msgspec
 from penstock import config
 from penstock.assembly import Assembly
 from penstock.catalog.sql.catalog import SqlCatalog
-from penstock.catalog.sql.graph_texts import CatalogGraphTexts
+from penstock.catalog.sql.graph import CatalogGraphTexts
 from penstock.catalog.sql.outside_stores import CatalogOutsideStores
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers import outside_stores

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from penstock.service.requests import Submission
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.servers.stores import FIRST, others_later

@@ -14,9 +14,8 @@ import pytest
 
 from penstock import Penstock, clock, config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules import outcomes
-from penstock.catalog.values import NewPage, Phase, TaskRequest, TaskStatus
-from penstock.catalog.views import PageState
+from penstock.catalog.rules import publication
+from penstock.catalog.values import NewPage, PageState, Phase, TaskRequest, TaskStatus
 from penstock.cli.job_progress import JobProgress
 from penstock.cli.page_progress import PageProgress
 from penstock.errors import UnknownDocument
@@ -82,7 +81,7 @@ def test_text_pages_of_a_mixed_document_are_stored_at_once_and_each_page_once(do
         (task,) = worker.catalog.claim(TaskRequest(Phase.OCR, "hand", 1, needs_ocr=True))
         (document,) = docs.app.documents.generations(source.source_id)
         assert TaskStatus.PROCESSING is document.phases[Phase.OCR].status
-        worker.catalog.settle([outcomes.released(task)])
+        worker.catalog.settle([publication.released(task)])
         worker.drain()
 
     assert [("mixed.pdf", 2)] == hits(docs, "river")

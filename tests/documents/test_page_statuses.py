@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.rules import outcomes
-from penstock.catalog.values import Failure, Phase, Task, TaskRequest
-from penstock.catalog.views import Document, PageState
+from penstock.catalog.rules import publication
+from penstock.catalog.values import Document, Failure, PageState, Phase, Task, TaskRequest
 from penstock.handlers.source_files import PageFiles
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, ManualWorker
@@ -86,12 +85,12 @@ def test_statuses_rise_from_the_pages_to_the_document(docs: IndexedFolder, tmp_p
 def test_a_failed_page_fails_the_phase_once_no_other_page_is_open(docs: IndexedFolder):
     with docs.manual_worker(ocr=True) as worker:
         watched = Watched(docs, worker)
-        worker.catalog.settle([outcomes.failed(watched.claimed(), TORN)])
+        worker.catalog.settle([publication.failed(watched.claimed(), TORN)])
         assert ["failed", "pending", "pending"] == watched.pages(Phase.OCR)
         assert ["ocr pending", "vector pending"] == watched.document
 
         released = watched.claimed()
-        worker.catalog.settle([outcomes.released(released)])
+        worker.catalog.settle([publication.released(released)])
         assert ["failed", "pending", "pending"] == watched.pages(Phase.OCR)
 
         for _ in range(2):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.parts import OutsideStore
 from penstock.graph_assembly import open_graph_copies, open_store
 from penstock.vector_assembly import attach_vectors
 from penstock.vector_stores.protocol import collection_name

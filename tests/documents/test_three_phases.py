@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock, config
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Failure, Phase, Task, TaskRequest
 from penstock.handlers.context import Registry
 from penstock.worker.document_notifier import DocumentNotifier
@@ -193,7 +193,7 @@ def _plain(value: object) -> object:
 def test_failures_are_shown_at_every_level(life: Life):
     path = life.begin("torn.pdf")
     (first,) = life.claim(Phase.OCR)
-    life.worker.catalog.settle([outcomes.failed(first, TORN)])
+    life.worker.catalog.settle([publication.failed(first, TORN)])
     life.work(life.claim(Phase.OCR))
     # The phases behind a page that failed for good are skipped.
     assert [FAILED, SKIPPED, SKIPPED] == life.statuses(path)["page 1"]
@@ -205,7 +205,7 @@ def test_failures_are_shown_at_every_level(life: Life):
     assert [[], []] == ready
     life.work(life.claim(Phase.VECTOR))
     (chunk,) = life.claim(Phase.GRAPHRAG)
-    life.worker.catalog.settle([outcomes.failed(chunk, Failure("ERR_CUT_OFF", "too long"))])
+    life.worker.catalog.settle([publication.failed(chunk, Failure("ERR_CUT_OFF", "too long"))])
     assert [COMPLETED, COMPLETED, FAILED] == life.statuses(path)["page 2"]
     assert [FAILED, COMPLETED, FAILED] == life.statuses(path)["document"]
     assert 1 == life.monitored(path)[1]["graphrag_chunks", FAILED]

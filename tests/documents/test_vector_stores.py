@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.parts import OutsideStore
 from penstock.catalog.values import Phase, TaskRequest
 from penstock.handlers.context import Registry
 from penstock.vector_stores.protocol import Point, VectorStore, collection_name

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.entities import Extraction
-from penstock.catalog.graph import GraphReader
+from penstock.catalog.graph import Extraction, GraphReader
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Removal, Task
 from penstock.graph_stores.address import GraphStoreUrl
 from penstock.graph_stores.neo4j import Neo4jCopy
@@ -47,7 +46,7 @@ class GraphUnderTest:
 
     def extract(self) -> int:
         tasks = take(self.catalog, Phase.GRAPHRAG)
-        ended = [outcomes.completed_graph(task, self.found(task)) for task in tasks]
+        ended = [publication.completed_graph(task, self.found(task)) for task in tasks]
         settle(self.catalog, self.copies.written(tasks, ended) if self.copies is not None else ended)
         return len(tasks)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.catalog.entities import Entity, Extraction
-from penstock.catalog.graph import Mention
+from penstock.catalog.graph import Entity, Extraction, Mention
 from penstock.catalog.values import Removal
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.testing import GraphStoreContract

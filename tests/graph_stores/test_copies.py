@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import Penstock, config
-from penstock.catalog.outside_stores import OutsideStore
-from penstock.catalog.rules import outcomes
+from penstock.catalog.parts import OutsideStore
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidSetting, ServiceUnavailable
 from penstock.graph_stores.address import GraphStoreUrl
@@ -53,7 +53,7 @@ def test_a_text_that_is_gone_is_not_written(graph: GraphUnderTest):
     (task,) = take(graph.catalog, Phase.GRAPHRAG)
     graph.remove("/a.md")
     assert graph.copies is not None
-    ended = graph.copies.written([task], [outcomes.completed_graph(task, graph.graphs["ann"])])
+    ended = graph.copies.written([task], [publication.completed_graph(task, graph.graphs["ann"])])
     assert settle(graph.catalog, ended) == [None]
 
 
@@ -97,7 +97,7 @@ def test_a_crash_between_the_writes_leaves_nothing_wrong(
         graph.clear(2)
     assert (step == 5) is (left >= 0)
     monkeypatch.undo()
-    settle(graph.catalog, [outcomes.released(held) for held in graph.catalog.held("w1")])
+    settle(graph.catalog, [publication.released(held) for held in graph.catalog.held("w1")])
     while graph.extract():
         continue
     graph.clear(3)
@@ -266,12 +266,12 @@ def test_tasks_wait_for_a_store_that_is_down_and_spend_no_retry(
     down = GraphCopies(graph.catalog, Neo4jCopy(url, 1.0), Breakers())
     request.addfinalizer(down.close)
     for _ in range(5):
-        (outcome,) = down.written(tasks, [outcomes.completed_graph(tasks[0], graph.graphs["ann"])])
+        (outcome,) = down.written(tasks, [publication.completed_graph(tasks[0], graph.graphs["ann"])])
         assert outcome.retry_count == 0
         assert outcome.retry_after is not None
         with pytest.raises(ServiceUnavailable):
             down.check()
-    settle(graph.catalog, [outcomes.released(tasks[0])])
+    settle(graph.catalog, [publication.released(tasks[0])])
     assert graph.extract() == 1
     found = source(graph.catalog, "/a.md")
     assert found is not None

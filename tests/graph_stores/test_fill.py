@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.parts import OutsideStore
 from penstock.handlers.outside_stores import GraphCopies
 from tests.graph_stores.conftest import GraphUnderTest, needs_bolt
 

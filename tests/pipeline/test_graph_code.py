@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import graph as bench
-from penstock.catalog.entities import Entity
+from penstock.catalog.graph import Entity
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape

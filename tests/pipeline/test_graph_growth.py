@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.catalog.entities import MAX_NAME, Extraction
+from penstock.catalog.graph import MAX_NAME, Extraction
 from penstock.pipeline.chunk.languages import MAX_PARSED
 from penstock.pipeline.graph.factory import extractor_for, language_of
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog.entities import MAX_NAME, Entity, Extraction, Relation
+from penstock.catalog.graph import MAX_NAME, Entity, Extraction, Relation
 from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.pipeline.endpoint import BadAnswer, EndpointOptions, EndpointSilent
 from penstock.pipeline.graph import llm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import graph as bench
-from penstock.catalog.entities import Entity, Relation, name_key, short_key
+from penstock.catalog.graph import Entity, Relation, name_key, short_key
 from penstock.pipeline.graph.factory import extractor_for, graph_fingerprint
 from penstock.pipeline.graph.prose import CONTAINS, LINKS, extract_text, sentences
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import as_terms, keyword_text, phrases
+from penstock.catalog import protocol
+from penstock.catalog.rules.words import as_terms, keyword_text, phrases
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
@@ -143,7 +143,7 @@ def test_asking_grows_with_the_query(name: str):
     def asked(query: str) -> Callable[[], object]:
         return lambda: (
             as_terms(phrases(query)),
-            path_glob.posix_expression(query),
+            protocol.posix_expression(query),
             make_snippet(text, query + "x", ("<", ">")),
         )
 
@@ -158,6 +158,6 @@ def test_words_for_a_keyword_index_grow_with_the_text(part: str):
 @pytest.mark.parametrize("glob", ["*a*a*a*a*a*a*b", "*[a]*[a]*[a]*[a]*b*", "*?a*?a*?a*?b*", "*aaaa*aaab*"])
 def test_a_path_filter_grows_with_the_path(glob: str):
     def asked(length: int) -> Callable[[], object]:
-        return lambda: [path_glob.matches(glob, "/" + "a" * length) for _ in range(20)]
+        return lambda: [protocol.matches(glob, "/" + "a" * length) for _ in range(20)]
 
     check_growth(asked(1_000), asked(STEP * 1_000))

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.catalog.values import Removal
-from penstock.catalog.views import SourceMark
+from penstock.catalog.values import Removal, SourceMark
 from penstock.clock import now
 from penstock.pipeline.vectors.cache import CacheDirectory, SpaceCache, VectorCache, same_history
 from penstock.pipeline.vectors.nearest import Label, read_footer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewPage, Phase
 from penstock.service.document_records import time_estimate
@@ -33,7 +33,7 @@ def estimate(catalog: Catalog, document_id: int, seconds: float) -> list[object]
 def read_pages(catalog: Catalog, number: int) -> None:
     tasks = take(catalog, Phase.OCR, number)
     made = [NewPage(number=one.page_number, chunks=(chunk(f"{one.page_number} x", None),)) for one in tasks]
-    settle(catalog, [outcomes.completed_page(*each) for each in zip(tasks, made, strict=True)])
+    settle(catalog, [publication.completed_page(*each) for each in zip(tasks, made, strict=True)])
 
 
 def test_the_slowest_phase_decides_and_unread_pages_count_with_their_chunks(catalog: Catalog):
@@ -46,7 +46,7 @@ def test_the_slowest_phase_decides_and_unread_pages_count_with_their_chunks(cata
     assert unknown == estimate(catalog, document_id, 10)
 
     (first, *_) = take(catalog, Phase.VECTOR, 1)
-    settle(catalog, [outcomes.completed_vector(first, VECTOR)])
+    settle(catalog, [publication.completed_vector(first, VECTOR)])
     # 4 of 10 pages in 20 s would leave 30 s; 1 of 10 expected chunks leaves 180 s.
     assert [180.0, 0.05, 20, "chunks"] == estimate(catalog, document_id, 20)
 

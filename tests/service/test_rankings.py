@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.views import KeywordHit
+from penstock.catalog.values import KeywordHit
 from penstock.pipeline.vectors.protocol import NearVector
 from penstock.service.rankings import Rankings, SpaceRanking
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog.rules.query_terms import HUMP, is_indexed_as_it_is, keyword_text
+from penstock.catalog.rules.words import HUMP, is_indexed_as_it_is, keyword_text
 from penstock.service.hits import make_snippet
 
 ALPHABET = "aAbB1_ .éÉßİ水"

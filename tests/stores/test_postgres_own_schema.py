@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock import Penstock, config, lifecycle
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from penstock.cli.main import cli
 from penstock.errors import InvalidSetting, StoreDenied
 from penstock.job import ClaimRequest, JobQuery, Scope

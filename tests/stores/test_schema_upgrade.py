@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from penstock import Penstock
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.sql import postgres as postgres_catalog
+from penstock.catalog.sql import postgres
 from penstock.catalog.sql import sqlite as sqlite_catalog
 from penstock.cli.main import cli
 from penstock.config import Settings
@@ -62,7 +62,7 @@ def install_next(monkeypatch: pytest.MonkeyPatch, step: str = QUEUE_STEP) -> Non
     """Make this process the next version."""
     for module in (sqlite_schema, postgres_schema):
         monkeypatch.setattr(module, "QUEUE", upgraded(module.QUEUE, step))
-    for catalog in (sqlite_catalog, postgres_catalog):
+    for catalog in (sqlite_catalog, postgres):
         monkeypatch.setattr(catalog, "SCHEMA", upgraded(catalog.SCHEMA, CATALOG_STEP))
 
 

@@ -10,9 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
-from penstock.catalog.rules.path_scope import at_and_above, below, covers, moved, span
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.paths import (
+    NAMESPACE,
+    ChunkIds,
+    at_and_above,
+    below,
+    chunk_id,
+    covers,
+    moved,
+    span,
+    text_hash,
+    text_key,
+)
 from penstock.catalog.rules.phases import (
     CHUNK_PHASES,
     FOLLOWERS,
@@ -210,26 +220,28 @@ def claimed(retry_count: int = 0) -> HeldTask:
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (outcomes.released(claimed()), (P, 0, None, None)),
-        (outcomes.released(claimed(2)), (F, 1, 0, None)),
-        (outcomes.lost(claimed()), (F, 0, 0, None)),
-        (outcomes.lost(claimed(3)), (F, 3, None, FailureKind.CONTENT)),
-        (outcomes.failed(claimed(1), Failure("E", "m")), (F, 3, None, FailureKind.CONTENT)),
-        (outcomes.failed_attempt(claimed(), Classification("transient", "E"), "m"), (F, 0, 5, None)),
-        (outcomes.failed_attempt(claimed(1), Classification("transient", "E"), "m"), (F, 1, 10, None)),
+        (publication.released(claimed()), (P, 0, None, None)),
+        (publication.released(claimed(2)), (F, 1, 0, None)),
+        (publication.lost(claimed()), (F, 0, 0, None)),
+        (publication.lost(claimed(3)), (F, 3, None, FailureKind.CONTENT)),
+        (publication.failed(claimed(1), Failure("E", "m")), (F, 3, None, FailureKind.CONTENT)),
+        (publication.failed_attempt(claimed(), Classification("transient", "E"), "m"), (F, 0, 5, None)),
+        (publication.failed_attempt(claimed(1), Classification("transient", "E"), "m"), (F, 1, 10, None)),
         (
-            outcomes.failed_attempt(claimed(3), Classification("transient", "E"), "m"),
+            publication.failed_attempt(claimed(3), Classification("transient", "E"), "m"),
             (F, 3, None, FailureKind.OUTAGE),
         ),
         (
-            outcomes.failed_attempt(claimed(), Classification("permanent", "E"), "m"),
+            publication.failed_attempt(claimed(), Classification("permanent", "E"), "m"),
             (F, 3, None, FailureKind.CONTENT),
         ),
         (
-            outcomes.failed_attempt(claimed(), Classification("transient", "E", timedelta(seconds=77)), "m"),
+            publication.failed_attempt(
+                claimed(), Classification("transient", "E", timedelta(seconds=77)), "m"
+            ),
             (F, 0, 77, None),
         ),
-        (outcomes.skipped(claimed(), "why"), (S, 0, None, None)),
+        (publication.skipped(claimed(), "why"), (S, 0, None, None)),
     ],
 )
 def test_how_a_task_ends(outcome, expected):

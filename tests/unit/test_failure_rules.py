@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.failures import (
+from penstock.catalog.rules.publication import (
     CONTENT_CODES,
     FailedReading,
     ReadFile,
+    Verdict,
     becomes_document,
+    failed_document,
     failed_generation,
     fails_again,
     kind_of,
     remedy_for,
     same_content_fails_again,
+    verdict,
 )
-from penstock.catalog.rules.initial_state import failed_document
-from penstock.catalog.rules.publication import Verdict, verdict
-from penstock.catalog.values import Failure, FailureKind, Place, TaskStatus
-from penstock.catalog.views import SourceFailure
+from penstock.catalog.values import Failure, FailureKind, Place, SourceFailure, TaskStatus
 from penstock.clock import now
 from penstock.errors import ComponentMissing, NoText, TimeBudgetExceeded
 

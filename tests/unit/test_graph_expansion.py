@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.graph_expansion import (
+from penstock.catalog.rules.graph import (
     PLAIN_WORD,
     AskedRelation,
     GraphRelation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.near_words import (
+from penstock.catalog.rules.words import (
     closest_word,
     edit_distance,
     is_correctable,

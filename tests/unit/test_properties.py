@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.properties import (
+from penstock.catalog.values import (
     MAX_WARNINGS,
     NOTHING_STORED,
     StoredProperties,

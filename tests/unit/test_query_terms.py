@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.rules.query_terms import (
+from penstock.catalog.rules.words import (
     MOST_TERMS,
     keyword_text,
     phrases,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Unpack, cast
 
 from penstock.app import Penstock
-from penstock.catalog.views import Source
+from penstock.catalog.values import Source
 from penstock.client.sync_client import Client
 from penstock.errors import InvalidRequest
 from penstock.named_tuple import NamedTuple

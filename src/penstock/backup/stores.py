@@ -16,7 +16,7 @@ import msgspec
 from penstock.backup.archive import PartHeader, PartRows, Row
 from penstock.catalog.parts import CatalogRows, PortableTable
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.restoration import RestoredRows
+from penstock.catalog.rules.publication import RestoredRows
 from penstock.errors import BackupDamaged
 from penstock.job import Job, Scope
 from penstock.limits import Limit

@@ -12,60 +12,95 @@ becomes visible by one update of its source's row, so no snapshot sees a half of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 from penstock.catalog.graph import GraphReads
 from penstock.catalog.parts import CatalogParts
 from penstock.catalog.values import (
     Adoption,
-    HeldTask,
-    LedgerEntry,
-    Move,
-    NewGeneration,
-    NewPage,
-    OutboxEntry,
-    OutboxEntryKind,
-    Phase,
-    Place,
-    Removal,
-    RemovalResult,
-    Rename,
-    RenameResult,
-    StoreResult,
-    Task,
-    TaskOutcome,
-    TaskRequest,
-    TaskStatus,
-    TokenUse,
-    Touch,
-    Walk,
-)
-from penstock.catalog.views import (
     ChunkOrigins,
     ChunkState,
     ChunkView,
     Document,
     DocumentEvent,
     Filters,
+    HeldTask,
+    Holding,
+    KeywordHit,
     KnownSource,
+    LedgerEntry,
     MissingPart,
+    Move,
+    NewGeneration,
+    NewPage,
+    OutboxEntry,
+    OutboxEntryKind,
     PageState,
     PathReport,
+    Phase,
+    Place,
     Progress,
     PublishedCount,
     PublishedPath,
     RecognizedPages,
+    Removal,
+    RemovalResult,
+    Rename,
+    RenameResult,
     Source,
     SourceMark,
     Space,
+    StoreResult,
+    Task,
+    TaskOutcome,
+    TaskRequest,
+    TaskStatus,
     TenantCount,
+    TokenUse,
+    Touch,
     VectorBatch,
     VectorChanges,
+    Walk,
 )
-from penstock.catalog.word_reads import WordReads
+from penstock.errors import InvalidRequest
+from penstock.lazy_pattern import lazy_pattern
+
+# Reads of the keyword index, part of a catalog's snapshot.
+
+
+class WordReads(Protocol):
+    """Reads of the keyword index in a catalog snapshot."""
+
+    def keyword(
+        self,
+        query: str,
+        filters: Filters,
+        *,
+        limit: int = 10,
+        marks: tuple[str, str] = ("", ""),
+        snippets: int | None = None,
+    ) -> list[KeywordHit]:
+        """Best published chunks for words in ``query`` (any of them; "quoted words" as a phrase), best first.
+        Nothing in the query is an operator; a query without a word finds nothing. Only the first
+        ``snippets`` (None: all) get one: making it costs more than finding the chunk."""
+
+    def snippets(
+        self, query: str, content_ids: Sequence[int], marks: tuple[str, str] = ("", "")
+    ) -> dict[int, str]:
+        """Snippets as in ``keyword``, of those of these chunks that hold a word of ``query``."""
+
+    def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """The words and quoted phrases of ``query`` that each of these chunks holds, compared as ``keyword``
+        does; chunks that hold none are left out."""
+
+    def holding(self, words: Sequence[str], filters: Filters, *, most: int) -> dict[str, Holding]:
+        """Published chunks with each of these words, of the first ``most`` in the index; see ``Holding``."""
+
 
 BATCH = 1_000
 """Default number of sources removed or renamed in one transaction."""
@@ -389,3 +424,163 @@ class Catalog(CatalogParts, Protocol):
         """Bring the store to this version's schema."""
 
     def close(self) -> None: ...
+
+
+# Long readings, a page at a time.
+
+
+def known_below(
+    catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
+) -> Iterator[KnownSource]:
+    """All sources of a place, or at and below a folder, in the order of their paths."""
+    while True:
+        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
+        with catalog.snapshot() as snapshot:
+            page = snapshot.known(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def ledger_below(catalog: Catalog, place: Place, folder: str) -> Iterator[LedgerEntry]:
+    """Iterate over the unindexed paths at and below a folder, by path."""
+    after = ""
+    while True:
+        with catalog.snapshot() as snapshot:
+            page = snapshot.ledger(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def failures_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[LedgerEntry]:
+    """Iterate over the failed paths at and below a folder, by path."""
+    after = ""
+    while True:
+        with catalog.snapshot() as snapshot:
+            page = snapshot.failures(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+class CatalogCursor:
+    """Known sources below a root, for a walk: both are read in the order of paths."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._sources = known_below(catalog, place, root)
+        self._next = next(self._sources, None)
+        self.any = self._next is not None
+
+    def before(self, path: str) -> Iterable[KnownSource]:
+        if self._next is None or self._next.path >= path:
+            # The most frequent case: the next known file is the next one found.
+            return ()
+        return self._until(path)
+
+    def _until(self, path: str) -> Iterator[KnownSource]:
+        while self._next is not None and self._next.path < path:
+            yield self._next
+            self._next = next(self._sources, None)
+
+    def at(self, path: str) -> KnownSource | None:
+        if self._next is None or self._next.path != path:
+            return None
+        found, self._next = self._next, next(self._sources, None)
+        return found
+
+    def rest(self) -> Iterator[KnownSource]:
+        while self._next is not None:
+            yield self._next
+            self._next = next(self._sources, None)
+
+
+# Path globs of a search: ``*`` crosses slashes, ``?`` is a character, ``[a-c]`` and ``[^a-c]`` one of a set.
+#
+# Each store matches them in time proportional to glob times path at most.
+
+
+LONGEST = 4_096
+"""Characters; the longest path of a Linux system call."""
+
+_BRACKET = lazy_pattern(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
+_MEMBER = lazy_pattern(r"(.)(?:-(.))?", re.DOTALL)
+_NOTHING = "$x"
+"""Matches no path."""
+
+
+def check(glob: str) -> None:
+    """Refuse a glob longer than any path."""
+    if len(glob) > LONGEST:
+        raise InvalidRequest(
+            f"the path filter has {len(glob):,} characters; the limit is {LONGEST:,}",
+            remedy="Use a shorter glob, such as '*/guides/*'.",
+        )
+
+
+def posix_expression(glob: str) -> str:
+    """The glob as a PostgreSQL regular expression; the matcher there does not backtrack."""
+    return f"^{''.join('.*' if piece == '*' else piece for piece in _pieces(glob))}$"
+
+
+@lru_cache(maxsize=64)
+def compiled(glob: str) -> re.Pattern[str]:
+    """A regular expression of Python for ``match``. No part between two stars is tried again once found."""
+    parts = [""]
+    for piece in _pieces(glob):
+        if piece == "*":
+            parts.append("")
+        else:
+            parts[-1] += piece
+    first, *others = parts
+    # Parts have a fixed length, so the first place of each leaves the most for the rest.
+    between = "".join(f"(?>.*?{part})" for part in others[:-1])
+    end = f".*{others[-1]}" if others else ""
+    return re.compile(rf"{first}{between}{end}\Z", re.DOTALL)
+
+
+def matches(glob: str | None, path: str | None) -> bool:
+    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
+    return glob is not None and path is not None and compiled(glob).match(path) is not None
+
+
+def _pieces(glob: str) -> list[str]:
+    """Regular expressions of one character each, and ``*`` for one star or several in a row."""
+    pieces: list[str] = []
+    place = 0
+    closed = glob.rfind("]")
+    while place < len(glob):
+        one = glob[place]
+        if one == "[" and place + 1 < closed:
+            bracket = _BRACKET.match(glob, place)
+            if bracket is None:  # the only bracket after it is one of its characters
+                return [_NOTHING]
+            pieces.append(_some(bracket[1], bracket[2]))
+            place = bracket.end()
+            continue
+        if one != "*":
+            pieces.append("." if one == "?" else _literal(one))
+        elif pieces[-1:] != ["*"]:
+            pieces.append("*")
+        place += 1
+    return pieces
+
+
+def _some(negation: str, inside: str) -> str:
+    """One of the characters between brackets, the first of which may be a bracket."""
+    allowed = ""
+    for low, high in _MEMBER.findall(inside):
+        if not high:
+            allowed += _literal(low)
+        elif low <= high:
+            allowed += f"{_literal(low)}-{_literal(high)}"
+    if not allowed:
+        return "." if negation else _NOTHING
+    return f"[{'^' if negation else ''}{allowed}]"
+
+
+def _literal(one: str) -> str:
+    return one if one.isalnum() or not one.isascii() else "\\" + one

@@ -29,7 +29,7 @@ from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.catalog.views import Document, Source
+    from penstock.catalog.values import Document, Source
     from penstock.service.options import PathPlace
     from penstock.service.page_texts import ShownPage
 

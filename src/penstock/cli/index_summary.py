@@ -13,7 +13,7 @@ from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:
-    from penstock.catalog.views import RecognizedPages
+    from penstock.catalog.values import RecognizedPages
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
     from penstock.service.job_reports import InsideFiles, JobReport, TypeOutcome

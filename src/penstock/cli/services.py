@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.assembly import Assembly
     from penstock.catalog.graph import GraphCounts, Neighbourhood
-    from penstock.catalog.views import PageState, Source
+    from penstock.catalog.values import PageState, Source
     from penstock.client.graph_calls import Way
     from penstock.client.sync_client import Client
     from penstock.config import Settings

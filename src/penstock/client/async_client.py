@@ -17,8 +17,8 @@ from penstock.service.options import ClientIndexOptions, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import GraphCounts
-    from penstock.catalog.rules.graph_values import Neighbourhood
-    from penstock.catalog.views import PageState, Source
+    from penstock.catalog.rules.graph import Neighbourhood
+    from penstock.catalog.values import PageState, Source
     from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
     from penstock.service.call_fields import CallOptions

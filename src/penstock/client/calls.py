@@ -31,7 +31,7 @@ from penstock.service.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.catalog.views import Source
+    from penstock.catalog.values import Source
     from penstock.job import Job, Scope
     from penstock.service.document_records import ProjectRecord
     from penstock.service.hits import Hit, SearchResult
@@ -273,7 +273,7 @@ def retry(id_or_prefix: str) -> ApiCall[Job]:
 def documents(after: str, limit: int, filters: ListFilters) -> ApiCall[list[Source]]:
     """Find documents."""
     refuse_unknown("documents", filters, ListFilters)
-    from penstock.catalog.views import Source
+    from penstock.catalog.values import Source
 
     return _get("/documents", list[Source], {"cursor": after or None, "limit": limit, **filters})
 

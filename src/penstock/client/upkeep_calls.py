@@ -17,7 +17,7 @@ from penstock.service.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.catalog.views import PageState
+    from penstock.catalog.values import PageState
     from penstock.service.documents import Overview
     from penstock.service.notes import NoteView
     from penstock.service.responses import HistoryEntry, Receipt, RetryAnswer
@@ -82,7 +82,7 @@ def history(path_or_id: str, where: PathPlace) -> ApiCall[list[HistoryEntry]]:
 
 def pages(source_id: str, limit: int) -> ApiCall[list[PageState]]:
     """Read the states of the first pages of a document."""
-    from penstock.catalog.views import PageState
+    from penstock.catalog.values import PageState
 
     return _get(f"/documents/{_id(source_id)}/tree", list[PageState], {"first": 1, "last": limit})
 

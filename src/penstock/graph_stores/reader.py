@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from penstock.catalog.graph import Edge, GraphCounts, GraphReader, GraphTexts, Mention, Neighbourhood, Node
-from penstock.catalog.rules.graph_walk import EDGES_AT_ONCE, heaviest, neighbourhood, shortest_path
+from penstock.catalog.rules.graph import EDGES_AT_ONCE, heaviest, neighbourhood, shortest_path
 from penstock.graph_stores.protocol import FoundMention, FoundRelation, GraphCopy
 
 NODES_AT_ONCE = 1_000

@@ -15,12 +15,10 @@ from typing import Any
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import known_below, ledger_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.rules.failures import FailedReading, ReadFile, failed_generation
-from penstock.catalog.rules.path_scope import at_and_above
-from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Removal, Touch
-from penstock.catalog.views import KnownSource, Source
+from penstock.catalog.protocol import BATCH, Catalog, known_below, ledger_below
+from penstock.catalog.rules.paths import at_and_above
+from penstock.catalog.rules.publication import FailedReading, ReadFile, failed_generation
+from penstock.catalog.values import FailureKind, KnownSource, LedgerEntry, LedgerKind, Removal, Source, Touch
 from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.file_request import FileComparison, FileRequest
 from penstock.handlers.generations import MAX_DOCUMENTS

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock import clock, items, lifecycle, retry
-from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.failures import MAX_MESSAGE
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.publication import MAX_MESSAGE
 from penstock.catalog.values import Failure, FailureKind, Place, Task, TaskOutcome
 from penstock.errors import Cancelled, InvalidRequest, LeaseLost, ServiceUnavailable, TokenLimitReached
 from penstock.job import CHILDREN, DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status, decoded_object
@@ -303,14 +303,14 @@ SERVICE_PAUSE = timedelta(seconds=10)
 def failed(task: Task, error: Exception) -> TaskOutcome:
     """Fail a task, for good or until the next attempt."""
     message = retry.error_summary(error)[:MAX_MESSAGE]
-    return outcomes.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))
+    return publication.failed_attempt(task, retry.classify(error), message, jitter=random.uniform(-1, 1))
 
 
 def postponed(task: Task, error: ServiceUnavailable | CallLimitReached) -> TaskOutcome:
     """Wait as long as the service asks for, without spending a retry."""
     message = with_remedy(retry.error_summary(error), error.remedy)[:MAX_MESSAGE]
     failure = Failure(error.code, message, FailureKind.OUTAGE)
-    return outcomes.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
+    return publication.postponed(task, failure, error.retry_after or SERVICE_PAUSE)
 
 
 def failed_at_service(task: Task, error: Exception) -> TaskOutcome:
@@ -320,8 +320,8 @@ def failed_at_service(task: Task, error: Exception) -> TaskOutcome:
     if isinstance(error, TokenLimitReached):
         # Not the fault of the text: a former version of the document stays.
         message = with_remedy(error.message, error.remedy)[:MAX_MESSAGE]
-        return outcomes.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
+        return publication.failed(task, Failure(error.code, message, FailureKind.OUTAGE))
     if isinstance(error, BadAnswer) and task.retry_count >= task.max_retries:
         # The service works and does not take this text; the other texts of the document do not wait for it.
-        return outcomes.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
+        return publication.failed(task, Failure(error.code, retry.error_summary(error)[:MAX_MESSAGE]))
     return failed(task, error)

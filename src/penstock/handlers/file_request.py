@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from penstock import items
-from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.rules.phases import EXTRACTING
-from penstock.catalog.values import Fingerprints, Gate, Place
-from penstock.catalog.views import KnownSource, Source
+from penstock.catalog.rules.publication import fails_again, same_content_fails_again
+from penstock.catalog.values import Fingerprints, Gate, KnownSource, Place, Source
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.context import Context
 from penstock.handlers.members import FileContent, MemberReader, container_of

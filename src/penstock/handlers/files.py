@@ -16,7 +16,7 @@ import msgspec
 
 from penstock import clock, retry
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import (
+from penstock.catalog.rules.publication import (
     MAX_MESSAGE,
     FailedReading,
     ReadFile,
@@ -24,9 +24,16 @@ from penstock.catalog.rules.failures import (
     failed_generation,
     remedy_for,
 )
-from penstock.catalog.rules.properties import StoredProperties
-from penstock.catalog.values import LedgerEntry, LedgerKind, NewGeneration, Phase, Place, Touch
-from penstock.catalog.views import Source
+from penstock.catalog.values import (
+    LedgerEntry,
+    LedgerKind,
+    NewGeneration,
+    Phase,
+    Place,
+    Source,
+    StoredProperties,
+    Touch,
+)
 from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.containers import ContainerMembers, send_outdated, touch_members
 from penstock.handlers.context import Context, Later, Wait

@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import CatalogCursor, known_below, ledger_below
-from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Removal, Walk
-from penstock.catalog.views import KnownSource
+from penstock.catalog.protocol import Catalog, CatalogCursor, known_below, ledger_below
+from penstock.catalog.values import KnownSource, Removal, Walk
 from penstock.errors import NothingToIndex, PermanentFailure
 from penstock.handlers.context import MAX_CHILDREN, Context, Later, ProgressReport, Wait
 from penstock.handlers.file_request import FileComparison, warn_of_mismatches

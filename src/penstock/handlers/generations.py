@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.portions import Portions
-from penstock.catalog.rules.publication import UNFINISHED
+from penstock.catalog.rules.publication import UNFINISHED, Portions
 from penstock.catalog.values import (
     Adoption,
     Fingerprints,
@@ -22,10 +21,10 @@ from penstock.catalog.values import (
     NewGeneration,
     NewPage,
     Outcome,
+    Source,
     StoreResult,
     TokenUse,
 )
-from penstock.catalog.views import Source
 from penstock.errors import NoText, StoreError, TokenLimitReached
 from penstock.handlers.context import Context, Wait
 from penstock.named_tuple import NamedTuple

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from penstock.catalog.entities import Extraction
+from penstock.catalog.graph import Extraction
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import NewChunk, Task, TaskOutcome, TaskSource
 from penstock.errors import PenstockError, ServiceUnavailable, TokenLimitReached
 from penstock.handlers.context import failed_at_service
@@ -206,4 +206,4 @@ def _owned(task: Task) -> OwnedText:
 def _outcome(task: Task, result: Result) -> TaskOutcome:
     if isinstance(result, Exception):
         return failed_at_service(task, result)
-    return outcomes.completed_graph(task, result)
+    return publication.completed_graph(task, result)

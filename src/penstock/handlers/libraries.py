@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock import clock, items, retry
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, Removal, Touch
-from penstock.catalog.views import KnownSource
+from penstock.catalog.protocol import BATCH, Catalog, known_below
+from penstock.catalog.values import KnownSource, LedgerEntry, LedgerKind, Removal, Touch
 from penstock.errors import (
     AddressRefused,
     DocumentTooLarge,

@@ -35,8 +35,7 @@ from penstock.pipeline.walk.no_links import BehindLink, open_file
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
-    from penstock.catalog.values import Place
-    from penstock.catalog.views import PublishedPath
+    from penstock.catalog.values import Place, PublishedPath
 
 
 # Paths of files inside files: a file inside ``/inbox/mail.eml`` has a path below it.

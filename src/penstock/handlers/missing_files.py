@@ -10,10 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Move, Place
-from penstock.catalog.views import KnownSource, Source
+from penstock.catalog.protocol import Catalog, known_below
+from penstock.catalog.values import KnownSource, Move, Place, Source
 from penstock.errors import PenstockError
 from penstock.handlers.members import container_of, may_hold_members, read_file
 from penstock.named_tuple import NamedTuple

@@ -10,8 +10,7 @@ import msgspec
 
 from penstock import clock, items
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, OutboxEntryKind, Place, Removal, Rename
-from penstock.catalog.views import Source
+from penstock.catalog.values import LedgerEntry, LedgerKind, OutboxEntryKind, Place, Removal, Rename, Source
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context, Wait
 from penstock.handlers.folders import other_branch

@@ -12,8 +12,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Gate, NewGeneration, NewPage, Phase, Place, Removal, Rename
-from penstock.catalog.views import Source
+from penstock.catalog.values import Gate, NewGeneration, NewPage, Phase, Place, Removal, Rename, Source
 from penstock.errors import FingerprintMismatch, UnknownDocument
 from penstock.handlers.context import Context, Later, NotHandledHere
 from penstock.handlers.generations import DraftedGeneration, GenerationBatch

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from penstock import clock
-from penstock.catalog.entities import Extraction
-from penstock.catalog.graph import TextGraph
-from penstock.catalog.outside_stores import FillProgress, OutsideStore, OutsideStores, StoredText, StoreFill
+from penstock.catalog.graph import Extraction, TextGraph
+from penstock.catalog.parts import FillProgress, OutsideStore, OutsideStores, StoredText, StoreFill
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Task, TaskOutcome, TaskStatus
 from penstock.config import Settings

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.rules.phases import EXTRACTING, PHASES
 from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import (
@@ -133,7 +133,7 @@ class Phases:
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
         if lane not in self._lanes:
-            return [outcomes.skipped(task, PHASES[lane].unwanted) for task in tasks]
+            return [publication.skipped(task, PHASES[lane].unwanted) for task in tasks]
         ended = self._lanes[lane](tasks)
         return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
 
@@ -235,14 +235,14 @@ class Phases:
             draft = self._pipeline.draft(file.content, file.sizes, pages=pages, ocr=file.recognizes)
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
-            return [outcomes.released(task) for task in tasks]
+            return [publication.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             return [failed(task, error) for task in tasks]
         found = {page.number: page for page in draft.pages}
         # A batch ends after some seconds of work; its remaining pages are released.
         unread = range(max(found, default=draft.page_count) + 1, draft.page_count + 1)
         return [
-            outcomes.released(task)
+            publication.released(task)
             if task.page_number in unread
             else _page_ended(task, found.get(task.page_number))
             for task in tasks
@@ -256,12 +256,14 @@ class Phases:
                 page = self.page_files.keep(file.source.source_id, file.source.content_hash, page)
         except MemoryInUse:
             time.sleep(WAIT_FOR_MEMORY_S)
-            return outcomes.released(task)
+            return publication.released(task)
         except ServiceUnavailable as down:
             return postponed(task, down)
         except ComponentMissing as missing:
             # Its remedy names the package.
-            return outcomes.failed(task, Failure(missing.code, with_remedy(missing.message, missing.remedy)))
+            return publication.failed(
+                task, Failure(missing.code, with_remedy(missing.message, missing.remedy))
+            )
         except Exception as error:  # noqa: BLE001 - as above
             return failed(task, error)
         return _page_ended(task, page)
@@ -323,7 +325,7 @@ class Phases:
             return [outcome for task in tasks for outcome in self._embed_matching([task])]
         stored = self._outside.address if self._outside is not None else None
         ended = zip(tasks, vectors, strict=True)
-        return [outcomes.completed_vector(task, vector, stored) for task, vector in ended]
+        return [publication.completed_vector(task, vector, stored) for task, vector in ended]
 
     def _vectors_of(self, tasks: Sequence[Task]) -> list[bytes]:
         known = self._outside.known(tasks) if self._outside is not None else {}
@@ -373,7 +375,7 @@ def _extract_some(graphs: ChunkGraphs, tasks: Sequence[Task]) -> list[TaskOutcom
         if len(tasks) == 1:
             return [failed(tasks[0], error)]
         return [outcome for task in tasks for outcome in _extract_some(graphs, [task])]
-    return [outcomes.completed_graph(task, graph) for task, graph in zip(tasks, found, strict=True)]
+    return [publication.completed_graph(task, graph) for task, graph in zip(tasks, found, strict=True)]
 
 
 def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -392,9 +394,9 @@ def _page_runs(tasks: Sequence[Task]) -> list[list[Task]]:
 
 def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:
     if page is None:
-        return outcomes.failed(task, Failure("ERR_PARSE", f"the document has no page {task.page_number}"))
+        return publication.failed(task, Failure("ERR_PARSE", f"the document has no page {task.page_number}"))
     if page.failure is not None:
-        return outcomes.failed(task, page.failure)
+        return publication.failed(task, page.failure)
     if page.unread:
-        return outcomes.needs_ocr(task)
-    return outcomes.completed_page(task, page)
+        return publication.needs_ocr(task)
+    return publication.completed_page(task, page)

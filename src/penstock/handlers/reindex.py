@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, NewGeneration
-from penstock.catalog.views import KnownSource, PublishedCount, PublishedPath, Source
+from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot, known_below
+from penstock.catalog.values import (
+    Fingerprints,
+    KnownSource,
+    LedgerEntry,
+    LedgerKind,
+    NewGeneration,
+    PublishedCount,
+    PublishedPath,
+    Source,
+)
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport, Wait
 from penstock.items import NOTES, tag_fields
 from penstock.job import NewJob

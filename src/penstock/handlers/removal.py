@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.rules.path_scope import below, covers
+from penstock.catalog.protocol import BATCH, Catalog, known_below
+from penstock.catalog.rules.paths import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.context import BatchHandler, Context, Handler, Later, Registry
 from penstock.handlers.members import container_of

@@ -20,8 +20,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import CatalogSnapshot
-from penstock.catalog.values import GenerationState, NewPage, Place
-from penstock.catalog.views import Source
+from penstock.catalog.values import GenerationState, NewPage, Place, Source
 from penstock.config import Settings
 from penstock.errors import UnsupportedType
 from penstock.lazy_pattern import lazy_pattern

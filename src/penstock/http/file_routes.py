@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from penstock.catalog.views import Source
+from penstock.catalog.values import Source
 from penstock.http.answers import described, respond
 from penstock.http.index_routes import QUEUED
 from penstock.http.request_bodies import IndexFields, UploadFields

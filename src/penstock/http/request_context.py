@@ -38,7 +38,7 @@ from penstock.service.throughput import Throughput
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
-    from penstock.catalog.views import Source
+    from penstock.catalog.values import Source
     from penstock.service.documents import Documents
     from penstock.service.options import PathPlace
 

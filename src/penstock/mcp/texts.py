@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.catalog.rules.graph_values import Neighbourhood
+from penstock.catalog.rules.graph import Neighbourhood
 from penstock.errors import PenstockError
 from penstock.service.document_records import DocumentPage, DocumentRecord
 from penstock.service.hits import Coverage, coverage_text

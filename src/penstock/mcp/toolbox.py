@@ -20,7 +20,7 @@ from penstock.service.projects import Placement, SearchScope, WantedPlace
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
-    from penstock.catalog.views import Source
+    from penstock.catalog.values import Source
 
 MOST_HITS, MOST_DOCUMENTS, MOST_TOKENS = 50, 200, 50_000
 

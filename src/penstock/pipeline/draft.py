@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from penstock.catalog.rules.identity import text_hash
+from penstock.catalog.rules.paths import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage, StoredProperties
 from penstock.errors import NoText
 from penstock.pipeline.chunk.text import (

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.portions import Portions
+from penstock.catalog.rules.publication import Portions
 from penstock.catalog.values import Fingerprints, NewGeneration, Outcome, Place, StoreResult
 from penstock.errors import InvalidText
 from penstock.handlers.members import hash_of

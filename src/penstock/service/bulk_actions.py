@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from penstock import clock
-from penstock.catalog.rules.failures import remedy_for
+from penstock.catalog.rules.publication import remedy_for
 from penstock.errors import CountChanged
 from penstock.failure_reasons import BUCKETS, FailureGroup
 from penstock.job import CancelResult, Job, JobQuery, RequeueResult

@@ -20,8 +20,7 @@ from penstock.service.requests import Submission
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot
-    from penstock.catalog.values import Place
-    from penstock.catalog.views import KnownSource, Source
+    from penstock.catalog.values import KnownSource, Place, Source
     from penstock.config import Settings
     from penstock.service.documents import Documents
 

@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Place, Removal, Touch
-from penstock.catalog.views import TenantCount
+from penstock.catalog.protocol import BATCH, Catalog, known_below
+from penstock.catalog.values import Place, Removal, TenantCount, Touch
 from penstock.errors import CollectionNotFound
 from penstock.handlers.removal import remove_all
 from penstock.items import note_path, validate_name

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from penstock.catalog.protocol import CatalogSnapshot
-from penstock.catalog.rules.near_words import (
+from penstock.catalog.rules.words import (
     WORD_PIECES,
     closest_word,
     is_correctable,
     is_likelier,
     may_be_misspelt,
     neighbours,
+    words_outside_quotes,
 )
-from penstock.catalog.rules.query_terms import words_outside_quotes
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from penstock.errors import InvalidSetting
 
 MOST_CORRECTIONS = 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from penstock.catalog.rules.properties import time_key
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters, time_key
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
 from penstock.payloads import LIBRARIES, library_path, parse_requirement

@@ -10,8 +10,18 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.rules.phases import CHUNK_PHASES
-from penstock.catalog.values import GenerationState, Phase, StoredProperties, TaskStatus
-from penstock.catalog.views import ChunkState, ChunkView, Document, PageState, Progress, Source
+from penstock.catalog.values import (
+    ChunkState,
+    ChunkView,
+    Document,
+    GenerationState,
+    PageState,
+    Phase,
+    Progress,
+    Source,
+    StoredProperties,
+    TaskStatus,
+)
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.service.documents import Documents
 from penstock.service.failures import FailedPath

@@ -13,8 +13,16 @@ import msgspec
 
 from penstock import items
 from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
-from penstock.catalog.values import Phase, Place
-from penstock.catalog.views import Document, PageState, Progress, RecognizedPages, Source, TenantCount
+from penstock.catalog.values import (
+    Document,
+    PageState,
+    Phase,
+    Place,
+    Progress,
+    RecognizedPages,
+    Source,
+    TenantCount,
+)
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.handlers.outside_stores import StoreProgress, store_progress, unfilled_stores

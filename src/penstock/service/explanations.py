@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from penstock import vocabulary
-from penstock.catalog.values import GenerationState, Phase
-from penstock.catalog.views import Document, DocumentEvent, Source
+from penstock.catalog.values import Document, DocumentEvent, GenerationState, Phase, Source
 from penstock.dependencies import Dependencies, dependencies_of
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.protocol import POSITION_CAP, Queue

@@ -8,9 +8,8 @@ from itertools import islice
 
 import msgspec
 
-from penstock.catalog.pagination import failures_below
-from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import CONTENT_CODES
+from penstock.catalog.protocol import Catalog, failures_below
+from penstock.catalog.rules.publication import CONTENT_CODES
 from penstock.catalog.values import LedgerEntry, Place
 from penstock.handlers.members import container_of
 from penstock.retry import FAILURE_CODES

@@ -11,8 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
-from penstock.catalog.views import Source
+from penstock.catalog.values import Place, Source
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidUrl, PathNotFound
 from penstock.pipeline.walk.ignore import FoundFile, Skipped, Unreadable, WalkRules

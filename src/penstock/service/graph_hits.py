@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from penstock.catalog.graph import StoredEntity
 from penstock.catalog.protocol import CatalogSnapshot
-from penstock.catalog.rules import graph_expansion as rules
-from penstock.catalog.rules.graph_expansion import AskedRelation, GraphMatch
-from penstock.catalog.views import Filters
+from penstock.catalog.rules import graph
+from penstock.catalog.rules.graph import AskedRelation, GraphMatch
+from penstock.catalog.values import Filters
 from penstock.errors import NotInGraph
 from penstock.named_tuple import NamedTuple
 
@@ -57,17 +57,17 @@ def rank_by_graph(
 ) -> GraphRanking:
     """Rank the chunks around the entities of a query and of its best hits. ``ranked``: hits with scores."""
     named, certain_at = _named(snapshot, query, filters.tenant_id)
-    asked = rules.asked_relation(query, certain_at)
-    starts = rules.start_weights(named, _of_hits(snapshot, ranked, filters.tenant_id), asked)
+    asked = graph.asked_relation(query, certain_at)
+    starts = graph.start_weights(named, _of_hits(snapshot, ranked, filters.tenant_id), asked)
     if not starts:
         return NO_RANKING
     relations = {
-        start: rules.followed(start, found, asked)
-        for start, found in snapshot.relations_at(list(starts), most=rules.MOST_RELATIONS).items()
+        start: graph.followed(start, found, asked)
+        for start, found in snapshot.relations_at(list(starts), most=graph.MOST_RELATIONS).items()
     }
     reached = _reached(starts, relations, asked)
-    own_chunks = snapshot.chunks_of(reached, most=rules.MOST_CHUNKS) if reached else {}
-    found = rules.expand(starts, relations, own_chunks, asked)
+    own_chunks = snapshot.chunks_of(reached, most=graph.MOST_CHUNKS) if reached else {}
+    found = graph.expand(starts, relations, own_chunks, asked)
     seen = snapshot.visible(filters, list(found))
     matches = {content_id: match for content_id, match in found.items() if content_id in seen}
     weight = PLAIN_WEIGHT if asked is None else ASKED_WEIGHT
@@ -90,17 +90,17 @@ def relation_texts(
 
 def _named(snapshot: CatalogSnapshot, query: str, tenant_id: str) -> tuple[dict[int, float], int | None]:
     """Entities named in a query, with weights; and the position of a certain name."""
-    names = rules.query_names(query)
+    names = graph.query_names(query)
     lasts = sorted({name.last for name in names})
     by_short: dict[str, list[StoredEntity]] = {}
-    for entity in snapshot.entities_called(tenant_id, lasts, most=rules.MOST_NAMESAKES + 1):
+    for entity in snapshot.entities_called(tenant_id, lasts, most=graph.MOST_NAMESAKES + 1):
         by_short.setdefault(entity.short_key, []).append(entity)
     weights: dict[int, float] = {}
     certain_at = None
     for name in names:
         namesakes = by_short.get(name.last, [])
-        meant = [each for each in namesakes if rules.is_named(name, each.name, each.short_key)]
-        if not meant or (len(namesakes) > rules.MOST_NAMESAKES and name.name == name.last):
+        meant = [each for each in namesakes if graph.is_named(name, each.name, each.short_key)]
+        if not meant or (len(namesakes) > graph.MOST_NAMESAKES and name.name == name.last):
             continue
         if name.certainty == 1.0 and certain_at is None:
             certain_at = name.at
@@ -113,16 +113,16 @@ def _of_hits(
     snapshot: CatalogSnapshot, ranked: Sequence[tuple[int, float]], tenant_id: str
 ) -> list[tuple[float, list[int]]]:
     """Entities of the best hits, and the names by which others import them."""
-    best = ranked[: rules.SEED_HITS]
+    best = ranked[: graph.SEED_HITS]
     if not best or best[0][1] <= 0:
         return []
     inside = snapshot.entities_in([content_id for content_id, _ in best])
-    chosen = {number for found in inside.values() for number in found[: rules.SEED_ENTITIES]}
+    chosen = {number for found in inside.values() for number in found[: graph.SEED_ENTITIES]}
     aliases = _aliases(snapshot, tenant_id, sorted(chosen))
     return [
         (score / best[0][1], [*found, *(other for one in found for other in aliases.get(one, ()))])
         for content_id, score in best
-        if (found := inside.get(content_id, [])[: rules.SEED_ENTITIES])
+        if (found := inside.get(content_id, [])[: graph.SEED_ENTITIES])
     ]
 
 
@@ -130,15 +130,15 @@ def _aliases(snapshot: CatalogSnapshot, tenant_id: str, entity_ids: list[int]) -
     """Entities of code by other names: ``mill.open`` for ``mill.gate.open`` exported by the package."""
     known = [each for each in snapshot.entities_by_id(entity_ids) if "." in each.name]
     shorts = sorted({each.short_key for each in known})
-    others = snapshot.entities_called(tenant_id, shorts, most=rules.MOST_NAMESAKES)
+    others = snapshot.entities_called(tenant_id, shorts, most=graph.MOST_NAMESAKES)
     return {
-        each.id: [other.id for other in others if rules.is_alias(each.name, other.name)] for each in known
+        each.id: [other.id for other in others if graph.is_alias(each.name, other.name)] for each in known
     }
 
 
 def _reached(
     starts: Mapping[int, float],
-    relations: Mapping[int, Sequence[rules.GraphRelation]],
+    relations: Mapping[int, Sequence[graph.GraphRelation]],
     asked: AskedRelation | None,
 ) -> list[int]:
     """Entities at the other ends of relations, for a lookup of their chunks; best starts first."""
@@ -146,5 +146,5 @@ def _reached(
     for start in sorted(starts, key=lambda number: (-starts[number], number)):
         for relation in relations.get(start, ()):
             if asked is None or relation.source == start:
-                reached.setdefault(rules.other_end(start, relation))
-    return list(reached)[: rules.MOST_REACHED]
+                reached.setdefault(graph.other_end(start, relation))
+    return list(reached)[: graph.MOST_REACHED]

@@ -9,9 +9,8 @@ from itertools import islice, pairwise
 
 import msgspec
 
-from penstock.catalog.rules.query_terms import HUMP, query_words
-from penstock.catalog.values import StoredProperties
-from penstock.catalog.views import ChunkView
+from penstock.catalog.rules.words import HUMP, query_words
+from penstock.catalog.values import ChunkView, StoredProperties
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import FileType

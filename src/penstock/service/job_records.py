@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from penstock.catalog.rules.failures import remedy_for
+from penstock.catalog.rules.publication import remedy_for
 from penstock.dependencies import dependencies_of
 from penstock.errors import InvalidRequest, JobNotFound
 from penstock.items import OperationName, TypeName, validate_name

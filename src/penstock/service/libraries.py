@@ -11,8 +11,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import Place
 from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
 from penstock.lazy_pattern import lazy_pattern

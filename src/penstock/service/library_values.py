@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.catalog.views import Document, PageState, RecognizedPages, Source
+from penstock.catalog.values import Document, PageState, RecognizedPages, Source
 from penstock.errors import AmbiguousId, JobNotFound
 from penstock.job import Job, JobQuery, Status
 from penstock.service.access import Principal

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.catalog.values import GenerationState
-from penstock.catalog.views import Document
+from penstock.catalog.values import Document, GenerationState
 from penstock.job import Job, JobQuery, Status
 from penstock.named_tuple import NamedTuple
 from penstock.service.documents import Documents

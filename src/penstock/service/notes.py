@@ -10,8 +10,7 @@ import msgspec
 
 from penstock import items
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import Place
-from penstock.catalog.views import Filters, Source
+from penstock.catalog.values import Filters, Place, Source
 from penstock.config import Settings
 from penstock.errors import UnknownDocument
 from penstock.service.requests import Submission

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import LifoQueue
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.views import Document, Source
+from penstock.catalog.values import Document, Source
 from penstock.errors import JobError, PageImageMissing, UnknownDocument
 from penstock.handlers.members import container_of, read_file
 from penstock.pipeline.extract import file_types

@@ -10,8 +10,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.values import NewPage, Phase, TaskStatus
-from penstock.catalog.views import PageState, Source
+from penstock.catalog.values import NewPage, PageState, Phase, Source, TaskStatus
 from penstock.errors import OutputFailed, UnknownDocument
 from penstock.vocabulary import how_many
 

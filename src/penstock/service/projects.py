@@ -12,8 +12,7 @@ from typing import Protocol, TypedDict
 
 from penstock.catalog.parts import ProjectRoot
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
-from penstock.catalog.views import TenantCount
+from penstock.catalog.values import Place, TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, NotAllowed, UnknownProject
 from penstock.items import NOTES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock.catalog.views import KeywordHit
+from penstock.catalog.values import KeywordHit
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.vectors.protocol import NearVector
 from penstock.service.graph_hits import NO_RANKING, GraphRanking

@@ -12,10 +12,21 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from penstock.catalog.protocol import BATCH, CatalogSnapshot
-from penstock.catalog.rules.failures import remedy_for
-from penstock.catalog.rules.properties import MAX_WARNINGS, shortened
-from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
-from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, RecognizedPages, Source
+from penstock.catalog.rules.publication import remedy_for
+from penstock.catalog.values import (
+    MAX_WARNINGS,
+    Document,
+    KnownSource,
+    LedgerEntry,
+    LedgerKind,
+    MissingPart,
+    PathReport,
+    Place,
+    RecognizedPages,
+    Source,
+    TaskStatus,
+    shortened,
+)
 from penstock.handlers.members import FAILURE_CODES, NOT_READ, container_of, may_hold_members
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.payloads import library_path

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import Phase, Place
 from penstock.handlers.reindex import OUTDATED, why_outdated
 from penstock.items import validate_name

@@ -72,7 +72,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     def remedy(self) -> str | None:
         """The remedy for a failed job: that of its error, or another try."""
         # Late: only failed jobs need it.
-        from penstock.catalog.rules.failures import remedy_for
+        from penstock.catalog.rules.publication import remedy_for
         from penstock.lifecycle import TIMED_OUT
 
         if self.job.status is not Status.FAILED:

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
 import msgspec
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.rules.query_terms import is_indexed_as_it_is, query_words, quoted_phrases, with_words
-from penstock.catalog.views import ChunkView, Filters, KeywordHit, Space
+from penstock.catalog.rules.words import (
+    is_indexed_as_it_is,
+    query_words,
+    quoted_phrases,
+    with_words,
+)
+from penstock.catalog.values import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, JobError
 from penstock.named_tuple import NamedTuple

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
-from penstock.catalog.views import ChunkView, Filters, Source, Space
+from penstock.catalog.values import ChunkView, Filters, Source, Space
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.service.documents import Documents

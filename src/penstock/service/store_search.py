@@ -6,9 +6,9 @@ import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from penstock.catalog.outside_stores import OutsideStore
+from penstock.catalog.parts import OutsideStore
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.views import Filters
+from penstock.catalog.values import Filters
 from penstock.errors import ServiceUnavailable
 from penstock.pipeline.endpoint import ServiceGuard
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector, PublishedChunks

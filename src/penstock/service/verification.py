@@ -9,10 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Place
-from penstock.catalog.views import KnownSource
+from penstock.catalog.protocol import BATCH, Catalog, known_below
+from penstock.catalog.values import KnownSource, Place
 from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.outside_stores import GraphCopies, StoreComparison

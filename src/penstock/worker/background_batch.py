@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Task, TaskOutcome
 from penstock.errors import StoreError
 from penstock.vocabulary import how_many
@@ -24,7 +24,7 @@ class BackgroundBatch:
         self._catalog = catalog
         self._tasks = tasks
         self._run = run
-        self._left = [outcomes.released(task) for task in tasks]
+        self._left = [publication.released(task) for task in tasks]
         """Outcomes not settled: to give the tasks back, until there are better ones."""
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="penstock-service-tasks", daemon=True)

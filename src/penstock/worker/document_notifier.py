@@ -14,9 +14,16 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import CONTENT_CODES, MAX_MESSAGE, remedy_for
-from penstock.catalog.values import GenerationState, LedgerEntry, LedgerKind, OutboxEntryKind
-from penstock.catalog.views import ChunkOrigins, Document, MissingPart
+from penstock.catalog.rules.publication import CONTENT_CODES, MAX_MESSAGE, remedy_for
+from penstock.catalog.values import (
+    ChunkOrigins,
+    Document,
+    GenerationState,
+    LedgerEntry,
+    LedgerKind,
+    MissingPart,
+    OutboxEntryKind,
+)
 from penstock.errors import NoText, TokenLimitReached
 from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.job import Job, JobQuery, Settlement, Status

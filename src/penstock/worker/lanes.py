@@ -17,7 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATCH
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch, InvalidText, StoreError
@@ -161,7 +161,7 @@ class Lanes:
         if batch is None:
             return
         try:
-            self._unsettled += [outcomes.released(task) for task in batch.left]
+            self._unsettled += [publication.released(task) for task in batch.left]
             self._settle()
         except (StoreError, InvalidText):
             self._uncertain = True
@@ -319,7 +319,7 @@ def settle_dead_tasks(
     """
     held = [claim for claim in catalog.held(worker_id) if (claim.lane, claim.task_id) not in running]
     if held:
-        catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
+        catalog.settle([publication.lost(claim) if lost else publication.released(claim) for claim in held])
     return len(held)
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock import clock, items, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import (
+from penstock.catalog.rules.publication import (
     MAX_MESSAGE,
     FailedReading,
     ReadFile,

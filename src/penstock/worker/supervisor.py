@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock, lifecycle
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.errors import WorkerFailed
 from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, WorkerReport
 from penstock.vocabulary import how_many
@@ -332,7 +332,7 @@ class Supervisor:
             held = [] if child.state.tasks_released(execution.number) else self._catalog.held(child.worker_id)
             held = [claim for claim in held if claim.lane not in self._options.background_lanes]
             if held and child.executing == execution:
-                self._catalog.settle([outcomes.released(claim) for claim in held])
+                self._catalog.settle([publication.released(claim) for claim in held])
                 child.state.set_tasks_released(execution.number)
 
     def _reserve_one_for_jobs(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules import outcomes
+from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
@@ -341,7 +341,7 @@ class Sweeper:
         late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
             log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
-            self._catalog.settle([outcomes.lost(claim) for claim in late])
+            self._catalog.settle([publication.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 
     def drop_unfinished(self, lease: timedelta) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import clock
 from penstock.catalog.protocol import BATCH, SWEPT
-from penstock.catalog.rules.portions import Portions
+from penstock.catalog.rules.publication import Portions
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
 from penstock.catalog.values import (
@@ -53,38 +53,56 @@ class LazyModule:
 
 if TYPE_CHECKING:
     from penstock.catalog.sql import (
-        generation_store,
         generations,
         graph,
-        graph_texts,
-        large_generations,
         ledger,
-        outbox,
         outside_stores,
         removals,
-        repair,
-        retry,
-        task_claims,
-        task_outcomes,
-        tombstones,
     )
-    from penstock.catalog.sql.large_generations import Part, Written
+    from penstock.catalog.sql import (
+        generations as tombstones,
+    )
+    from penstock.catalog.sql import (
+        graph as graph_texts,
+    )
+    from penstock.catalog.sql import (
+        ledger as outbox,
+    )
+    from penstock.catalog.sql import (
+        removals as repair,
+    )
+    from penstock.catalog.sql import (
+        store as generation_store,
+    )
+    from penstock.catalog.sql import (
+        store as large_generations,
+    )
+    from penstock.catalog.sql import (
+        tasks as retry,
+    )
+    from penstock.catalog.sql import (
+        tasks as task_claims,
+    )
+    from penstock.catalog.sql import (
+        tasks as task_outcomes,
+    )
+    from penstock.catalog.sql.store import Part, Written
 else:
     # All that writes. A search or a status only reads.
-    generation_store = LazyModule("generation_store")
+    generation_store = LazyModule("store")
     generations = LazyModule("generations")
     graph = LazyModule("graph")
-    graph_texts = LazyModule("graph_texts")
-    large_generations = LazyModule("large_generations")
+    graph_texts = LazyModule("graph")
+    large_generations = LazyModule("store")
     ledger = LazyModule("ledger")
-    outbox = LazyModule("outbox")
+    outbox = LazyModule("ledger")
     outside_stores = LazyModule("outside_stores")
     removals = LazyModule("removals")
-    repair = LazyModule("repair")
-    retry = LazyModule("retry")
-    task_claims = LazyModule("task_claims")
-    task_outcomes = LazyModule("task_outcomes")
-    tombstones = LazyModule("tombstones")
+    repair = LazyModule("removals")
+    retry = LazyModule("tasks")
+    task_claims = LazyModule("tasks")
+    task_outcomes = LazyModule("tasks")
+    tombstones = LazyModule("generations")
 
 T = TypeVar("T")
 

@@ -9,24 +9,195 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.catalog.rules.identity import ChunkIds, text_key
-from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, WantedPhases
-from penstock.catalog.rules.query_terms import keyword_text
-from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
-from penstock.catalog.sql.families import translated_ids
-from penstock.catalog.sql.read_records import DocumentRow
-from penstock.catalog.sql.spaces import Spaces
-from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.sql.written_records import (
+from penstock.catalog.rules.paths import ChunkIds, text_key
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    LATER_PHASES,
+    PHASES,
+    RECOGNITIONS_PER_TURN,
+    WantedPhases,
+    turns,
+)
+from penstock.catalog.rules.publication import COMPLETED, SKIPPED, WAITING
+from penstock.catalog.rules.words import keyword_text
+from penstock.catalog.sql.records import (
     CHUNK_TASKS,
     CHUNK_TEXT,
+    FAMILY_MEMBER,
     ChunkDocument,
     ChunkTask,
     ChunkTasks,
+    DocumentRow,
+    FamilyMember,
     NewChunkRow,
+    PageText,
+    SourceRow,
 )
-from penstock.catalog.values import Fingerprints, Gate, NewChunk, Phase
+from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.values import Fingerprints, Gate, NewChunk, NewGeneration, NewPage, Phase, Place
+from penstock.errors import InvalidRequest, InvalidVector
 from penstock.named_tuple import NamedTuple
+
+# Families: sources of several branches that share texts, keyword entries, vectors and entities.
+#
+# A source is in a family of its own, or in that of the related source that it was first stored with. A
+# family has at most one source in each branch of a collection.
+
+
+class Families:
+    """The families of the sources of one call of ``store``."""
+
+    def __init__(self, rows: Statements) -> None:
+        self._rows = rows
+        self._of_new: dict[tuple[Place, str], int] = {}
+        self._members: dict[int, list[FamilyMember]] = {}
+
+    def look_up(
+        self, generations: Iterable[NewGeneration], found: Mapping[tuple[Place, str], SourceRow]
+    ) -> None:
+        """Find the families, and lock families with texts of other sources until the end of the transaction:
+        a sweep of these texts then sees the generations that share them."""
+        new = [each for each in generations if (each.place, each.path) not in found]
+        self._join([each for each in new if each.related_id is not None])
+        own = {source.family_key: source.source_id for source in found.values()}
+        joined = set(self._of_new.values())
+        members = self._read(joined | own.keys())
+        shared = {each.family_key for each in members if own.get(each.family_key) != each.source_id}
+        if not shared:
+            return
+        self._rows.hold("families", listed(sorted(shared)))
+        for member in self._read(shared):
+            self._members.setdefault(member.family_key, []).append(member)
+
+    def of_new(self, new: NewGeneration, source_key: int) -> int:
+        """The family of a new source: the family of a related source, or a new one."""
+        return self._of_new.get((new.place, new.path), source_key)
+
+    def others(self, family_key: int, source_id: str) -> dict[int, str]:
+        """Published generations of the other sources of a family, with the ids of these sources."""
+        members = self._members.get(family_key, ())
+        return {each.published_id: each.source_id for each in members if each.source_id != source_id}
+
+    def _join(self, related: list[NewGeneration]) -> None:
+        if not related:
+            return
+        families: dict[tuple[str, str], int] = {}
+        for tenant_id in {new.place.tenant_id for new in related}:
+            ids = [new.related_id for new in related if new.place.tenant_id == tenant_id]
+            for source_id, family_key in self._rows.all("related_families", tenant_id, listed(ids)):
+                families[tenant_id, source_id] = family_key
+        places = self._rows.all("family_places", listed(set(families.values())))
+        taken = {(family_key, Place(*place)) for family_key, *place in places}
+        for new in related:
+            family = families.get((new.place.tenant_id, new.related_id or ""))
+            if family is not None and (family, new.place) not in taken:
+                taken.add((family, new.place))
+                self._of_new[new.place, new.path] = family
+
+    def _read(self, families: Iterable[int]) -> list[FamilyMember]:
+        keys = listed(families)
+        return FAMILY_MEMBER.decode_all(self._rows.all("family_members", keys)) if keys != "[]" else []
+
+
+def translated_ids(
+    tenant_id: str, source_id: str, shared: Mapping[int, str], chunks: Iterable[tuple[int, str]]
+) -> dict[str, str]:
+    """The ids that chunks of other sources, by document and text hash, would have in a source.
+
+    Ids are made of the source, the text, and the number of equal texts before. So a text of the family is
+    always the same one of several equal texts, and no generation has it twice.
+    """
+    times = Counter(
+        (document_id, hash_of_text) for document_id, hash_of_text in chunks if document_id in shared
+    )
+    theirs = {document_id: ChunkIds(tenant_id, other) for document_id, other in shared.items()}
+    own = ChunkIds(tenant_id, source_id)
+    ids: dict[str, list[str]] = {}
+    translated = {}
+    for (document_id, hash_of_text), count in times.items():
+        ours = ids.setdefault(hash_of_text, [])
+        ours += [own.next(hash_of_text) for _ in range(count - len(ours))]
+        for number in range(count):
+            translated[theirs[document_id].next(hash_of_text)] = ours[number]
+    return translated
+
+
+# Rows of pages: the turns of their tasks, and their kept texts.
+
+
+def turns_of_pages(
+    rows: Statements, pages: Sequence[NewPage], priority: int, first: int = 0, given: int = 0
+) -> tuple[int, list[int]]:
+    """Turns for the pages of a document in lane ocr, and the document's new first turn; see ``turns``.
+
+    Pages to be recognized wait in a line of their own.
+    """
+    first, numbers = turns(first, given, rows.value("head_ocr", priority, False), len(pages))
+    if not any(page.needs_ocr for page in pages):
+        return first, numbers
+    head = rows.value("head_ocr", priority, True)
+    _, slow = turns(0, given, head, len(pages), RECOGNITIONS_PER_TURN)
+    return first, [slow[at] if page.needs_ocr else numbers[at] for at, page in enumerate(pages)]
+
+
+def kept_texts(page_id: int, page: NewPage) -> list[PageText]:
+    """The row of a page's text, if kept."""
+    if page.text is None:
+        return []
+    warnings = listed([readable(warning) for warning in page.warnings])
+    return [PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)]
+
+
+# Vector spaces of the catalog: a number and a dimension for each name.
+
+
+FLOAT32 = 4
+MOST_SPACES = 255
+
+
+class Spaces:
+    """Vector spaces by name; made when first seen."""
+
+    def __init__(self, rows: Statements) -> None:
+        self._rows = rows
+        self._known: dict[str, tuple[int, int | None]] = {}
+        self.outside = False
+        """True if a store outside the catalog holds a copy of each vector. Known once a space was."""
+
+    def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
+        """The number of a space, after checking the lengths of all vectors."""
+        if name is None:
+            return None
+        lengths = {len(vector) for vector in vectors if vector}
+        number, dimension = self._known.get(name) or self._look_up(name)
+        if dimension is None and lengths:
+            self._rows.hold("space", name)
+            number, dimension = self._look_up(name)
+        if dimension is None and lengths:
+            dimension = max(lengths) // FLOAT32
+            self._rows.send("set_dimension", dimension, number)
+        if lengths and lengths != {(dimension or 0) * FLOAT32}:
+            raise InvalidVector(
+                f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
+            )
+        self._known[name] = (number, dimension)
+        return number
+
+    def _look_up(self, name: str) -> tuple[int, int | None]:
+        found = self._rows.one("space", name)
+        if found is not None:
+            number, dimension, outside = found
+            self.outside = bool(outside)
+            return number, dimension
+        number = int(self._rows.value("free_space"))
+        if number > MOST_SPACES:
+            raise InvalidRequest(
+                f"there are {MOST_SPACES} vector spaces already",
+                remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
+            )
+        self._rows.send("add_space", number, name, None)
+        return self._look_up(name)
+
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
 _TEXT_OF = CHUNK_TEXT.values_of

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from penstock import clock
-from penstock.catalog.outside_stores import (
+from penstock.catalog.parts import (
     AttachedStore,
     FillProgress,
     OutsideStore,
@@ -17,8 +17,7 @@ from penstock.catalog.outside_stores import (
     StoreFill,
 )
 from penstock.catalog.rules.phases import EXTRACTING
-from penstock.catalog.sql.row_types import column
-from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.sql.statements import Statements, column, listed
 from penstock.clock import format_time
 
 if TYPE_CHECKING:

@@ -2,36 +2,371 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
+from psycopg.adapt import Buffer, Dumper, Loader
 
-from penstock.catalog import path_glob
+from penstock import clock
+from penstock.catalog import protocol
+from penstock.catalog.parts import CatalogRows, PortableTable
 from penstock.catalog.protocol import BATCH
-from penstock.catalog.rules.query_terms import as_term, as_terms, phrases, quoted_phrases
+from penstock.catalog.rules.words import as_term, as_terms, phrases, quoted_phrases, searchable
 from penstock.catalog.sql.catalog import SqlCatalog
-from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
-from penstock.catalog.sql.row_types import Row, column
 from penstock.catalog.sql.search import OVERFETCH
 from penstock.catalog.sql.snapshot import SqlSnapshot
-from penstock.catalog.sql.statements import Statements, listed, migrations
-from penstock.catalog.values import HeldTask, Phase, Task
-from penstock.catalog.views import Filters
+from penstock.catalog.sql.statements import Row, Statements, column, listed, load, migrations
+from penstock.catalog.sql.transfer import (
+    ORDERS,
+    READ_AT_ONCE,
+    SqlTransfer,
+    add_keywords,
+    continue_numbers,
+    new_uuid,
+)
+from penstock.catalog.values import Filters, HeldTask, Phase, Task
+from penstock.clock import format_time
 from penstock.database import postgres_schema
-from penstock.database.postgres_connections import ServerClock
+from penstock.database.postgres_connections import Connection, PostgresConnections, ServerClock
 from penstock.database.postgres_errors import translate_error
 from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
+from penstock.named_tuple import NamedTuple
 from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.transaction import transact
+from penstock.queue.postgres.values import numbers, texts
 
-if TYPE_CHECKING:
-    from penstock.catalog.sql.postgres_transfer import PostgresTransfer
+# The named statements inside one transaction on PostgreSQL.
+#
+# In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are
+# text on the way in and out, as they are in SQLite, so that the rules compare the same things.
+
+
+SQL = load("postgres")
+ROWS_AT_ONCE = 1_000
+NUMBERS_AT_ONCE = 32
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_OF_MANY = frozenset(name for name, statement in SQL.items() if "unnest($1" in statement)
+Cursor: TypeAlias = psycopg.Cursor[Row]
+_WHOLE_TABLES = {
+    "enable_nestloop": "off",
+    "enable_seqscan": "on",
+    "enable_hashjoin": "on",
+    "enable_mergejoin": "on",
+    "statement_timeout": "0",
+}
+"""A nested loop over whole tables costs the product of their sizes where an estimate is wrong. Reading all of
+a large catalog takes longer than the time limit of a statement that follows an index."""
+
+
+class TimeLoader(Loader):
+    """Times as text, in the format of every catalog."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return format_time(_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True)))
+
+
+class NameLoader(Loader):
+    """Values of types unknown to the driver, such as a status, as text."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode()
+
+
+class NumberDumper(Dumper):
+    """Numbers without a type: the server infers the type, as for text."""
+
+    def dump(self, obj: int) -> Buffer:
+        return str(int(obj)).encode()
+
+    def quote(self, obj: int) -> Buffer:
+        return self.dump(obj)
+
+
+class CatalogConnections(PostgresConnections):
+    def connect(self) -> Connection:
+        connection = super().connect()
+        connection.adapters.register_loader("timestamptz", TimeLoader)
+        connection.adapters.register_loader(0, NameLoader)
+        connection.adapters.register_dumper(int, NumberDumper)
+        return connection
+
+
+class PostgresStatements:
+    references_checked_late = True
+
+    def __init__(self, connection: Connection) -> None:
+        self.statements: Mapping[str, str] = SQL
+        self.news = False
+        self.to_wake: set[str] = set()
+        self._connection = connection
+        self._free: list[int] = []
+        self._cursors = count(1)
+
+    # Methods for the transaction.
+
+    def execute(self, statement: str, values: Mapping[str, object]) -> Cursor:
+        return self._connection.cursor().execute(statement.encode(), values or None)
+
+    def flush(self) -> None:
+        pass
+
+    # Methods for the rules.
+
+    def _ask(self, statement: str, values: Sequence[object]) -> Cursor:
+        return psycopg.RawCursor(self._connection).execute(statement.encode(), values, binary=True)
+
+    def _named(self, name: str, values: Sequence[object]) -> Cursor:
+        if name in _OF_MANY:
+            values = [_column([value]) for value in values]
+        return self._ask(SQL[name], values)
+
+    def run(self, name: str, *values: object) -> int:
+        # A count alone does not wait for the answer in a pipeline.
+        return len(self._ask(f"{SQL[name]}\nRETURNING 1", values).fetchall())
+
+    def send(self, name: str, *values: object) -> None:
+        self._named(name, values)
+
+    def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            self._ask(SQL[name], _columns(name, rows[start : start + ROWS_AT_ONCE]))
+
+    def answers(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        """The result of a statement over many rows."""
+        return self._ask(SQL[name], _columns(name, rows)).fetchall()
+
+    def one(self, name: str, *values: object) -> Row | None:
+        return self._named(name, values).fetchone()
+
+    def all(self, name: str, *values: object) -> list[Row]:
+        return self._named(name, values).fetchall()
+
+    def value(self, name: str, *values: object) -> Any:
+        found = self.one(name, *values)
+        return next(iter(found)) if found else None
+
+    def joined(self, columns: str, where: str, *values: object) -> list[Row]:
+        return self._ask(f"{SQL[columns]}\n{SQL[where]}", values).fetchall()
+
+    def batches(self, name: str, size: int, *values: object) -> Iterator[list[Row]]:
+        with psycopg.RawServerCursor(self._connection, f"batches_{next(self._cursors)}") as cursor:
+            cursor.execute(SQL[name].encode(), values, binary=True)
+            while batch := cursor.fetchmany(size):
+                yield batch
+
+    def numbers(self, name: str, count: int) -> Sequence[int]:
+        if name == "change":
+            # Drawn by the statement that makes the change; here they are only counted.
+            return range(count)
+        if len(self._free) < count:
+            more = self.all("next_rows", max(count, NUMBERS_AT_ONCE))
+            self._free += [number for (number,) in more]
+        given, self._free = self._free[:count], self._free[count:]
+        return given
+
+    def hold(self, name: str, *values: object) -> None:
+        self._ask(SQL[f"hold_{name}"], values)
+
+    def notify(self) -> None:
+        self.news = True
+
+    @contextmanager
+    def whole_tables(self) -> Iterator[None]:
+        before = self._configure(_WHOLE_TABLES)
+        yield
+        # Not after an error: the settings end with the transaction.
+        self._configure(before)
+
+    def _configure(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Change settings until the end of the transaction. Returns their previous values."""
+        asked = ", ".join(
+            f"current_setting('{name}'), set_config('{name}', '{value}', true)"
+            for name, value in settings.items()
+        )
+        (row,) = self._ask(f"SELECT {asked}", ()).fetchall()
+        return dict(zip(settings, row[::2], strict=True))
+
+
+def _columns(name: str, rows: Sequence[Sequence[Any]]) -> list[str]:
+    prepare = _PREPARED.get(name)
+    if prepare is not None:
+        rows = [prepare(row) for row in rows]
+    return [_column(values) for values in zip(*rows, strict=True)]
+
+
+def _column(values: Sequence[Any]) -> str:
+    known = next((value for value in values if value is not None), None)
+    if isinstance(known, bytes):
+        written = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
+        return "{" + ",".join(written) + "}"
+    if isinstance(known, float):
+        return "{" + ",".join(["NULL" if value is None else repr(value) for value in values]) + "}"
+    return numbers(values) if isinstance(known, int) else texts(values)
+
+
+def _searchable(row: Sequence[Any]) -> Sequence[Any]:
+    content_id, text = row
+    words = searchable(text)
+    return content_id, words, len(words.split())
+
+
+_PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    "add_keyword": _searchable,
+}
+
+
+# All rows of a catalog in PostgreSQL, in the portable form of ``transfer``.
+#
+# There documents, pages and chunks have UUIDs beside their numbers. They are left out of the portable rows,
+# and a restore makes new ones.
+
+
+_REFERRED = {"document_id": "documents", "page_id": "task_queue_page"}
+"""Columns with a UUID, and the table that it is in."""
+_PORTABLE = {"document_key": "document_id", "page_key": "page_id"}
+"""Portable names of columns with a number."""
+_SORTING = (
+    b"SET LOCAL enable_seqscan = on",
+    b"SET LOCAL enable_hashjoin = on",
+    b"SET LOCAL enable_sort = on",
+)
+
+
+class StoredColumn(NamedTuple):
+    """A column of a table. ``name`` is the portable one."""
+
+    name: str
+    stored_as: str
+    key: int
+    uuid: bool
+    truth: bool
+
+
+def columns_of(connection: Connection, table: str) -> list[StoredColumn]:
+    """The columns of a table by portable name. The UUID of a row itself has the name ``""``."""
+    found = PostgresStatements(connection).all("stored_columns", table)
+    numbered = any(name == "id" and is_uuid for name, _, is_uuid, _ in found)
+    columns = []
+    for name, key, is_uuid, truth in found:
+        portable = _PORTABLE.get(str(name), str(name))
+        if numbered and name == "key":
+            portable = "id"
+        elif numbered and name == "id":
+            portable = ""
+        columns.append(StoredColumn(portable, name, key, is_uuid, truth))
+    return sorted(columns)
+
+
+class PostgresTransfer(SqlTransfer[PostgresConnections]):
+    @contextmanager
+    def reading(self) -> Iterator[CatalogRows]:
+        with self._connections.own_snapshot() as connection:
+            whole = PostgresStatements(connection).whole_tables()
+            with whole:
+                yield _PostgresRows(self, connection)
+
+    def _own_columns(self, table: str) -> list[str]:
+        return [column.name for column in self._columns(table) if column.name]
+
+    def _columns(self, table: str) -> list[StoredColumn]:
+        if table not in self._known:
+            with self._connections.session() as connection:
+                self._known[table] = columns_of(connection, table)
+        return self._known[table]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._known: dict[str, list[StoredColumn]] = {}
+        self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, clock.new_task_id())
+
+    def begin_restore(self) -> None:
+        with self._connections.session() as connection, connection.transaction():
+            emptied = [*self.tables, "catalog_gone", "catalog_keyword"]
+            postgres_schema.begin_restore(connection, emptied, self._schema)
+
+    def end_restore(self, numbers: Mapping[str, int]) -> None:
+        with self._connections.session() as connection, connection.transaction():
+            continue_numbers(PostgresStatements(connection), numbers)
+            postgres_schema.end_restore(connection, self._schema)
+
+    def restore_unfinished(self) -> bool:
+        with self._connections.session() as connection:
+            return postgres_schema.is_marked(connection, self._schema)
+
+    def _insert(self, table: PortableTable, rows: Sequence[Sequence[Any]]) -> None:
+        place = {name: number for number, name in enumerate(table.columns)}
+        columns = [column for column in self._columns(table.name) if (column.name or "id") in place]
+        sources = [(place[column.name or "id"], column.uuid) for column in columns]
+        names = ", ".join(column.stored_as for column in columns)
+        statement = f"COPY {table.name} ({names}) FROM STDIN"
+        namespace = self._namespace
+        with self._connections.session() as connection, connection.transaction():
+            # The end of the restore is synced, and with it all before.
+            connection.execute(b"SET LOCAL synchronous_commit = off")
+            with connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+                for row in rows:
+                    copy.write_row(
+                        [new_uuid(namespace, row[at]) if is_uuid else row[at] for at, is_uuid in sources]
+                    )
+            add_keywords(PostgresStatements(connection), table, rows)
+
+
+class _PostgresRows:
+    """Rows of one snapshot of a PostgreSQL schema."""
+
+    def __init__(self, transfer: PostgresTransfer, connection: Connection) -> None:
+        self._transfer = transfer
+        self._connection = connection
+        self._cursors = count(1)
+        self._known = {name: columns_of(connection, name) for name in transfer.tables}
+        self.numbers: Mapping[str, int] = dict(PostgresStatements(connection).all("last_numbers"))
+
+    def tables(self) -> list[PortableTable]:
+        return [
+            PortableTable(name, tuple(column.name for column in columns if column.name))
+            for name, columns in self._known.items()
+        ]
+
+    def rows(self, table: PortableTable) -> Iterator[Sequence[Sequence[Any]]]:
+        columns = {column.name: column for column in self._known[table.name]}
+        joins, selected = "", []
+        for name in table.columns:
+            column = columns[name]
+            if column.uuid:
+                joins += f" JOIN {_REFERRED[name]} {name}_of ON {name}_of.id = t.{column.stored_as}"
+                selected.append(f"{name}_of.key")
+            else:
+                selected.append(f"t.{column.stored_as}" + ("::int" if column.truth else ""))
+        order = ORDERS.get(table.name) or self._key(table)
+        statement = (
+            f"SELECT {', '.join(selected)} FROM {table.name} t{joins}"
+            f" ORDER BY {', '.join(f't.{name}' for name in order)}"
+        )
+        with psycopg.RawServerCursor(self._connection, f"transfer_{next(self._cursors)}") as cursor:
+            cursor.execute(statement.encode(), binary=True)
+            while batch := cursor.fetchmany(READ_AT_ONCE):
+                yield batch
+
+    def count(self, table: PortableTable) -> int:
+        found = self._connection.execute(f"SELECT count(*) FROM {table.name}".encode()).fetchone()
+        return int(found[0]) if found is not None else 0
+
+    def _key(self, table: PortableTable) -> list[str]:
+        found = sorted((column.key, column) for column in self._known[table.name] if column.key)
+        return ["key" if column.uuid else column.stored_as for _, column in found]
+
 
 T = TypeVar("T")
 
@@ -69,7 +404,7 @@ class PostgresSnapshot(SqlSnapshot):
             tenant_id,
             collection,
             branch,
-            None if path is None else path_glob.posix_expression(path),
+            None if path is None else protocol.posix_expression(path),
             *others,
         )
 
@@ -159,7 +494,6 @@ class PostgresCatalog(SqlCatalog):
 
     @property
     def transfer(self) -> PostgresTransfer:
-        from penstock.catalog.sql.postgres_transfer import PostgresTransfer
 
         return PostgresTransfer(self, self._writers, self._schema)
 

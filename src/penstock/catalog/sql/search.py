@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.catalog import path_glob
+from penstock.catalog import protocol, values
 from penstock.catalog.graph import StoredEntity
-from penstock.catalog.rules import properties
 from penstock.catalog.rules.phases import EXTRACTING
-from penstock.catalog.rules.query_terms import phrases, query_words, quoted_phrases
-from penstock.catalog.sql.read_records import CHUNK_VIEW
-from penstock.catalog.sql.row_types import Row, column
-from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.views import (
+from penstock.catalog.rules.words import phrases, query_words, quoted_phrases
+from penstock.catalog.sql.records import CHUNK_VIEW
+from penstock.catalog.sql.statements import Row, Statements, column, listed
+from penstock.catalog.values import (
     ChunkView,
     Filters,
     Holding,
@@ -28,7 +26,7 @@ from penstock.catalog.views import (
 )
 
 if TYPE_CHECKING:
-    from penstock.catalog.rules.graph_expansion import GraphRelation
+    from penstock.catalog.rules.graph import GraphRelation
 
 VECTORS_AT_ONCE = 4_096
 MENTIONS_AT_ONCE = 5_000
@@ -54,7 +52,7 @@ class SearchReads:
 
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
         if filters.path is not None:
-            path_glob.check(filters.path)
+            protocol.check(filters.path)
         return (
             filters.tenant_id,
             filters.collection,
@@ -243,7 +241,7 @@ class SearchReads:
 
     def relations_at(self, entity_ids: Sequence[int], *, most: int) -> dict[int, list[GraphRelation]]:
         # Loaded for a search with the graph only.
-        from penstock.catalog.rules.graph_expansion import GraphRelation
+        from penstock.catalog.rules.graph import GraphRelation
 
         found = self._rows.all("relations_at", listed(entity_ids), most)
         return {number: [GraphRelation(*row) for row in msgspec.json.decode(rows)] for number, rows in found}
@@ -257,9 +255,9 @@ def _folded(filters: Filters) -> tuple[str | None, ...]:
     """Filters of properties, in the form in which properties are stored for them."""
     author, title, language = filters.author, filters.title, filters.language
     return (
-        None if author is None else properties.folded(author),
-        None if title is None else properties.folded(title),
-        None if language is None else properties.language_key(language),
+        None if author is None else values.folded(author),
+        None if title is None else values.folded(title),
+        None if language is None else values.language_key(language),
         filters.created_from,
         filters.created_before,
     )

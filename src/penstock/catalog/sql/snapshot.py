@@ -9,11 +9,10 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.protocol import BATCH
-from penstock.catalog.rules.identity import text_key
-from penstock.catalog.rules.path_scope import PARKED, span
+from penstock.catalog.rules.paths import PARKED, span, text_key
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
-from penstock.catalog.sql import tombstones
-from penstock.catalog.sql.read_records import (
+from penstock.catalog.sql import generations
+from penstock.catalog.sql.records import (
     CHUNK_STATE,
     CONTENT_ROW,
     DOCUMENT,
@@ -28,38 +27,35 @@ from penstock.catalog.sql.read_records import (
     TENANT_COUNT,
     ContentRow,
 )
-from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
-from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.sql.statements import Statements, column, listed
 from penstock.catalog.values import (
-    HeldTask,
-    LedgerEntry,
-    NewChunk,
-    NewPage,
-    OutboxEntry,
-    OutboxEntryKind,
-    Phase,
-    Place,
-    TaskStatus,
-    TokenUse,
-    Walk,
-)
-from penstock.catalog.views import (
     ChunkOrigins,
     ChunkState,
     Document,
     DocumentEvent,
     Filters,
+    HeldTask,
     KnownSource,
+    LedgerEntry,
     MissingPart,
+    NewChunk,
+    NewPage,
+    OutboxEntry,
+    OutboxEntryKind,
     PageState,
     PathReport,
+    Phase,
+    Place,
     Progress,
     PublishedCount,
     PublishedPath,
     RecognizedPages,
     Source,
+    TaskStatus,
     TenantCount,
+    TokenUse,
+    Walk,
 )
 from penstock.clock import format_time
 from penstock.lazy_pattern import lazy_pattern
@@ -87,19 +83,19 @@ class SqlSnapshot(SearchReads):
 
     def audit(self) -> list[str]:
         # Imported here, with all that writes: most commands only read.
-        from penstock.catalog.sql import repair
+        from penstock.catalog.sql import removals
 
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
             found = [text for name in names for text in column(self._rows.all(name))]
-            return found + repair.complaints(self._rows)
+            return found + removals.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)
         return None if found is None else str(found)
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        return tombstones.walks_at(self._rows, place, path)
+        return generations.walks_at(self._rows, place, path)
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock import clock
-from penstock.catalog import path_glob
-from penstock.catalog.rules.query_terms import keyword_text
+from penstock.catalog import protocol
+from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.catalog import SqlCatalog
-from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.snapshot import SqlSnapshot
-from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
+from penstock.catalog.sql.statements import SqliteStatements, Statements, column, load, migrations
 from penstock.database import sqlite_connections, sqlite_schema
 from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import (
@@ -36,7 +35,7 @@ SCHEMA = Schema("catalog_migration", migrations("sqlite"))
 
 T = TypeVar("T")
 
-_FUNCTIONS = {"glob": SqlFunction(2, path_glob.matches), "keyword_text": SqlFunction(1, keyword_text)}
+_FUNCTIONS = {"glob": SqlFunction(2, protocol.matches), "keyword_text": SqlFunction(1, keyword_text)}
 
 MERGED_AT_ONCE = 200
 """Pages of the keyword index written in one transaction."""

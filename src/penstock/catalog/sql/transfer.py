@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from penstock.catalog.parts import CatalogRows, PortableTable
-from penstock.catalog.rules.query_terms import keyword_text
-from penstock.catalog.rules.restoration import RestoredRows
+from penstock.catalog.rules.publication import RestoredRows
+from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load
 from penstock.database import sqlite_schema
 from penstock.database.schema import Schema

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.catalog.rules.query_terms import HUMP, STOP_WORDS
+from penstock.catalog.rules.words import HUMP, STOP_WORDS
 from penstock.lazy_pattern import lazy_pattern
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.protocol import DIMENSION, TableFiles, WordPieces, find_table_files

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from penstock.catalog.rules.properties import Properties as Properties
+from penstock.catalog.values import Properties as Properties
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,16 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from penstock.catalog.entities import CLASS, FUNCTION, MAX_NAME, METHOD, MODULE, Entity, Extraction, Relation
+from penstock.catalog.graph import (
+    CLASS,
+    FUNCTION,
+    MAX_NAME,
+    METHOD,
+    MODULE,
+    Entity,
+    Extraction,
+    Relation,
+)
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.code import parser
 from penstock.pipeline.chunk.languages import MAX_PARSED

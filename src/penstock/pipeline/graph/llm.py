@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from penstock.catalog.entities import MAX_NAME, Entity, Extraction, Relation, name_key
+from penstock.catalog.graph import MAX_NAME, Entity, Extraction, Relation, name_key
 from penstock.errors import JobError, PermanentFailure, ServiceUnavailable
 from penstock.pipeline.budget import CallLimitReached, CallLimits
 from penstock.pipeline.draft import fingerprint

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote
 
-from penstock.catalog.entities import DOCUMENT, SECTION, Entity, Extraction, Relation
+from penstock.catalog.graph import DOCUMENT, SECTION, Entity, Extraction, Relation
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk import text
 from penstock.pipeline.graph.protocol import GraphChunk, GraphDocument, GraphExtractor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.catalog.entities import Extraction
+from penstock.catalog.graph import Extraction
 from penstock.named_tuple import NamedTuple
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from penstock import clock
-from penstock.catalog.views import SourceMark, VectorChanges
+from penstock.catalog.values import SourceMark, VectorChanges
 from penstock.config import Settings
 from penstock.pipeline.vectors.nearest import Stamp, read_footer, stamp_of
 from penstock.pipeline.vectors.protocol import NearVector, VectorSource

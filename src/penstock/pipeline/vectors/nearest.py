@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from penstock.catalog.views import SourceMark, VectorBatch
+from penstock.catalog.values import SourceMark, VectorBatch
 from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.catalog.views import Filters, SourceMark, VectorBatch, VectorChanges
+from penstock.catalog.values import Filters, SourceMark, VectorBatch, VectorChanges
 from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:

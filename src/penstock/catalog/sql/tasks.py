@@ -1,34 +1,288 @@
-"""Settlement of claims: outcomes, later phases, pages, documents, and publication."""
+"""Claiming tasks: a batch across documents, in one short transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from penstock.catalog.entities import Extraction
-from penstock.catalog.outside_stores import OutsideStore
-from penstock.catalog.rules import initial_state
+import msgspec
+
+from penstock.catalog.graph import Extraction
+from penstock.catalog.parts import OutsideStore
+from penstock.catalog.rules import publication
 from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
-from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
-from penstock.catalog.sql import graph_rows
+from penstock.catalog.rules.publication import (
+    COMPLETED,
+    FAILED,
+    PROCESSING,
+    SKIPPED,
+    WAITING,
+    WORDS,
+    PartChanges,
+    kind,
+    unread_page,
+)
+from penstock.catalog.sql import generations, graph
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
     ChunkRows,
     ExistingChunks,
     RowNumbers,
+    Spaces,
     find,
+    kept_texts,
     owner_of,
     prepare,
 )
 from penstock.catalog.sql.outside_stores import RemovalRows
-from penstock.catalog.sql.page_rows import kept_texts
-from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
-from penstock.catalog.sql.rollup import Rollup
-from penstock.catalog.sql.spaces import Spaces
-from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, PageText, ReadPage, SavedPhase
-from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.catalog.sql.records import (
+    FENCED_CLAIM,
+    PAGE_COUNTS,
+    READ_PAGE,
+    RESTARTED_PAGE,
+    TASK_ROW,
+    TASK_SOURCE_ROW,
+    DocumentRow,
+    EndedTask,
+    FencedClaim,
+    PageText,
+    ReadPage,
+    RestartedPage,
+    RestartedPhase,
+    SavedPage,
+    SavedPhase,
+    TaskRow,
+    TaskSourceRow,
+)
+from penstock.catalog.sql.statements import Statements, column, listed, readable
+from penstock.catalog.values import (
+    SETTLED,
+    FailureKind,
+    NewChunk,
+    NewPage,
+    Phase,
+    Task,
+    TaskOutcome,
+    TaskRequest,
+    TaskSource,
+    TaskStatus,
+)
 from penstock.clock import format_time
+from penstock.errors import FingerprintMismatch
+
+# Bringing pages and documents up to their parts, once a transaction and parent.
+
+
+class Rollup:
+    def __init__(self, rows: Statements, at: str, *, beginning: bool = False) -> None:
+        """Start a rollup. ``beginning``: tasks only begin, so nothing can be published."""
+        self._beginning = beginning
+        self._rows = rows
+        self._at = at
+        self._chunks = {phase: PartChanges() for phase in CHUNK_PHASES}
+        self._pages = {phase: PartChanges() for phase in Phase}
+        self._errors: dict[tuple[Phase, int], str] = {}
+        self._touched: set[int] = set()
+        self.documents: dict[int, DocumentRow] = {}
+
+    def load(self, ids: Iterable[int]) -> None:
+        """Load the documents with parts about to change."""
+        missing = [number for number in dict.fromkeys(ids) if number not in self.documents]
+        if missing:
+            self.documents |= generations.load(self._rows, missing, alone=self._beginning)
+
+    def touch(self, document_id: int) -> DocumentRow:
+        """A part of this document moves."""
+        self._touched.add(document_id)
+        return self.documents[document_id]
+
+    def chunk_moved(self, phase: Phase, page_id: int, before: int, after: int) -> None:
+        self._chunks[phase].move(page_id, before, after)
+
+    def page_moved(self, phase: Phase, document_id: int, before: int, after: int) -> None:
+        self._pages[phase].move(document_id, before, after)
+
+    def explain(self, phase: Phase, page_id: int, error: str) -> None:
+        """Record the error of a chunk, kept if the page fails or is skipped in this phase."""
+        self._errors[phase, page_id] = error
+
+    def apply(self) -> None:
+        """Pages from their chunks, documents from their pages, then gates and publishing."""
+        for phase, tally in self._chunks.items():
+            self._apply_to_pages(phase, tally)
+        for phase, tally in self._pages.items():
+            for number, delta in tally.items():
+                document = self.documents[number]
+                document.counts[phase] = document.counts[phase].changed(delta)
+        documents = [self.documents[number] for number in self._touched]
+        for document in documents:
+            self._open_gates(document)
+        published = generations.decide(self._rows, documents, self._at)
+        generations.save(self._rows, documents, self._at, published)
+
+    def _apply_to_pages(self, phase: Phase, tally: PartChanges) -> None:
+        changes = dict(tally.items())
+        if not changes:
+            return
+        saved: list[SavedPage] = []
+        self._rows.hold("pages", listed(changes))
+        for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
+            document_id = page.document_id
+            counts = page.counts.changed(changes[page.page_id])
+            after = counts.kind
+            explained = counts.failed or after == SKIPPED
+            error = self._errors.get((phase, page.page_id)) if explained else None
+            saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
+            self.page_moved(phase, document_id, kind(page.status), after)
+            if error is not None and counts.failed:
+                self.documents[document_id].errors = {
+                    **self.documents[document_id].errors,
+                    phase: error,
+                }
+        self._rows.many(f"save_page_{phase}", saved)
+
+    def _open_gates(self, document: DocumentRow) -> None:
+        """With ``gate=document`` the next phase begins when the whole document is through with this one."""
+        if document.gate != "document" or document.unwritten:
+            return
+        for phase in CHUNK_PHASES:
+            before = PHASES[phase].after
+            assert before is not None
+            just_settled = document.status[before] not in SETTLED or document.finishes
+            if just_settled and document.counts[before].status in SETTLED:
+                # Only vectors are written to outside stores, which are cleared first.
+                waits = phase is Phase.VECTOR and self._rows.value("any_leftover", document.source_key)
+                self._rows.send(f"release_gate_{phase}", "outbox" if waits else None, document.id)
+                self._rows.notify()
+
+
+ROUNDS = 16
+EVICTED_AT_ONCE = 1_000
+"""Tasks of one dropped generation that a claim takes out of the lane before it looks again."""
+
+
+def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
+    _refuse_other_fingerprint(rows, request)
+    at = format_time(now)
+    for _ in range(ROUNDS):
+        ids = _choose(rows, request, at)
+        if not ids:
+            return []
+        tasks = TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
+        if request.lane is Phase.VECTOR:
+            tasks = _writable(rows, tasks)
+            if not tasks:
+                return []
+        found = {task.task_id: task for task in tasks}
+        documents = {task.document_id for task in tasks}
+        rows.hold("documents", listed(documents))
+        about = _sources(rows, documents)
+        taken = [found[number] for number in ids if number in found]
+        taken = [task for task in taken if about[task.document_id] is not None]
+        dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]
+        rows.many(f"evict_{request.lane}", dropped)
+        if taken:
+            _take(rows, request, taken, at)
+            return [_task(request.lane, task, about[task.document_id]) for task in taken]
+    return []
+
+
+def _writable(rows: Statements, tasks: list[TaskRow]) -> list[TaskRow]:
+    """The tasks, except those with a text awaiting removal from an outside store."""
+    texts = listed(task.content_id for task in tasks)
+    awaited = set(column(rows.all("awaiting_removal", OutsideStore.VECTOR, texts)))
+    return [task for task in tasks if task.content_id not in awaited]
+
+
+def _refuse_other_fingerprint(rows: Statements, request: TaskRequest) -> None:
+    if request.fingerprint is None:
+        return
+    known: dict[str, str] = dict(rows.all("fingerprints"))
+    expected = known.get(request.lane)
+    if expected not in (None, request.fingerprint):
+        raise FingerprintMismatch(
+            f"{request.lane} is done with {expected} here, {request.worker_id} would do it with"
+            f" {request.fingerprint}"
+        )
+
+
+def _choose(rows: Statements, request: TaskRequest, at: str) -> list[int]:
+    """Choose due retries first, then pending tasks. A crash suspect is claimed alone."""
+    chosen: list[int] = []
+    kind = (request.needs_ocr,) if request.lane is Phase.OCR else ()
+    for number, suspect in rows.all(f"due_{request.lane}", at, request.limit, *kind):
+        if suspect:
+            # Other due tasks were seen and left: wake another worker for them.
+            rows.notify()
+            return chosen or [number]
+        chosen.append(number)
+    if len(chosen) < request.limit:
+        waiting = rows.all(f"waiting_{request.lane}", request.limit - len(chosen), *kind)
+        chosen += [number for number, _ in waiting]
+    return chosen
+
+
+def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str) -> None:
+    rollup = Rollup(rows, at, beginning=True)
+    rollup.load(task.document_id for task in taken)
+    rows.many(f"take_{request.lane}", [(request.worker_id, at, task.failed, task.task_id) for task in taken])
+    for task in taken:
+        if request.lane is Phase.OCR:
+            rollup.page_moved(Phase.OCR, task.document_id, WAITING, PROCESSING)
+        else:
+            rollup.chunk_moved(request.lane, task.page_id, WAITING, PROCESSING)
+    for document_id in {task.document_id for task in taken}:
+        rollup.touch(document_id).worker_id = request.worker_id
+    rollup.apply()
+
+
+def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
+    """The source of each document; None for dropped generations."""
+    found = TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
+    return {row.document_id: None if row.state == "dropped" else _source(row) for row in found}
+
+
+def _source(row: TaskSourceRow) -> TaskSource:
+    described = msgspec.json.decode(row.source_json) if row.source_json else {}
+    return TaskSource(
+        document_id=row.document_id,
+        source_id=row.source_id,
+        family_key=row.family_key,
+        place=row.place,
+        path=row.path,
+        content_hash=row.content_hash,
+        space=row.space,
+        job_id=row.job_id,
+        title=described.get("title", row.title),
+        file_type=described.get("file_type", row.file_type),
+        gate=row.gate,
+    )
+
+
+def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
+    assert source is not None
+    return Task(
+        lane=lane,
+        task_id=row.task_id,
+        claim_number=row.claim_number,
+        page_id=row.page_id,
+        page_number=row.page_number,
+        retry_count=row.retry_count + row.failed,
+        max_retries=row.max_retries,
+        suspect=row.suspect == 1,
+        source=source,
+        file_path=row.file_path,
+        needs_ocr=row.needs_ocr == 1,
+        chunk_id=row.chunk_id,
+        content_id=row.content_id,
+        text_hash=row.text_hash,
+        text=row.text,
+        heading_path=row.heading_path,
+        symbols=row.symbols,
+    )
+
+
+# Settlement of claims: outcomes, later phases, pages, documents, and publication.
 
 
 def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
@@ -72,7 +326,7 @@ class TaskSettlement:
         self._chunks.flush()
         self._rollup.apply()
         for tenant_id, graphs in sorted(self._graphs.items()):
-            graph_rows.put(self._rows, tenant_id, graphs)
+            graph.put(self._rows, tenant_id, graphs)
         for (store, address), first in self._uncopied.items():
             # Other workers may copy these texts to another store than this one.
             self._rows.send("not_copied", first, store, address)
@@ -180,7 +434,7 @@ class TaskSettlement:
                 zip(prepared.parts, numbers, strict=True)
             )
         ]
-        standing = initial_state.page(page, document.wanted, kinds)
+        standing = publication.page(page, document.wanted, kinds)
         self._write_standing(document, page_id, page, standing)
         self._texts += kept_texts(page_id, page)
         document.chunk_count += len(chunks)
@@ -189,12 +443,12 @@ class TaskSettlement:
         document.embedded = True
 
     def _skip_page(self, document: DocumentRow, page_id: int, reason: str | None) -> None:
-        self._write_standing(document, page_id, None, initial_state.skipped_page(reason))
+        self._write_standing(document, page_id, None, publication.skipped_page(reason))
 
     def _write_standing(
-        self, document: DocumentRow, page_id: int, page: NewPage | None, standing: initial_state.InitialPage
+        self, document: DocumentRow, page_id: int, page: NewPage | None, standing: publication.InitialPage
     ) -> None:
-        before = initial_state.unread_page(document.wanted)
+        before = publication.unread_page(document.wanted)
         read = ReadPage(
             page_file_path=page.file_path if page else None,
             chunk_count=len((page.chunks if page else None) or ()),
@@ -285,3 +539,54 @@ def _error(outcome: TaskOutcome) -> str | None:
     if outcome.code is None:
         return outcome.message and readable(outcome.message)
     return readable(f"{outcome.code}: {outcome.message}")
+
+
+# Retry of failed tasks and of the tasks skipped behind them.
+
+
+def restart(rows: Statements, document_id: int, at: str) -> int:
+    rollup = Rollup(rows, at)
+    rollup.load([document_id])
+    document = rollup.documents.get(document_id)
+    if document is None or document.state == "dropped":
+        return 0
+    restarted = _pages(rows, rollup, document_id, at)
+    for phase in CHUNK_PHASES:
+        restarted += _chunks(rows, rollup, document_id, phase, at)
+    if restarted:
+        rows.notify()
+        rollup.touch(document_id)
+        document.failed_count = document.outage_count = 0
+        rollup.apply()
+    return restarted
+
+
+def _pages(rows: Statements, rollup: Rollup, document_id: int, at: str) -> int:
+    standing = unread_page(rollup.documents[document_id].wanted)
+    found = rows.all("failed_pages", document_id)
+    for _, waits, *statuses in found:
+        rollup.page_moved(Phase.OCR, document_id, WAITING if waits else FAILED, WAITING)
+        for phase, status in zip(CHUNK_PHASES, statuses, strict=True):
+            rollup.page_moved(phase, document_id, kind(status), standing.kind(phase))
+    phases = {
+        phase: RestartedPhase(WORDS[standing.kind(phase)], standing.error(phase)) for phase in CHUNK_PHASES
+    }
+    restarted = [RESTARTED_PAGE.encode(RestartedPage(phases, at, page_id)) for page_id, *_ in found]
+    rows.many("restart_page", restarted)
+    return len(found)
+
+
+def _chunks(rows: Statements, rollup: Rollup, document_id: int, phase: Phase, at: str) -> int:
+    found = rows.all(f"failed_chunks_{phase}", document_id)
+    behind: dict[Phase, list[tuple[str, int]]] = {follower: [] for follower in FOLLOWERS[phase]}
+    for chunk_id, page_id, waits, *later in found:
+        rollup.chunk_moved(phase, page_id, WAITING if waits else FAILED, WAITING)
+        why_skipped = dict(zip(LATER_PHASES, later, strict=True))
+        for follower, unskipped in behind.items():
+            if why_skipped[follower] == gate_failed(phase):
+                unskipped.append((at, chunk_id))
+                rollup.chunk_moved(follower, page_id, SKIPPED, WAITING)
+    rows.many(f"restart_chunk_{phase}", [(at, number) for number, *_ in found])
+    for follower, unskipped in behind.items():
+        rows.many(f"unskip_{follower}", unskipped)
+    return len(found)

@@ -1,19 +1,87 @@
-"""Graph expansion of a search: from entities to chunks along relations. Pure.
-
-It starts at the entities that a query names, or at those of its best hits. A query may ask for a relation,
-as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in the direction
-that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and ``imports`` are: these
-lead to everything that stands in the same file.
-"""
+"""Suggestions for an unknown name: similar short names of entities."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import TypeAlias
 
-from penstock.catalog.rules.query_terms import HUMP, STOP_WORDS
+from penstock.catalog.rules.words import HUMP, STOP_WORDS
 from penstock.named_tuple import NamedTuple
+
+LOOKED_AT = 2_000
+"""Names compared with one name, in their order."""
+_LIKE = 0.7
+_LONGEST = 64
+"""Characters of a name that are compared. A comparison takes time that grows with their square."""
+_AFTER_ALL = "\U0010ffff"
+
+
+def asked_names(name: str) -> list[str]:
+    """The name in comparable form, and the last part of a dotted name or a path."""
+    whole = " ".join(name.split()).casefold()
+    last = re.split(r"[./#]", whole)[-1]
+    return [part[:_LONGEST] for part in dict.fromkeys((whole, last)) if part]
+
+
+def beginnings(asked: Sequence[str]) -> list[tuple[str, str]]:
+    """Ranges of names to look at: those with the first letters, and those with the first letter only."""
+    starts = dict.fromkeys(name[:length] for name in asked for length in (3, 1))
+    return [(start, start + _AFTER_ALL) for start in starts]
+
+
+def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[str]:
+    """Names starting with a wanted one, the shortest first; then names with similar letters."""
+    found: dict[str, tuple[float, int, str]] = {}
+    for wanted in asked:
+        matcher = SequenceMatcher(b=wanted, autojunk=False)
+        for name in names:
+            if name.startswith(wanted):
+                found[name] = min((0.0, len(name), name), found.get(name, (2.0, 0, "")))
+            elif abs(len(name) - len(wanted)) <= 3:
+                matcher.set_seq1(name)
+                if matcher.quick_ratio() >= _LIKE and (ratio := matcher.ratio()) >= _LIKE:
+                    found[name] = min((1 - ratio, len(name), name), found.get(name, (2.0, 0, "")))
+    return sorted(found, key=found.__getitem__)[:limit]
+
+
+# Nodes and edges of the graph, as readers get them.
+
+
+class Node(NamedTuple):
+    """An entity of the graph with the number of occurrences in published documents."""
+
+    id: int
+    name: str
+    kind: str
+    occurrences: int
+
+
+class Edge(NamedTuple):
+    """All relations of one kind between two entities. ``weight``: the sum of their weights."""
+
+    source: int
+    target: int
+    kind: str
+    weight: float
+
+
+class Neighbourhood(NamedTuple):
+    """Nodes around an entity with their distance from it, and the edges between these nodes."""
+
+    nodes: list[tuple[Node, int]]
+    edges: list[Edge]
+
+
+# Graph expansion of a search: from entities to chunks along relations. Pure.
+#
+# It starts at the entities that a query names, or at those of its best hits. A query may ask for a relation,
+# as in "who calls open_gate" or "subclasses of Mill". Then only such relations are followed, in the
+# direction that is asked for. Otherwise relations of all kinds but ``defines``, ``contains`` and ``imports``
+# are: these lead to everything that stands in the same file.
+
 
 NAME_WORDS = 4
 """Words of the longest name that is looked for in a query."""
@@ -260,3 +328,72 @@ def start_weights(
             weight = HIT_SHARE * share / math.sqrt(len(entities))
             starts[number] = max(starts.get(number, 0.0), weight)
     return starts
+
+
+# Walks through a graph whose edges are read step by step: neighbourhoods and shortest paths. Pure.
+
+
+MAX_SEEN = 100_000
+"""Entities looked at for a path."""
+EDGES_AT_ONCE = 10_000
+"""Edges read in one step of a walk, the heaviest first."""
+
+EdgesOf: TypeAlias = Callable[[Collection[int]], Sequence[Edge]]
+"""The edges at some entities, heaviest first."""
+NodesOf: TypeAlias = Callable[[Collection[int]], Sequence[Node]]
+
+
+def neighbourhood(
+    start: Sequence[int], edges_of: EdgesOf, nodes_of: NodesOf, *, hops: int, limit: int
+) -> Neighbourhood:
+    """The entities within some relations of these, in either direction; nearest and heaviest first."""
+    distances = dict.fromkeys(start, 0)
+    frontier = set(start)
+    kept: set[Edge] = set()
+    for distance in range(1, hops + 1):
+        for edge in edges_of(frontier):
+            kept.add(edge)
+            for end in (edge.source, edge.target):
+                if end not in distances and len(distances) < limit + len(start):
+                    distances[end] = distance
+        frontier = {number for number, far in distances.items() if far == distance}
+    nodes = {node.id: node for node in nodes_of(distances)}
+    edges = [edge for edge in kept if edge.source in nodes and edge.target in nodes]
+    edges.sort(key=heaviest)
+    return Neighbourhood([(nodes[one], far) for one, far in distances.items() if one in nodes], edges)
+
+
+def shortest_path(sources: Sequence[int], targets: Sequence[int], edges_of: EdgesOf) -> list[Edge] | None:
+    """Find a shortest path between two groups of entities, in either direction; None without a path."""
+    wanted = set(targets)
+    if wanted & set(sources):
+        return []
+    came_by: dict[int, tuple[int, Edge] | None] = dict.fromkeys(sources)
+    frontier = set(sources)
+    while frontier and len(came_by) < MAX_SEEN:
+        reached: set[int] = set()
+        for edge in edges_of(frontier):
+            for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
+                if here in frontier and there not in came_by:
+                    came_by[there] = (here, edge)
+                    reached.add(there)
+        ends = sorted(reached & wanted)
+        if ends:
+            return _way(came_by, ends[0])
+        frontier = reached
+    return None
+
+
+def heaviest(edge: Edge) -> tuple[float, int, int, str]:
+    """Sort key: heaviest first, then by ends and kind."""
+    return -edge.weight, edge.source, edge.target, edge.kind
+
+
+def _way(came_by: Mapping[int, tuple[int, Edge] | None], end: int) -> list[Edge]:
+    edges: list[Edge] = []
+    step = came_by[end]
+    while step is not None:
+        before, edge = step
+        edges.append(edge)
+        step = came_by[before]
+    return edges[::-1]
