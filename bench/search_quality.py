@@ -28,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.pipeline.embed import open_space
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.service.options import Mode
-from penstock.service.rankings import VECTOR_WEIGHTS, Rankings, SpaceRanking
+from penstock.service.search import VECTOR_WEIGHTS, Rankings, SpaceRanking
 
 MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
 BM25 = {"cacm": (0.4726, 0.4929), "cranfield": (0.3658, 0.3883)}

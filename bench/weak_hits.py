@@ -18,7 +18,7 @@ import msgspec
 from bench.judged_sets import CORPUS, judgments, lines, unpack
 from penstock import Penstock, config
 from penstock.catalog.rules.words import query_words
-from penstock.service.relevance import WORDS_COUNT
+from penstock.service.search import WORDS_COUNT
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 QUESTIONS = Path(__file__).with_name("weak_hits.json")

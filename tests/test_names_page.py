@@ -13,7 +13,7 @@ from penstock.cli.command_group import FORMER
 from penstock.config import SETTINGS
 from penstock.errors import PenstockError
 from penstock.redis_contract import keys as redis_keys
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 from tests.test_commands_in_docs import unknown
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.client.async_client import AsyncClient as AsyncClient
     from penstock.client.sync_client import Client as Client
     from penstock.errors import PenstockError as PenstockError
-    from penstock.service.responses import Receipt as Receipt
+    from penstock.service.requests import Receipt as Receipt
 
 __all__ = ["Penstock", "Client", "AsyncClient", "Receipt", "PenstockError"]
 
@@ -19,7 +19,7 @@ _HOMES = {
     "Penstock": "penstock.app",
     "Client": "penstock.client.sync_client",
     "AsyncClient": "penstock.client.async_client",
-    "Receipt": "penstock.service.responses",
+    "Receipt": "penstock.service.requests",
     "PenstockError": "penstock.errors",
 }
 

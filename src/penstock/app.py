@@ -17,7 +17,7 @@ from penstock.errors import InvalidSetting
 from penstock.job import Job
 from penstock.queue.wait import wait_for
 from penstock.service.functions import FunctionJobs
-from penstock.service.responses import Receipt
+from penstock.service.requests import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.collections import Collections
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         WhyOptions,
     )
     from penstock.service.passages import PromptContext
-    from penstock.service.reasons import Reason
     from penstock.service.schedules import Schedules
-    from penstock.service.verification import Verifier
+    from penstock.service.upkeep import Verifier
+    from penstock.service.why import Reason
 
 
 class Penstock(FunctionJobs):

@@ -35,15 +35,13 @@ if TYPE_CHECKING:
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
     from penstock.service.adoption import Adopter
-    from penstock.service.diagnosis import Diagnosis
+    from penstock.service.doctor import Diagnosis
     from penstock.service.documents import Documents
     from penstock.service.graph import Graph
     from penstock.service.jobs import Jobs
-    from penstock.service.models import Models
-    from penstock.service.rebuild import Rebuilder
+    from penstock.service.passages import Similar
     from penstock.service.search import Search
-    from penstock.service.similar import Similar
-    from penstock.service.verification import Verifier
+    from penstock.service.upkeep import Models, Rebuilder, Verifier
     from penstock.vector_stores.protocol import VectorStore
     from penstock.watch.watcher import WatcherThread
     from penstock.worker.lanes import DocumentTools
@@ -193,14 +191,14 @@ class Assembly:
     @_MadeOnce
     def similar(self) -> Similar:
         """Chunks of other documents like a given one."""
-        from penstock.service.similar import Similar
+        from penstock.service.passages import Similar
 
         return Similar(self.catalog, self.documents, self._nearest_vectors)
 
     @_MadeOnce
     def models(self) -> Models:
         """Embedding models: which there are, their installation, and tokens used."""
-        from penstock.service.models import Models
+        from penstock.service.upkeep import Models
 
         return Models(self.settings, lambda: self.catalog)
 
@@ -215,7 +213,7 @@ class Assembly:
     @_MadeOnce
     def verifier(self) -> Verifier:
         """Comparison of the index with itself and with the disk."""
-        from penstock.service.verification import Verifier
+        from penstock.service.upkeep import Verifier
 
         vectors = vector_assembly.open_comparison(self.vector_store, self.catalog)
         graph = graph_assembly.open_graph_copies(self.settings, self.catalog)
@@ -225,7 +223,7 @@ class Assembly:
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
         """Re-indexing after a change of settings or model."""
-        from penstock.service.rebuild import Rebuilder
+        from penstock.service.upkeep import Rebuilder
 
         return Rebuilder(self.catalog, self.jobs, pipeline_assembly.make_pipeline(self.settings))
 

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.queue.protocol import Queue
     from penstock.service.jobs import Jobs
-    from penstock.service.library_uploads import LibraryUploads
-    from penstock.service.page_images import PageImages
-    from penstock.service.upload_quota import UploadQuota
-    from penstock.service.uploads import Uploads
+    from penstock.service.pages import PageImages
+    from penstock.service.shares import UploadQuota
+    from penstock.service.uploads import LibraryUploads, Uploads
 
 
 def app_jobs(settings: Settings, app: str | None) -> tuple[Settings, Callable[[Queue], Jobs] | None]:
@@ -37,7 +36,7 @@ def app_jobs(settings: Settings, app: str | None) -> tuple[Settings, Callable[[Q
 def page_images(assembly: Assembly) -> PageImages:
     """Pictures of pages. Nothing is started before the first one."""
     from penstock.handlers.source_files import IMAGES
-    from penstock.service.page_images import PageImages
+    from penstock.service.pages import PageImages
 
     return PageImages(
         assembly.catalog,
@@ -48,7 +47,7 @@ def page_images(assembly: Assembly) -> PageImages:
 
 def upload_quota(assembly: Assembly) -> UploadQuota:
     """The quota of uploaded files, of all kinds together."""
-    from penstock.service.upload_quota import UploadQuota
+    from penstock.service.shares import UploadQuota
 
     quota = assembly.settings.upload_quota_mb
     return UploadQuota(None if quota is None else quota << 20)
@@ -73,7 +72,7 @@ def uploads(assembly: Assembly, quota: UploadQuota) -> Uploads:
 def library_uploads(assembly: Assembly, quota: UploadQuota) -> LibraryUploads:
     """Uploaded archives of libraries of all tenants."""
     from penstock.handlers.source_files import fetched_files
-    from penstock.service.library_uploads import LibraryUploads
+    from penstock.service.uploads import LibraryUploads
 
     settings = assembly.settings
     return LibraryUploads(

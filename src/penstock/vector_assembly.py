@@ -27,7 +27,7 @@ def open_vector_search(
     own = VectorCache(vector_files)
     if store is None:
         return own
-    from penstock.service.store_search import StoreSearch
+    from penstock.service.search import StoreSearch
     from penstock.worker.breaker import Breakers
 
     return StoreSearch(catalog, own, store, Breakers())

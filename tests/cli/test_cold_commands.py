@@ -68,7 +68,7 @@ OF_CHANGED_FILES = frozenset(
     "penstock.catalog.sql.chunks penstock.catalog.sql.ledger penstock.catalog.sql.records "
     "penstock.catalog.rules.graph penstock.pipeline.vectors.cache "
     "penstock.pipeline.embed.fastembed penstock.queue.jsonl penstock.service.libraries "
-    "penstock.service.page_texts shutil socket subprocess tempfile".split()
+    "penstock.service.pages shutil socket subprocess tempfile".split()
 )
 """Modules that a walk does not need while no file has changed."""
 

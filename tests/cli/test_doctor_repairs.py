@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Penstock, clock
 from penstock.job import ClaimRequest, JobQuery, Status, WorkerReport
-from penstock.service import machine_checks
+from penstock.service import doctor
 from penstock.service.keys import Keys
 from penstock.service.runtime_file import FILE
 from penstock.worker.launch import _own_directory
@@ -41,9 +41,9 @@ def fixed(ask: Ask, subject: str, words: str) -> None:
 
 
 def test_little_space_is_noted_and_none_fails(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks, "FEW_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "FEW_BYTES", 1 << 60)
     noted(ask, "disk", "GB free")
-    monkeypatch.setattr(machine_checks, "RESERVED_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "RESERVED_BYTES", 1 << 60)
     check = found(ask("doctor", code=1), "disk")
     assert check is not None
     assert "failed" == check["status"]
@@ -52,7 +52,7 @@ def test_little_space_is_noted_and_none_fails(ask: Ask, monkeypatch: pytest.Monk
 def test_low_limits_of_inotify(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "max_user_watches").write_text("100\n")
     (tmp_path / "max_user_instances").write_text("4096\n")
-    monkeypatch.setattr(machine_checks, "INOTIFY", tmp_path)
+    monkeypatch.setattr(doctor, "INOTIFY", tmp_path)
     noted(ask, "inotify", "can watch 100 folders")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.index_failures import print_reasons
-from penstock.service.failures import FailedPath
+from penstock.service.why import FailedPath
 from tests.cli.conftest import Run
 from tests.pipeline.mail_samples import mail
 from tests.pipeline.scanned_documents import scan

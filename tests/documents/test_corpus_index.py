@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import Penstock, config
-from penstock.service.reasons import Reason
+from penstock.service.why import Reason
 from tests.pipeline.conftest import CORPUS
 from tests.servers import run
 

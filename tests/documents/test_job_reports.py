@@ -11,8 +11,7 @@ from penstock.catalog.factory import open_catalog
 from penstock.cli.index_summary import reported as job_result_text
 from penstock.cli.page_progress import PageProgress
 from penstock.job import ClaimRequest, Job, Status
-from penstock.service.job_records import JobRecords
-from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
+from penstock.service.job_views import JobRecords, JobReport, files_indexed, report_of, result_of
 from penstock.worker.orphans import end_overdue
 from tests.documents.conftest import IndexedFolder
 from tests.pipeline.scanned_documents import scan

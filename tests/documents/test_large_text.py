@@ -12,7 +12,7 @@ import pytest
 from penstock.job import Job, Status
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import ExtractLimits
-from penstock.service.verification import Verifier
+from penstock.service.upkeep import Verifier
 from penstock.vocabulary import shown_size
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.documents.index_contents import Piece, read_index

@@ -19,7 +19,7 @@ from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.embed.static import StaticEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.wait import wait_for
-from penstock.service.rebuild import Plan, Rebuilder
+from penstock.service.upkeep import Plan, Rebuilder
 from tests.catalog.conftest import generation as new_generation
 from tests.catalog.conftest import page as new_page
 from tests.documents.conftest import WAIT_S, IndexedFolder, book

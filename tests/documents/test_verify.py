@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.service.verification import Difference
+from penstock.service.upkeep import Difference
 from tests.documents.conftest import IndexedFolder
 from tests.servers import postgres
 

@@ -16,7 +16,7 @@ from penstock import Penstock
 from penstock.errors import InvalidPayload, InvalidRequest
 from penstock.handlers.context import Context
 from penstock.job import Status
-from penstock.service.mapped_calls import MapProgress
+from penstock.service.functions import MapProgress
 from tests.handlers.conftest import Payload, takes_payload, worked_off
 
 

@@ -36,11 +36,10 @@ from penstock.http.request_bodies import UploadFields
 from penstock.http.thread_pools import Drawings
 from penstock.http.upload_stream import UploadStream
 from penstock.pipeline.extract.protocol import PageImage
-from penstock.service import sessions
-from penstock.service.keys import Keys
-from penstock.service.machine_checks import WriteProbe
-from penstock.service.page_images import DRAWN_PER_KEY, WIDTHS, _png
-from penstock.service.sessions import MOST_PER_KEY, Sessions
+from penstock.service import keys as sessions
+from penstock.service.doctor import WriteProbe
+from penstock.service.keys import MOST_PER_KEY, Keys, Sessions
+from penstock.service.pages import DRAWN_PER_KEY, WIDTHS, _png
 from penstock.service.shares import NOBODY, Shares, Taker
 from penstock.service.uploads import OPEN_PER_KEY
 from tests.http.event_stream import EventStream

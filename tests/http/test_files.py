@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
-from penstock.service.page_images import WIDTHS
+from penstock.service.pages import WIDTHS
 from tests.http.live_server import WAIT_S, Answer, LiveServer, until
 from tests.pipeline.sample_documents import pdf
 

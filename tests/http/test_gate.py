@@ -18,8 +18,8 @@ import pytest
 
 from penstock import clock, config
 from penstock.http.guard import Guard, GuardOptions
-from penstock.service.keys import FILE, MARK, Keys
-from penstock.service.rate_limit import FREE, LONGEST_S, MOST_PEERS, STEP_S, TOLD_EVERY_S, RefusedKeys
+from penstock.service.keys import KEYS_FILE, MARK, Keys
+from penstock.service.shares import FREE, LONGEST_S, MOST_PEERS, STEP_S, TOLD_EVERY_S, RefusedKeys
 from tests.http.event_stream import EventStream
 from tests.http.live_server import LiveServer, next_peer
 
@@ -151,7 +151,7 @@ def test_the_gate_stays_closed_without_the_file_of_keys(tmp_path: Path, restarte
     gate.keys.create("only", "admin")
     assert REFUSED == gate.ask()
 
-    (tmp_path / FILE).unlink()
+    (tmp_path / KEYS_FILE).unlink()
 
     gate = Gate(tmp_path) if restarted else gate
     assert REFUSED == gate.ask()
@@ -171,7 +171,7 @@ def test_a_running_server_remembers_keys_also_without_its_whole_state(tmp_path: 
 
 def test_an_empty_file_of_keys_closes_the_gate(tmp_path: Path):
     """As one of an earlier version, whose last key was revoked."""
-    (tmp_path / FILE).write_text("[]")
+    (tmp_path / KEYS_FILE).write_text("[]")
 
     assert REFUSED == Gate(tmp_path).ask()
 
@@ -180,7 +180,7 @@ def test_an_empty_file_of_keys_closes_the_gate(tmp_path: Path):
 def test_a_damaged_file_of_keys_closes_the_gate(tmp_path: Path, text: str):
     gate = Gate(tmp_path)
     key = gate.keys.create("only", "admin").key
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / KEYS_FILE).write_text(text)
 
     for one in (gate, Gate(tmp_path)):
         assert (503, "ERR_STATE_DAMAGED") == one.ask() == one.ask(key)
@@ -188,7 +188,7 @@ def test_a_damaged_file_of_keys_closes_the_gate(tmp_path: Path, text: str):
 
 def test_a_file_of_keys_that_cannot_be_read_closes_the_gate(tmp_path: Path):
     gate = Gate(tmp_path)
-    (tmp_path / FILE).mkdir()
+    (tmp_path / KEYS_FILE).mkdir()
 
     assert (503, "ERR_STORE_DENIED") == gate.ask()
 
@@ -236,12 +236,12 @@ def test_no_way_leads_in_after_the_last_key(tmp_path: Path):
         assert "penstock keys create" in done.stderr
         refused(server, key)
         assert 401 == server.raw("GET", "/me", headers={"Cookie": cookie}).status
-        (server.state / FILE).unlink()
+        (server.state / KEYS_FILE).unlink()
         refused(server, key)
         assert 0 == server.stop()
         # A file of keys from an earlier version, or from a backup, leaves the mark again.
         (server.state / MARK).unlink()
-        (server.state / FILE).write_text("[]")
+        (server.state / KEYS_FILE).write_text("[]")
         server.start("--no-worker")
         refused(server, key)
         assert "there is no key" in server.log.read_text()
@@ -339,7 +339,7 @@ def test_nobody_gets_in_from_another_machine_after_the_last_key(network: Network
         for sent in (None, key):
             assert 401 == server.from_other_machine("GET", "/me", sent)
             assert 401 == server.from_other_machine("DELETE", "/tenants/default", sent)
-        (server.state / FILE).unlink()
+        (server.state / KEYS_FILE).unlink()
         assert 401 == server.from_other_machine("DELETE", "/tenants/default")
     finally:
         server.stop()
@@ -466,7 +466,7 @@ def test_a_stream_ends_while_the_keys_cannot_be_read(tmp_path: Path):
     gate.ask(key)
     assert gate.scope["penstock.valid"]()
 
-    (tmp_path / FILE).write_text("{")
+    (tmp_path / KEYS_FILE).write_text("{")
 
     assert not gate.scope["penstock.valid"]()
 
@@ -476,7 +476,7 @@ def test_a_damaged_file_of_keys_ends_streams_and_a_repaired_one_allows_new_ones(
     keys = Keys(tmp_path / "state")
     headers = {"Authorization": f"Bearer {keys.create('only', 'admin').key}"}
     server = LiveServer(tmp_path, "--no-worker")
-    file = server.state / FILE
+    file = server.state / KEYS_FILE
     whole = file.read_bytes()
     try:
         with EventStream(server, "/events", headers) as stream:

@@ -20,7 +20,7 @@ from penstock.errors import NotAllowed
 from penstock.job import Job
 from penstock.mcp.toolbox import Toolbox
 from penstock.service.access import Principal
-from penstock.service.change_plan import ChangePlan
+from penstock.service.folders import ChangePlan
 from tests.http.live_server import LiveServer
 
 SERVE = ("--no-worker",)

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.job import WorkerReport
 from penstock.queue.memory.queue import MemoryQueue
-from penstock.service.throughput import Throughput
+from penstock.service.live_changes import Throughput
 from tests.http.live_server import LiveServer, until
 
 SERVE = ("--processes", "1")

@@ -31,8 +31,8 @@ from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.server_assembly import upload_quota, uploads
+from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
-from penstock.service.path_policy import PathPolicy
 
 Effect: TypeAlias = Callable[[Settings, Path], object]
 

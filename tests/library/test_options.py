@@ -16,32 +16,32 @@ from penstock.client import async_resources, library_calls, limit_calls, schedul
 from penstock.errors import InvalidRequest, UnknownOption
 from penstock.service import (
     documents,
-    function_handle,
+    functions,
     jobs,
     libraries,
     limits,
     notes,
     options,
+    passages,
     schedules,
     search,
-    similar,
 )
 from penstock.service.graph import Graph
-from penstock.service.verification import Verifier
+from penstock.service.upkeep import Verifier
 
 LIBRARY = [
     Penstock,
     jobs.Jobs,
     documents.Documents,
     search.Search,
-    similar.Similar,
+    passages.Similar,
     schedules.Schedules,
     libraries.Libraries,
     limits.Limits,
     notes.Notebook,
     Graph,
     Verifier,
-    function_handle.FunctionHandle,
+    functions.FunctionHandle,
 ]
 CLIENTS = [
     (Client, AsyncClient),
@@ -96,10 +96,10 @@ def instance(face: type, app: Penstock) -> Any:
         jobs.Jobs: lambda: app,
         documents.Documents: lambda: app.documents,
         search.Search: lambda: app._assembly.search,
-        similar.Similar: lambda: app._assembly.similar,
+        passages.Similar: lambda: app._assembly.similar,
         schedules.Schedules: lambda: app.schedules,
         libraries.Libraries: lambda: app.documents.libraries,
-        function_handle.FunctionHandle: lambda: function_handle.FunctionHandle(app, "x", print),
+        functions.FunctionHandle: lambda: functions.FunctionHandle(app, "x", print),
         Client: lambda: Client("http://127.0.0.1:9"),
         AsyncClient: lambda: AsyncClient("http://127.0.0.1:9"),
         schedule_calls.ClientSchedules: lambda: Client("http://127.0.0.1:9").schedules,

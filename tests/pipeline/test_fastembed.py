@@ -19,7 +19,7 @@ from penstock.pipeline.embed.minilm import model_files
 from penstock.pipeline.embed.minilm.download import read_archive
 from penstock.pipeline.embed.minilm.model_files import EncoderShape, build_graph
 from penstock.pipeline.embed.protocol import space_of
-from penstock.service.models import Models
+from penstock.service.upkeep import Models
 from tests.pipeline.fastembed_model import WIDTH, write_model
 
 WHEEL = os.environ.get("TEST_PENSTOCK_MINILM", "")

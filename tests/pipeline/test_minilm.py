@@ -30,7 +30,7 @@ from penstock.pipeline.embed.minilm import download, embedder, model_files
 from penstock.pipeline.embed.minilm.embedder import MiniLmEmbedder, MiniLmTokens
 from penstock.pipeline.embed.minilm.model_files import INPUT, EncoderShape, build_graph
 from penstock.pipeline.embed.protocol import space_of
-from penstock.service.models import Models
+from penstock.service.upkeep import Models
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Array = npt.NDArray[np.float32]

@@ -23,12 +23,10 @@ from penstock.errors import (
     StateDamaged,
     UnknownKey,
 )
-from penstock.service.access import SCOPES, Principal
-from penstock.service.audit import ActionLog
-from penstock.service.keys import Keys
-from penstock.service.path_policy import PathPolicy
-from penstock.service.rate_limit import RateLimit
+from penstock.service.access import SCOPES, PathPolicy, Principal
+from penstock.service.keys import ActionLog, Keys
 from penstock.service.runtime_file import RunningServer, RuntimeFile
+from penstock.service.shares import RateLimit
 
 
 def principal(scope: Any = "write", *tenants: str) -> Principal:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock import clock
-from penstock.service.server_status import CachedReads
+from penstock.service.server import CachedReads
 
 
 def test_a_count_is_renewed_beside_the_requests_until_it_is_too_old(monkeypatch: pytest.MonkeyPatch):

@@ -11,7 +11,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewPage, Phase
-from penstock.service.document_records import time_estimate
+from penstock.service.documents import time_estimate
 from tests.catalog.conftest import VECTOR, at, begin, chunk, embed, settle, take
 
 

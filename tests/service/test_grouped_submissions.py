@@ -15,11 +15,9 @@ from penstock import Penstock, clock
 from penstock.errors import InvalidRequest, QueueFull
 from penstock.http import quick_notes
 from penstock.http.quick_notes import GroupedSubmissions
-from penstock.service import note_rows
-from penstock.service.grouped_submissions import submit_each
-from penstock.service.note_rows import NoteRows
-from penstock.service.requests import Submission
-from penstock.service.responses import Receipt
+from penstock.service import notes
+from penstock.service.notes import NoteRows, submit_each
+from penstock.service.requests import Receipt, Submission
 
 
 def note(text: str, delay: float | None = None) -> Submission:
@@ -180,7 +178,7 @@ def test_a_template_refuses_what_a_submission_refuses(app: Penstock, text: str):
 
 def test_few_templates_are_kept(app: Penstock):
     rows = NoteRows(app)
-    for number in range(note_rows.MOST_TEMPLATES + 5):
+    for number in range(notes.MOST_TEMPLATES + 5):
         rows.build(at_place("a", ("me", f"c{number}", "main")))
 
     assert 5 == len(rows._templates)

@@ -13,8 +13,8 @@ from penstock import Penstock, config, lifecycle
 from penstock.errors import CannotRetry
 from penstock.job import ClaimRequest, Job
 from penstock.redis_contract.fields import _result_fields
-from penstock.service import library_values
-from penstock.service.job_records import JobRecords
+from penstock.service import job_views
+from penstock.service.job_views import JobRecords
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.cli.conftest import state as state
@@ -55,9 +55,7 @@ def test_a_done_job_is_shown_and_not_retried_whatever_it_returned(app: Penstock,
         shown = json.loads(msgspec.json.encode(records.detail(job)))
         assert result == shown["result"] or (kind == "folder" and isinstance(result, dict))
         assert type(shown["progress"]["chunks_created"]) is int
-        msgspec.json.encode(
-            [records.record(job), library_values.job_view(app, job), _result_fields(job.result)]
-        )
+        msgspec.json.encode([records.record(job), job_views.job_view(app, job), _result_fields(job.result)])
 
 
 def test_commands_show_and_refuse_to_retry_a_job_that_returned_no_object(app: Penstock, run: Run):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock import Penstock, lifecycle
 from penstock.job import ClaimRequest
-from penstock.service.job_records import JobRecords
+from penstock.service.job_views import JobRecords
 
 
 def test_a_job_that_was_reset_is_pending_without_a_start(tmp_path: Path):

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.catalog.values import KeywordHit
 from penstock.pipeline.vectors.protocol import NearVector
-from penstock.service.rankings import Rankings, SpaceRanking
+from penstock.service.search import Rankings, SpaceRanking
 
 
 def rankings(embedder: str) -> Rankings:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.service.path_policy import PathPolicy
-from penstock.service.real_path import in_disk_case, real_path
+from penstock.service.access import PathPolicy
+from penstock.service.paths import in_disk_case, real_path
 
 
 class CaseDisk:

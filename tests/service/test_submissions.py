@@ -21,8 +21,7 @@ from penstock.errors import (
 from penstock.job import Status
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
-from penstock.service.requests import Submission, new_jobs
-from penstock.service.responses import Receipt
+from penstock.service.requests import Receipt, Submission, new_jobs
 from tests.service.conftest import call, claim, fail, note
 
 

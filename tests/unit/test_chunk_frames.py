@@ -4,7 +4,7 @@ import pytest
 
 from penstock.pipeline.extract.pdf.document import PdfPages
 from penstock.pipeline.extract.protocol import ExtractLimits, PlacedWord
-from penstock.service.chunk_frames import frames_of
+from penstock.service.pages import frames_of
 from tests.pipeline.pdf_files import PdfWriter, shown
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.catalog.graph import Edge, Neighbourhood, Node
-from penstock.service.neighbour_order import most_telling
+from penstock.service.graph import most_telling
 
 START, NEAR, HUB, FAR, FAR_BY_HUB = range(5)
 

@@ -9,7 +9,7 @@ from penstock.pipeline.draft import build_draft
 from penstock.pipeline.extract.protocol import ExtractedText, FileType, OcrReason, Page, Recognition, Shape
 from penstock.pipeline.ocr.pages import NOTHING_FOUND, combined
 from penstock.pipeline.ocr.protocol import RecognizedText
-from penstock.service.page_texts import _safe_parts, joined
+from penstock.service.pages import _safe_parts, joined
 
 LAYER = "The old water mill stands by the river and its wheel turns."
 WORDS = " ".join(f"word{number}" for number in range(400))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.service.relevance import LEAST, Similarity, is_weak
+from penstock.service.search import LEAST, Similarity, is_weak
 
 
 @pytest.mark.parametrize(

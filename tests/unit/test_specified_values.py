@@ -11,8 +11,8 @@ from penstock.cli import job_commands
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.queue.jsonl import queue as jsonl
-from penstock.service.job_reports import JobReport
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
+from penstock.service.job_views import JobReport
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])

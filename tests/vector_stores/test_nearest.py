@@ -16,7 +16,7 @@ from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place, Rem
 from penstock.handlers.outside_stores import StoreComparison
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.protocol import NearestVectors
-from penstock.service.store_search import StoreSearch
+from penstock.service.search import StoreSearch
 from penstock.testing.vector_stores import DIMENSION
 from penstock.vector_stores.protocol import VectorStore, prefix_of
 from penstock.worker.breaker import Breakers
@@ -133,7 +133,7 @@ def test_only_chunks_of_the_documents_asked_for(
     assert_alike(found(catalog, search, query, 5, some), expected(query, [2, 5], 5))
     assert [] == found(catalog, search, query, 5, [])
     # Too many to be named in one call.
-    monkeypatch.setattr("penstock.service.store_search.MOST_SOURCES", 1)
+    monkeypatch.setattr("penstock.service.search.MOST_SOURCES", 1)
     assert_alike(found(catalog, search, query, 5, some), expected(query, [2, 5], 5))
 
 

@@ -45,7 +45,7 @@ from penstock.job import JobQuery
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
 from penstock.queue.protocol import Queue
-from penstock.service.explanations import living_workers
+from penstock.service.why import living_workers
 from penstock.vocabulary import how_many
 
 SUFFIX = ".backup"

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from penstock.errors import InvalidPayload, InvalidRequest, RelativePath
-from penstock.service.real_path import real_path
+from penstock.service.paths import real_path
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

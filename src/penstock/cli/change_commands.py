@@ -17,9 +17,8 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.job import Job
     from penstock.service.options import MovedWhere
-    from penstock.service.requests import Submission
-    from penstock.service.responses import Receipt
-    from penstock.service.verification import Difference
+    from penstock.service.requests import Receipt, Submission
+    from penstock.service.upkeep import Difference
 
 SHOWN = 20
 
@@ -42,7 +41,7 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
             session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
         )
         return
-    from penstock.service.renames import renaming
+    from penstock.service.documents import renaming
 
     named: MovedWhere = {"tenant_id": where["tenant"], "collection": where["collection"]}
     submit(session, renaming(session.assembly.documents, old, new, named))

@@ -31,7 +31,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.catalog.values import Document, Source
     from penstock.service.options import PathPlace
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.pages import ShownPage
 
 MISSING_NAMED = 10
 """Failed pages and chunks named by ``why``."""
@@ -147,7 +147,7 @@ def show(
     if session.as_json:
         emit_json({"document": source, "generations": generations, "failed_inside": failed})
         return
-    from penstock.service.reasons import recognized_text
+    from penstock.service.why import recognized_text
 
     found = view.recognized
     inside = f"{how_many(len(failed), 'file')} inside it failed; see `penstock why`" if failed else None

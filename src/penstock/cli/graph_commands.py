@@ -13,8 +13,8 @@ from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session
 from penstock.errors import InvalidRequest
+from penstock.service.graph import edge_hop
 from penstock.service.graph_svg import neighbourhood_svg
-from penstock.service.neighbour_order import edge_hop
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

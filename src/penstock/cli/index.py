@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.client.sync_client import Client
-    from penstock.service.job_reports import JobReport
-    from penstock.service.responses import Receipt
+    from penstock.service.job_views import JobReport
+    from penstock.service.requests import Receipt
 
 CLAIMED_WITHIN_S = 3.0
 
@@ -265,7 +265,7 @@ def follow_there(
 
 def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
     """Report on the job as this request found it; None for a new job, or one that had not begun."""
-    from penstock.service.job_reports import report_of
+    from penstock.service.job_views import report_of
 
     if not receipt.dedupe_hit:
         return None

@@ -17,7 +17,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
-    from penstock.service.failures import FailedPath
+    from penstock.service.why import FailedPath
 
 NAMED = 3
 """Paths named for each reason and remedy, and remedies for each reason."""
@@ -34,7 +34,7 @@ class JobFailures(NamedTuple):
 
         The job of a mail also fails with an attachment, but the mail itself is indexed.
         """
-        from penstock.service.job_reports import counts_of
+        from penstock.service.job_views import counts_of
 
         if job.item_type == "file":
             return sum(one.container is None for one in self.now)
@@ -50,7 +50,7 @@ class JobFailures(NamedTuple):
 
     def of_former_runs(self, job: Job) -> int:
         """Number of files that failed in a former run of this job: its last walk took them for old ones."""
-        from penstock.service.job_reports import counts_of
+        from penstock.service.job_views import counts_of
 
         new = sum(one.remembered and one.since is not None and one.container is None for one in self.now)
         counted_as_old: int = counts_of(job).get("failed_before", 0)
@@ -76,7 +76,7 @@ def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
 
 def print_section(job: Job, failures: JobFailures) -> None:
     """Print failures by reason, each with its remedy."""
-    from penstock.service.library_values import job_path
+    from penstock.service.job_views import job_path
 
     root = job_path(job)
     if failures.now:
@@ -101,7 +101,7 @@ def print_section(job: Job, failures: JobFailures) -> None:
 
 def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
     """Print failures by reason, with paths relative to ``root``; below ``/`` they stay absolute."""
-    from penstock.service.failures import by_reason, by_remedy
+    from penstock.service.why import by_reason, by_remedy
 
     for code, some in by_reason(failures).items():
         remedies = by_remedy(some)

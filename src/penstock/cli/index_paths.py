@@ -22,7 +22,7 @@ def index_each(
     summary's word for success.
     """
     from penstock.payloads import is_off_disk
-    from penstock.service.real_path import real_path
+    from penstock.service.paths import real_path
 
     wanted = list({path if is_off_disk(path) else real_path(path): path for path in paths}.values())
     for path in wanted if session.client is None else ():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.catalog.values import RecognizedPages
     from penstock.cli.index_failures import JobFailures
     from penstock.job import Job
-    from penstock.service.job_reports import InsideFiles, JobReport, TypeOutcome
+    from penstock.service.job_views import InsideFiles, JobReport, TypeOutcome
 
 TOP_REASONS = 3
 TYPES_SHOWN = 25
@@ -92,7 +92,7 @@ def text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome)
     if skipped:
         lines.append(f"{skipped}.")
     if outcome.recognized.pages:
-        from penstock.service.reasons import recognized_text
+        from penstock.service.why import recognized_text
 
         read = recognized_text(outcome.recognized)
         lines.append(f"{read[0].upper()}{read[1:]}.")
@@ -102,7 +102,7 @@ def text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome)
 
 def _nothing_read(job: Job) -> bool:
     """Check whether all files of a folder were compared, and none was read."""
-    from penstock.service.job_reports import counts_of
+    from penstock.service.job_views import counts_of
 
     counts = counts_of(job)
     compared = job.status == "done" and job.item_type != "file" and counts.get("seen")
@@ -111,7 +111,7 @@ def _nothing_read(job: Job) -> bool:
 
 def types_table(job: Job, outcome: IndexOutcome) -> str:
     """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
-    from penstock.service.job_reports import counts_of
+    from penstock.service.job_views import counts_of
 
     found = _by_type(job, outcome)
     several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
@@ -133,7 +133,7 @@ def types_table(job: Job, outcome: IndexOutcome) -> str:
 
 
 def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
-    from penstock.service.job_reports import outcomes_by_type
+    from penstock.service.job_views import outcomes_by_type
 
     found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
     return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
@@ -146,7 +146,7 @@ def code_text(reason: str) -> str:
 
 def counted(job: Job, outcome: IndexOutcome) -> str:
     """Result of a job in one line, without the time."""
-    from penstock.service.job_reports import counts_of, files_indexed, report_of
+    from penstock.service.job_views import counts_of, files_indexed, report_of
 
     failures, inside, _ = outcome
     if job.status == "failed" and not job.children_failed:
@@ -162,7 +162,7 @@ def counted(job: Job, outcome: IndexOutcome) -> str:
 def reported(job: Job, report: JobReport) -> str:
     """Result of an ended folder job in one line, as far as the queue knows it."""
     from penstock.cli.job_views import failed_text
-    from penstock.service.job_reports import counts_of, files_indexed
+    from penstock.service.job_views import counts_of, files_indexed
 
     if job.status == "failed" and not job.children_failed:
         return _error(job)
@@ -184,7 +184,7 @@ def _error(job: Job) -> str:
 
 def _done(job: Job, indexed: int, inside: list[str], chunks: int) -> list[str]:
     """Counts of a folder job, without failures."""
-    from penstock.service.job_reports import counts_of
+    from penstock.service.job_views import counts_of
 
     counts = counts_of(job)
     parts = [how_many(indexed, "file") + " indexed", *inside]
@@ -231,7 +231,7 @@ def all_left_out(job: Job) -> str:
 
 
 def _skipped(job: Job) -> dict[str, int]:
-    from penstock.service.job_reports import counts_of
+    from penstock.service.job_views import counts_of
 
     return dict(counts_of(job).get("skipped_by", {}))
 
@@ -250,7 +250,7 @@ def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
 
 def as_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
     """The summary as JSON, without the failed files."""
-    from penstock.service.job_reports import counts_of, files_indexed, result_of
+    from penstock.service.job_views import counts_of, files_indexed, result_of
 
     counts = {
         name: value

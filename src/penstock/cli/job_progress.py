@@ -19,7 +19,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.cli.session import Session
     from penstock.job import Job
-    from penstock.service.job_filters import JobFilter
+    from penstock.service.jobs import JobFilter
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0
@@ -94,7 +94,7 @@ class JobProgress:
         self._pages: PageCount | None = None
 
     def sample(self) -> JobSample:
-        from penstock.service.job_reports import counts_of
+        from penstock.service.job_views import counts_of
 
         job = self._jobs.job(self._job_id)
         walking = not job.ended and not job.waiting

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.job import Job, WorkerReport
-    from penstock.service.job_reports import JobReport
-    from penstock.service.library_values import JobView
-    from penstock.service.responses import Receipt, Stats
+    from penstock.service.job_views import JobReport, JobView
+    from penstock.service.requests import Receipt, Stats
 
 _TARGETS = (
     "file_path folder_path project_root document_id new_path library_name function_name tenant_id_to_delete "
@@ -35,7 +34,7 @@ def status_and_held(job: Job) -> str:
     if job.held is not None:
         return f"{word} ({job.held})"
     if job.status == "in_progress" and job.item_type in ("folder", "project"):
-        from penstock.service.job_reports import report_of
+        from penstock.service.job_views import report_of
 
         report = report_of(job)
         if report is not None and report.stage == "indexing":
@@ -54,7 +53,7 @@ def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, 
     """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
     from penstock.dependencies import dependencies_of
     from penstock.job import decoded_column
-    from penstock.service.job_reports import result_of
+    from penstock.service.job_views import result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:

@@ -24,7 +24,7 @@ def _keys(session: Session) -> Keys:
 
 
 def _record(session: Session, action: str, name: str) -> None:
-    from penstock.service.audit import ActionLog
+    from penstock.service.keys import ActionLog
 
     ActionLog(session.settings.state_dir).record(BY, action, key=name)
 

@@ -19,7 +19,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.client.library_calls import ClientLibraries
     from penstock.service.libraries import IndexedLibrary, Libraries
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
 F = TypeVar("F", bound=Callable[..., Any])
 

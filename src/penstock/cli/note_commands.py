@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.client.sync_client import Client
     from penstock.job import Job
     from penstock.service.notes import NoteView
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
 ADD = "add"
 WAIT_S = 3.0

@@ -16,7 +16,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.service.projects import ProjectView, Prune
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
 NONE_YET = "No projects yet. Index one: penstock index FOLDER, in a git work tree"
 
@@ -56,8 +56,8 @@ def list_projects(session: Session) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show a project with its folders and branches; by default the one around the current folder."""
+    from penstock.service.paths import real_path
     from penstock.service.projects import find_project
-    from penstock.service.real_path import real_path
 
     found = find_project(
         _every(session), name, real_path(name) if session.server is None else session.path(name)

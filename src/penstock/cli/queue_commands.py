@@ -16,8 +16,7 @@ from penstock.cli.output import age, emit_json
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.service.requests import Submission
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt, Submission
 
 
 PLACED = frozenset(("file", "folder", "project", "rename", "delete_document"))

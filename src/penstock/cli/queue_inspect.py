@@ -27,10 +27,9 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job, WorkerReport
-    from penstock.service.job_filters import JobFilter
-    from penstock.service.job_reports import JobReport
-    from penstock.service.library_values import JobView
-    from penstock.service.responses import Stats
+    from penstock.service.job_views import JobReport, JobView
+    from penstock.service.jobs import JobFilter
+    from penstock.service.requests import Stats
 
 
 def filter_options(command: Command) -> Command:

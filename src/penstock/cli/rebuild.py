@@ -15,8 +15,8 @@ from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.service.rebuild import Plan
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
+    from penstock.service.upkeep import Plan
 
 
 @click.command()
@@ -67,7 +67,7 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
 
 
 def _show(plan: Plan, narrowed: bool) -> None:
-    from penstock.service.rebuild import REASONS
+    from penstock.service.upkeep import REASONS
 
     if narrowed and not plan.looked_at:
         emit("No document matches these paths, this collection and this tenant.")

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from penstock.service.documents import Overview
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
-    from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.job_views import DocumentView, JobListing, JobOutcome, JobView
     from penstock.service.notes import NoteView
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.pages import ShownPage
     from penstock.service.passages import PromptContext
     from penstock.service.projects import ProjectFolder
-    from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, HistoryEntry, RetryAnswer, Stats
+    from penstock.service.requests import CancelAnswer, HistoryEntry, RetryAnswer, Stats
+    from penstock.service.why import Reason
 
     Services: TypeAlias = "LocalServices | Client"
 
@@ -58,17 +58,17 @@ class LocalServices:
         return self._assembly.jobs.jobs(**filters)
 
     def view(self, id_or_prefix: str) -> JobView:
-        from penstock.service.library_values import job_view
+        from penstock.service.job_views import job_view
 
         return job_view(self._assembly.jobs, self.job(id_or_prefix))
 
     def listing(self, **filters: Any) -> JobListing:
-        from penstock.service.library_values import listing
+        from penstock.service.job_views import listing
 
         return listing(self._assembly.jobs, self.jobs(**filters))
 
     def outcome(self, id_or_prefix: str) -> JobOutcome:
-        from penstock.service.library_values import job_outcome
+        from penstock.service.job_views import job_outcome
 
         return job_outcome(self._assembly.documents, self.job(id_or_prefix))
 
@@ -99,7 +99,7 @@ class LocalServices:
         return self._assembly.documents.sources(after=after, limit=limit, **filters)
 
     def document(self, path_or_id: str, **where: Any) -> DocumentView:
-        from penstock.service.library_values import document_view
+        from penstock.service.job_views import document_view
 
         documents = self._assembly.documents
         return document_view(documents, documents.source(path_or_id, **where))
@@ -117,7 +117,7 @@ class LocalServices:
         return self._assembly.documents.history(path_or_id, **where)
 
     def pages(self, source_id: str, *, limit: int) -> list[PageState]:
-        from penstock.service.library_values import page_states
+        from penstock.service.job_views import page_states
 
         return page_states(self._assembly.documents, source_id, limit)
 

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from penstock.catalog.values import PageState, Source
     from penstock.client.graph_calls import Way
     from penstock.job import Job, Scope
-    from penstock.service.call_fields import CallOptions
-    from penstock.service.document_records import ProjectRecord
-    from penstock.service.documents import Overview
+    from penstock.service.documents import Overview, ProjectRecord
+    from penstock.service.functions import CallOptions
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
-    from penstock.service.job_filters import JobFilter
-    from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.job_views import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.jobs import JobFilter
     from penstock.service.notes import NoteView
     from penstock.service.options import (
         ContextOptions,
@@ -44,12 +43,19 @@ if TYPE_CHECKING:
         Where,
         WhyOptions,
     )
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.pages import ShownPage
     from penstock.service.passages import PromptContext
-    from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
-    from penstock.service.server_status import Readiness, ServerStatus
+    from penstock.service.requests import (
+        CancelAnswer,
+        Details,
+        HistoryEntry,
+        Receipt,
+        RetryAnswer,
+        Stats,
+    )
+    from penstock.service.server import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
+    from penstock.service.why import Reason
 
 
 class AsyncClient(AsyncTransport):

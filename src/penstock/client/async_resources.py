@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.service.collections import CollectionRecord
     from penstock.service.libraries import IndexedLibrary
     from penstock.service.limits import LimitRecord
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
     from penstock.service.schedules import ScheduleRecord
     from penstock.service.uploads import UploadRecord
 

@@ -17,7 +17,7 @@ import msgspec
 from penstock.client.uploads import FileBody
 from penstock.errors import InvalidRequest, JobNotFound
 from penstock.named_tuple import NamedTuple
-from penstock.service.call_fields import CallOptions
+from penstock.service.functions import CallOptions
 from penstock.service.options import (
     ClientIndexOptions,
     ContextOptions,
@@ -33,16 +33,16 @@ from penstock.service.options import (
 if TYPE_CHECKING:
     from penstock.catalog.values import Source
     from penstock.job import Job, Scope
-    from penstock.service.document_records import ProjectRecord
+    from penstock.service.documents import ProjectRecord
     from penstock.service.hits import Hit, SearchResult
-    from penstock.service.job_filters import JobFilter
-    from penstock.service.library_values import DocumentView, JobListing, JobOutcome, JobView
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.job_views import DocumentView, JobListing, JobOutcome, JobView
+    from penstock.service.jobs import JobFilter
+    from penstock.service.pages import ShownPage
     from penstock.service.passages import PromptContext
-    from penstock.service.reasons import Reason
-    from penstock.service.responses import CancelAnswer, Receipt, Stats
-    from penstock.service.server_status import Readiness, ServerStatus
+    from penstock.service.requests import CancelAnswer, Receipt, Stats
+    from penstock.service.server import Readiness, ServerStatus
     from penstock.service.uploads import UploadRecord
+    from penstock.service.why import Reason
 
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ def _operation(given: dict[str, Any]) -> str:
 
 
 def _submission(path: str, given: dict[str, Any]) -> ApiCall[Receipt]:
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     query = {name: given.pop(name, None) or None for name in ("force", "allow_external")}
     if "include" in given:
@@ -210,7 +210,7 @@ def function(
 
 def remove(source_id: str) -> ApiCall[Receipt]:
     """Queue the removal of a document."""
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     target = f"/documents/{_id(source_id)}"
     return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")
@@ -221,17 +221,17 @@ def remove(source_id: str) -> ApiCall[Receipt]:
 
 def job(id_or_prefix: str) -> ApiCall[JobView]:
     """Find a job with all details."""
-    from penstock.service.library_values import JobView
+    from penstock.service.job_views import JobView
 
     return _get(_job(id_or_prefix), JobView)
 
 
 def jobs(filters: JobFilter) -> ApiCall[JobListing]:
     """Find jobs."""
-    from penstock.service import job_filters
+    from penstock.service import jobs
 
-    refuse_unknown("jobs", filters, job_filters.JobFilter)
-    from penstock.service.library_values import JobListing
+    refuse_unknown("jobs", filters, jobs.JobFilter)
+    from penstock.service.job_views import JobListing
 
     given: dict[str, Any] = dict(filters)
     if given.pop("op", None) or given.pop("branch", None):
@@ -247,14 +247,14 @@ def jobs(filters: JobFilter) -> ApiCall[JobListing]:
 
 def outcome(id_or_prefix: str) -> ApiCall[JobOutcome]:
     """Read what the catalog knows about a job."""
-    from penstock.service.library_values import JobOutcome
+    from penstock.service.job_views import JobOutcome
 
     return _get(f"{_job(id_or_prefix)}/outcome", JobOutcome)
 
 
 def cancel(id_or_prefix: str) -> ApiCall[CancelAnswer]:
     """Cancel a job."""
-    from penstock.service.responses import CancelAnswer
+    from penstock.service.requests import CancelAnswer
 
     # Not repeated: a job that the first one cancelled would be refused as ended.
     return ApiCall("DELETE", _job(id_or_prefix), CancelAnswer, _same, repeatable=False)
@@ -280,21 +280,21 @@ def documents(after: str, limit: int, filters: ListFilters) -> ApiCall[list[Sour
 
 def projects() -> ApiCall[list[ProjectRecord]]:
     """List the folders of projects."""
-    from penstock.service.document_records import ProjectList
+    from penstock.service.documents import ProjectList
 
     return ApiCall("GET", "/projects", ProjectList, lambda answer: answer.projects)
 
 
 def document(source_id: str) -> ApiCall[DocumentView]:
     """Find a document with all details."""
-    from penstock.service.library_values import DocumentView
+    from penstock.service.job_views import DocumentView
 
     return _get(f"/documents/{_id(source_id)}", DocumentView)
 
 
 def page(source_id: str, number: int) -> ApiCall[ShownPage]:
     """Read the text of a page."""
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.pages import ShownPage
 
     return _get(f"/documents/{_id(source_id)}/pages/{int(number)}", ShownPage)
 
@@ -335,7 +335,7 @@ def similar(
 def why(path: str | os.PathLike[str], where: WhyOptions) -> ApiCall[Reason]:
     """Explain a path."""
     refuse_unknown("why", where, WhyOptions)
-    from penstock.service.reasons import Reason
+    from penstock.service.why import Reason
 
     return _get("/why", Reason, {"path": os.fspath(path), **where})
 
@@ -345,7 +345,7 @@ def why(path: str | os.PathLike[str], where: WhyOptions) -> ApiCall[Reason]:
 
 def stats() -> ApiCall[Stats]:
     """Count jobs."""
-    from penstock.service.responses import Stats
+    from penstock.service.requests import Stats
 
     return _get("/queue/stats", Stats)
 
@@ -371,14 +371,14 @@ def health() -> ApiCall[dict[str, Any]]:
 
 def status() -> ApiCall[ServerStatus]:
     """Read the state of indexing."""
-    from penstock.service.server_status import ServerStatus
+    from penstock.service.server import ServerStatus
 
     return _get("/health/status", ServerStatus)
 
 
 def ready() -> ApiCall[Readiness]:
     """Check the stores."""
-    from penstock.service.server_status import Readiness
+    from penstock.service.server import Readiness
 
     return _get("/health/ready", Readiness)
 

@@ -11,7 +11,7 @@ from penstock.client.calls import ApiCall, _get, _id, _same, _target
 if TYPE_CHECKING:
     from penstock.client.schedule_calls import Performer
     from penstock.service.collections import CollectionRecord
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
 
 def every(tenant_id: str | None) -> ApiCall[list[CollectionRecord]]:
@@ -33,7 +33,7 @@ def show(collection: str, tenant_id: str | None) -> ApiCall[CollectionRecord]:
 
 def clear(collection: str, tenant_id: str | None) -> ApiCall[Receipt]:
     """Queue the removal of the documents of a collection."""
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     target = _target(f"/collections/{_id(collection)}", {"tenant_id": tenant_id})
     return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")

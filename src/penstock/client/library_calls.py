@@ -16,7 +16,7 @@ from penstock.service.options import ClientLibraryOptions, LibraryOptions, Where
 
 if TYPE_CHECKING:
     from penstock.service.libraries import IndexedLibrary
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
     from penstock.service.uploads import UploadRecord
 
 
@@ -58,7 +58,7 @@ def versions(requirement: str | None, where: Mapping[str, Any]) -> ApiCall[list[
 def remove(name: str, version: str, where: Mapping[str, Any]) -> ApiCall[Receipt]:
     """Queue the removal of one version."""
     refuse_unknown("libraries.remove", where, Where)
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     target = _target(f"/library/{_id(name)}/{_id(version)}", where)
     return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")

@@ -12,7 +12,7 @@ from penstock.client.calls import ApiCall, _get, _id, _json, _same, _submission,
 from penstock.service.options import ScheduleOptions, TimingChanges, refuse_unknown
 
 if TYPE_CHECKING:
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
     from penstock.service.schedules import ScheduleRecord
 
 T = TypeVar("T")

@@ -28,9 +28,9 @@ from penstock.service.options import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
     from penstock.job import Job
-    from penstock.service.library_values import DocumentView
+    from penstock.service.job_views import DocumentView
     from penstock.service.options import WhyOptions
-    from penstock.service.page_texts import ShownPage
+    from penstock.service.pages import ShownPage
 
 T = TypeVar("T")
 

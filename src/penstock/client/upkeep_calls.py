@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.catalog.values import PageState
     from penstock.service.documents import Overview
     from penstock.service.notes import NoteView
-    from penstock.service.responses import HistoryEntry, Receipt, RetryAnswer
+    from penstock.service.requests import HistoryEntry, Receipt, RetryAnswer
 
 
 def notes(filters: NoteFilters) -> ApiCall[list[NoteView]]:
@@ -55,7 +55,7 @@ def replace_note(note_id: str, text: str, changes: NoteChanges) -> ApiCall[Recei
 
 def remove_note(note_id: str, tenant_id: str | None) -> ApiCall[Receipt]:
     """Queue the removal of a note."""
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     target = _target(f"/notes/{_id(note_id)}", {"tenant_id": tenant_id})
     return ApiCall("DELETE", target, Receipt, _same, repeatable=False, patience="index")
@@ -72,7 +72,7 @@ def history(path_or_id: str, where: PathPlace) -> ApiCall[list[HistoryEntry]]:
     """Read the events of a document."""
     import msgspec
 
-    from penstock.service.responses import HistoryEntry
+    from penstock.service.requests import HistoryEntry
 
     refuse_unknown("history", where, PathPlace)
     target = _target("/history", {"document": path_or_id, **where})
@@ -101,7 +101,7 @@ def remove_path(path_or_id: str, where: PathPlace) -> ApiCall[Receipt]:
 
 def remove_tenant(name: str) -> ApiCall[Receipt]:
     """Queue the removal of a tenant."""
-    from penstock.service.responses import Receipt
+    from penstock.service.requests import Receipt
 
     return ApiCall("DELETE", f"/tenants/{_id(name)}", Receipt, _same, repeatable=False, patience="index")
 
@@ -122,7 +122,7 @@ def purge(status: Sequence[str], older_than: timedelta) -> ApiCall[int]:
 
 def retry_failed(filters: FailedJobs) -> ApiCall[RetryAnswer]:
     """Retry failed jobs."""
-    from penstock.service.responses import RetryAnswer
+    from penstock.service.requests import RetryAnswer
 
     refuse_unknown("retry_failed", filters, FailedJobs)
     return _post("/queue/retry-failed", RetryAnswer, filters, changes=True)._replace(patience="index")

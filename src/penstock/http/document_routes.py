@@ -16,7 +16,7 @@ from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.payloads import is_off_disk
-from penstock.service.document_records import (
+from penstock.service.documents import (
     DocumentDetail,
     DocumentPage,
     DocumentTree,
@@ -25,8 +25,7 @@ from penstock.service.document_records import (
     ReasonRecord,
     reason_record,
 )
-from penstock.service.job_records import SubmitRecord
-from penstock.service.library_values import document_view, page_states
+from penstock.service.job_views import SubmitRecord, document_view, page_states
 
 router = APIRouter(tags=["documents"])
 

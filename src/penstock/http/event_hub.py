@@ -18,9 +18,9 @@ import msgspec
 from penstock import clock
 from penstock.errors import PenstockError, ServerStopping, TooManyListeners
 from penstock.named_tuple import NamedTuple
-from penstock.service.job_records import JobRecord
+from penstock.service.job_views import JobRecord
 from penstock.service.live_changes import Change, Changes, LiveChanges
-from penstock.service.server_status import StatusReader
+from penstock.service.server import StatusReader
 from penstock.service.shares import NOBODY, Shares, Taker
 
 View: TypeAlias = tuple[str | None, ...]

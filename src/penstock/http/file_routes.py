@@ -14,9 +14,7 @@ from penstock.http.request_bodies import IndexFields, UploadFields
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upload_stream import UploadStream, received_upload
-from penstock.service.chunk_frames import PageFrames
-from penstock.service.page_images import MAX_WIDTH, WIDTHS
-from penstock.service.page_texts import ShownPage
+from penstock.service.pages import MAX_WIDTH, WIDTHS, PageFrames, ShownPage
 from penstock.service.uploads import Upload, UploadRecord
 
 router = APIRouter(tags=["documents"])

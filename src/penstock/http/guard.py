@@ -36,10 +36,8 @@ from penstock.http.peers import Peers
 from penstock.http.problems import problem_response
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import LOCAL, Principal
-from penstock.service.keys import Keys
-from penstock.service.rate_limit import RateLimit, RefusedKeys
-from penstock.service.sessions import Sessions
-from penstock.service.shares import Shares, Taker
+from penstock.service.keys import Keys, Sessions
+from penstock.service.shares import RateLimit, RefusedKeys, Shares, Taker
 
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
 """Routes that need no key, besides the files of the dashboard."""

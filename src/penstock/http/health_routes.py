@@ -9,8 +9,7 @@ from starlette.responses import Response
 from penstock.http.answers import EVERYWHERE, described, problem, respond
 from penstock.http.request_context import Reader
 from penstock.http.thread_pools import reads
-from penstock.service.metrics import MEDIA_TYPE
-from penstock.service.server_status import Readiness, ServerStatus
+from penstock.service.server import MEDIA_TYPE, Readiness, ServerStatus
 
 router = APIRouter(prefix="/health", tags=["health"])
 metrics_router = APIRouter(tags=["health"])

@@ -12,9 +12,9 @@ from penstock.http.answers import described, respond, respond_values
 from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.service.function_records import FunctionRecords
-from penstock.service.job_records import CallRecord, SubmitRecord
-from penstock.service.responses import Receipt
+from penstock.service.functions import FunctionRecords
+from penstock.service.job_views import CallRecord, SubmitRecord
+from penstock.service.requests import Receipt
 
 router = APIRouter(tags=["index"])
 

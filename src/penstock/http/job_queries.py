@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, QueryFields, RequestBody, Whole
 from penstock.items import ITEM_TYPES
 from penstock.job import Held
-from penstock.service.job_filters import JobFilter
+from penstock.service.jobs import JobFilter
 
 StatusName = Annotated[
     Name, Field(json_schema_extra={"enum": ["pending", "running", "done", "failed", "cancelled"]})

@@ -11,12 +11,11 @@ from penstock.http.answers import described, respond, respond_values
 from penstock.http.job_queries import BulkBody, JobsQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.service import library_values
+from penstock.service import job_views
 from penstock.service.bulk_actions import Act, BulkResult
-from penstock.service.job_filters import JobFilter
-from penstock.service.job_records import JobDetail, JobPage
-from penstock.service.library_values import JobOutcome
-from penstock.service.responses import CancelAnswer
+from penstock.service.job_views import JobDetail, JobOutcome, JobPage
+from penstock.service.jobs import JobFilter
+from penstock.service.requests import CancelAnswer
 
 router = APIRouter(prefix="/index/jobs", tags=["jobs"])
 
@@ -38,7 +37,7 @@ def jobs(sender: Reader, query: Annotated[JobsQuery, Query()]) -> Response:
     records = sender.shared.job_records
     if sender.wants_values:
         found = records.rows(tenants, offset=query.offset, **filters)
-        return respond_values(library_values.listing(sender.shared.jobs, found))
+        return respond_values(job_views.listing(sender.shared.jobs, found))
     return respond(records.page(tenants, offset=query.offset, **filters))
 
 
@@ -88,7 +87,7 @@ def job(sender: Reader, job_id: JobId) -> Response:
     """Show a job with its progress, its place in the queue, and the reason why it waits."""
     own = sender.job(job_id)
     if sender.wants_values:
-        return respond_values(library_values.job_view(sender.shared.jobs, own))
+        return respond_values(job_views.job_view(sender.shared.jobs, own))
     return respond(sender.shared.job_records.detail(own))
 
 
@@ -102,7 +101,7 @@ def job(sender: Reader, job_id: JobId) -> Response:
 def outcome(sender: Reader, job_id: JobId) -> Response:
     """Show failed files at and below the path of a job, files inside others, and pages read by OCR."""
     own = sender.job(job_id)
-    return respond(library_values.job_outcome(sender.shared.documents, own))
+    return respond(job_views.job_outcome(sender.shared.documents, own))
 
 
 CANCELLED = {"job_id": "job_0660f5b1a2c3d4e5f60718", "status": "cancelled", "message": "Job cancelled"}

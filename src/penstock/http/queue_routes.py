@@ -15,9 +15,9 @@ from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.job import Scope
 from penstock.service.bulk_actions import FailurePage
-from penstock.service.library_values import own_stats
-from penstock.service.server_status import QueueConnection, QueueStats
-from penstock.service.throughput import History
+from penstock.service.job_views import own_stats
+from penstock.service.live_changes import History
+from penstock.service.server import QueueConnection, QueueStats
 
 router = APIRouter(prefix="/queue", tags=["queue"])
 

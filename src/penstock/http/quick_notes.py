@@ -22,10 +22,9 @@ from penstock.http.problems import logged_problem
 from penstock.http.request_context import Shared
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal
-from penstock.service.grouped_submissions import submit_each
 from penstock.service.jobs import Jobs
-from penstock.service.note_rows import NoteRows
-from penstock.service.responses import Receipt
+from penstock.service.notes import NoteRows, submit_each
+from penstock.service.requests import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.requests import Submission

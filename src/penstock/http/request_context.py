@@ -18,23 +18,18 @@ from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
 from penstock.http.thread_pools import Drawings
 from penstock.job import Job
-from penstock.service.access import KeyScope, Principal
-from penstock.service.audit import ActionLog
+from penstock.service.access import KeyScope, PathPolicy, Principal
 from penstock.service.bulk_actions import BulkActions
 from penstock.service.collections import Collections
-from penstock.service.document_records import DocumentRecords
+from penstock.service.documents import DocumentRecords
 from penstock.service.functions import FunctionJobs
-from penstock.service.job_records import JobRecords
-from penstock.service.library_values import find_job
+from penstock.service.job_views import JobRecords, find_job
+from penstock.service.keys import ActionLog, Sessions
 from penstock.service.limits import Limits, tenant_limit
-from penstock.service.live_changes import LiveChanges
-from penstock.service.metrics import Metrics
-from penstock.service.path_policy import PathPolicy
+from penstock.service.live_changes import LiveChanges, Throughput
 from penstock.service.schedules import Schedules
-from penstock.service.server_status import StatusReader
-from penstock.service.sessions import Sessions
+from penstock.service.server import Metrics, StatusReader
 from penstock.service.shares import NOBODY, Taker
-from penstock.service.throughput import Throughput
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly

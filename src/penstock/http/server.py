@@ -25,8 +25,8 @@ from penstock.http.guard import GuardOptions, is_loopback
 from penstock.http.request_context import Shared
 from penstock.http.tls_connections import TlsConnection
 from penstock.named_tuple import NamedTuple
+from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
-from penstock.service.path_policy import PathPolicy
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from penstock.http.request_context import Reader
 from penstock.http.thread_pools import signs
 from penstock.items import EVERY
 from penstock.service.access import KeyScope
-from penstock.service.sessions import LIFETIME
+from penstock.service.keys import LIFETIME
 
 router = APIRouter(tags=["session"])
 

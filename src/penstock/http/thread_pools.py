@@ -9,7 +9,7 @@ from typing import Literal, ParamSpec, TypeAlias, TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from penstock.service.page_images import DRAWN_AT_ONCE, DRAWN_PER_KEY
+from penstock.service.pages import DRAWN_AT_ONCE, DRAWN_PER_KEY
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")

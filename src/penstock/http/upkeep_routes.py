@@ -22,10 +22,9 @@ from penstock.http.upkeep_bodies import (
     RetryBody,
     TenantQuery,
 )
-from penstock.service.documents import Overview
+from penstock.service.documents import Overview, renaming
 from penstock.service.options import MovedWhere
-from penstock.service.renames import renaming
-from penstock.service.responses import HistoryEntry, RetryAnswer
+from penstock.service.requests import HistoryEntry, RetryAnswer
 
 router = APIRouter(tags=["upkeep"])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.extras import is_installed
 from penstock.mcp.toolbox import Toolbox
-from penstock.service.path_policy import PathPolicy
+from penstock.service.access import PathPolicy
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

@@ -25,7 +25,7 @@ from penstock.errors import JobNotFound, NotConfirmed, OutputFailed, PenstockErr
 from penstock.mcp import texts
 from penstock.mcp.interrupt import input_ends_at_interrupt
 from penstock.mcp.toolbox import Toolbox
-from penstock.service.job_records import JobDetail
+from penstock.service.job_views import JobDetail
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly

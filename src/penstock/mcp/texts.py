@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from penstock.catalog.rules.graph import Neighbourhood
 from penstock.errors import PenstockError
-from penstock.service.document_records import DocumentPage, DocumentRecord
+from penstock.service.documents import DocumentPage, DocumentRecord
 from penstock.service.hits import Coverage, coverage_text
-from penstock.service.job_records import JobDetail, SubmitRecord
-from penstock.service.page_texts import ShownPage
+from penstock.service.job_views import JobDetail, SubmitRecord
+from penstock.service.pages import ShownPage
 from penstock.service.passages import PromptContext, place_text
-from penstock.service.reasons import Reason
 from penstock.service.search import SearchResult
+from penstock.service.why import Reason
 from penstock.vocabulary import how_many
 
 SNIPPET = 400

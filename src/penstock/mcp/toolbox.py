@@ -10,12 +10,10 @@ import msgspec
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.mcp import texts
 from penstock.service import paths
-from penstock.service.access import LOCAL, KeyScope, Principal
-from penstock.service.document_records import DocumentRecords
-from penstock.service.documents import Documents
-from penstock.service.job_records import JobDetail, JobRecords, SubmitRecord
+from penstock.service.access import LOCAL, KeyScope, PathPolicy, Principal
+from penstock.service.documents import DocumentRecords, Documents
+from penstock.service.job_views import JobDetail, JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs
-from penstock.service.path_policy import PathPolicy
 from penstock.service.projects import Placement, SearchScope, WantedPlace
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.reindex_series import ENDED, LIVE, ReindexSeries
 from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
-from penstock.service.job_filters import MAX_PAGE
-from penstock.service.jobs import Jobs
+from penstock.service.jobs import MAX_PAGE, Jobs
 
 JOBS_PER_UPDATE = 200
 """Jobs read in one update."""

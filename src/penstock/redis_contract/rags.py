@@ -18,7 +18,7 @@ from penstock import items
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.extras import install_remedy
 from penstock.redis_contract.keys import RESERVED
-from penstock.service.real_path import real_path
+from penstock.service.paths import real_path
 from penstock.store_url import StoreUrl
 
 INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"

@@ -22,8 +22,7 @@ from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import fields
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
-from penstock.service.job_filters import MAX_PAGE
-from penstock.service.jobs import Jobs
+from penstock.service.jobs import MAX_PAGE, Jobs
 from penstock.vocabulary import how_many
 
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})

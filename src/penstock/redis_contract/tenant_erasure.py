@@ -17,8 +17,7 @@ from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.rags import Rags
-from penstock.service.job_filters import MAX_PAGE
-from penstock.service.jobs import Jobs
+from penstock.service.jobs import MAX_PAGE, Jobs
 
 REMOVED = "ERR_JOB_REMOVED"
 """Error code in the hash of a job that was removed from the queue before its end was seen."""

@@ -14,9 +14,8 @@ from penstock.errors import CountChanged
 from penstock.failure_reasons import BUCKETS, FailureGroup
 from penstock.job import CancelResult, Job, JobQuery, RequeueResult
 from penstock.queue.protocol import CASCADE_BATCH
-from penstock.service.job_filters import JobFilter, job_query
-from penstock.service.job_records import JobRecords
-from penstock.service.jobs import Jobs
+from penstock.service.job_views import JobRecords
+from penstock.service.jobs import JobFilter, Jobs, job_query
 from penstock.vocabulary import how_many
 
 Act: TypeAlias = Literal["retry", "cancel"]

@@ -15,9 +15,8 @@ from penstock.items import note_path, validate_name
 from penstock.job import Job, JobQuery, Status
 from penstock.payloads import normal_path
 from penstock.service.jobs import Jobs
-from penstock.service.reasons import path_of
-from penstock.service.requests import Submission
-from penstock.service.responses import Receipt
+from penstock.service.requests import Receipt, Submission
+from penstock.service.why import path_of
 
 MOST_COUNTED = 10_000
 """``open_jobs`` of a record counts up to this number."""

@@ -5,37 +5,46 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 
 import msgspec
 
-from penstock import items
+from penstock import clock, items
 from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
+from penstock.catalog.rules.phases import CHUNK_PHASES
 from penstock.catalog.values import (
+    ChunkState,
+    ChunkView,
     Document,
+    Filters,
+    GenerationState,
     PageState,
     Phase,
     Place,
     Progress,
     RecognizedPages,
     Source,
+    StoredProperties,
+    TaskStatus,
     TenantCount,
+    time_key,
 )
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.handlers.outside_stores import StoreProgress, store_progress, unfilled_stores
+from penstock.items import validate_name
 from penstock.job import Job, Status
-from penstock.payloads import is_off_disk
+from penstock.payloads import LIBRARIES, is_off_disk, library_path, parse_requirement
 from penstock.pipeline.walk.repository import code_reason
-from penstock.service import paths, reasons
+from penstock.service import paths, why
 from penstock.service.access import LOCAL, Principal
-from penstock.service.document_filters import catalog_filters
-from penstock.service.failures import FailedPath, failed_paths
-from penstock.service.folder_requests import Preview, index_submission, placed_payload, preview_of
+from penstock.service.folders import Preview, index_submission, placed_payload, preview_of
 from penstock.service.jobs import Jobs
 from penstock.service.options import (
+    DocumentFilters,
     IndexOptions,
     ListFilters,
     PathPlace,
@@ -44,16 +53,68 @@ from penstock.service.options import (
     path_place,
     refuse_unknown,
 )
+from penstock.service.paths import real_path
 from penstock.service.projects import Placement, Projects, WantedPlace
-from penstock.service.real_path import real_path
-from penstock.service.reasons import LOW_CONFIDENCE, Reason, with_page_warnings
-from penstock.service.requests import Submission
-from penstock.service.responses import HistoryEntry, Receipt
+from penstock.service.requests import HistoryEntry, Receipt, Submission
+from penstock.service.why import (
+    LOW_CONFIDENCE,
+    Below,
+    FailedPath,
+    Reason,
+    Verdict,
+    failed_paths,
+    with_page_warnings,
+)
 
 if TYPE_CHECKING:
     from penstock.service.libraries import Libraries
     from penstock.service.notes import Notebook
-    from penstock.service.page_texts import ExportedPages, ShownPage
+    from penstock.service.options import MovedWhere
+    from penstock.service.pages import ExportedPages, ShownPage
+
+
+# Filters that searches and lists of documents share.
+
+
+def catalog_filters(default_tenant: str, **given: Unpack[DocumentFilters]) -> Filters:
+    """Check filters and bring them into the form of the catalog."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
+    file_type = given.get("file_type")
+    return Filters(
+        tenant_id=validate_name("tenant_id", given.get("tenant_id") or default_tenant),
+        collection=given.get("collection"),
+        branch=given.get("branch"),
+        path=_path(given.get("path"), given.get("library")),
+        file_type=file_type.removeprefix(".").lower() if file_type else None,
+        tag=given.get("tag"),
+        author=given.get("author"),
+        title=given.get("title"),
+        language=given.get("language"),
+        created_from=_time("created_after", given.get("created_after")),
+        created_before=_time("created_before", given.get("created_before")),
+    )
+
+
+def _path(path: str | None, library: str | None) -> str | None:
+    if library is None:
+        return path
+    if path is not None:
+        raise InvalidRequest("path and library: give one of them", remedy=f"Use the path {LIBRARIES}NAME/*.")
+    name, version = parse_requirement(library)
+    return f"{library_path(name, version or '')}/*"
+
+
+def _time(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    found = time_key(text)
+    if not found:
+        raise InvalidRequest(
+            f"{name}: {text[:40]!r} is not a date", remedy="Write a date like 2024-05-01, or a year."
+        )
+    return found
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,7 +299,7 @@ class Documents:
         return _at(submission, place)
 
     def _refuse_unless_awaited(self, path_or_id: str, place: Place, names: Sequence[str]) -> None:
-        if any(reasons.awaited(self._jobs.queue, name, place) for name in names):
+        if any(why.awaited(self._jobs.queue, name, place) for name in names):
             return
         # A job that ended since the first look may have made the document.
         with self.catalog.snapshot() as snapshot:
@@ -325,21 +386,21 @@ class Documents:
         if reason.verdict != "unknown" or where.get("tenant_id") is not None:
             return reason
         with self.catalog.snapshot() as snapshot:
-            others = reasons.in_other_tenants(snapshot, place, reason.path, self._principal.owns)
+            others = why.in_other_tenants(snapshot, place, reason.path, self._principal.owns)
         if not others:
             return reason
         if where.get("all"):
             return self._why(reason.path, others[0])
         names = self.projects.names()
-        return reasons.elsewhere_text(reason, place, others[0], names.get(others[0].tenant_id))
+        return why.elsewhere_text(reason, place, others[0], names.get(others[0].tenant_id))
 
     def _why(self, absolute: str, place: Place) -> Reason:
         with self.catalog.snapshot() as snapshot:
-            found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
-            past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
-            elsewhere = reasons.elsewhere(snapshot, place, absolute) if found is None else []
+            found = why.of_path(snapshot, place, absolute) or why.of_folder(snapshot, place, absolute)
+            past = why.of_the_past(snapshot, place, absolute) if found is None else None
+            elsewhere = why.elsewhere(snapshot, place, absolute) if found is None else []
         queued = (
-            reasons.queued(self._jobs.queue, absolute, place)
+            why.queued(self._jobs.queue, absolute, place)
             if found is None or found.verdict == "folder"
             else None
         )
@@ -350,7 +411,7 @@ class Documents:
         if found is not None and found.verdict in ("indexed", "partial"):
             unfilled = unfilled_stores(self.catalog.outside, self._settings)
             found = msgspec.structs.replace(found, warnings=(*found.warnings, *unfilled))
-        return found or queued or past or reasons.unknown(absolute, place, elsewhere)
+        return found or queued or past or why.unknown(absolute, place, elsewhere)
 
     def knows(self, path: str, **where: Unpack[PathPlace]) -> bool:
         """Tell whether a document of the place is or was at a path, or a live job is about it.
@@ -362,7 +423,7 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             if snapshot.find(place, path) is not None or snapshot.formerly(place, path) is not None:
                 return True
-        return reasons.queued(self._jobs.queue, path, place) is not None
+        return why.queued(self._jobs.queue, path, place) is not None
 
     def sources(self, *, after: str = "", limit: int = 50, **narrowed: Unpack[ListFilters]) -> list[Source]:
         """Documents, also failed ones (``Source.failed``), ordered by id.
@@ -425,7 +486,7 @@ class Documents:
             generations = snapshot.generations(source_id) if source else []
         if source is None and not events:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
-        from penstock.service.explanations import history_of
+        from penstock.service.why import history_of
 
         return history_of(source, events, generations)
 
@@ -442,7 +503,7 @@ class Documents:
 
         print(app.documents.page("scans/contract.pdf", 3).text)
         """
-        from penstock.service.page_texts import shown_page
+        from penstock.service.pages import shown_page
 
         refuse_unknown("page", where, PathPlace)
         source = self.source(path_or_id, **where)
@@ -461,17 +522,17 @@ class Documents:
                 yield from found
                 found = self.sources(path=path, after=found[-1].source_id, limit=BATCH, **where)
 
-        from penstock.service.page_texts import export_pages
+        from penstock.service.pages import export_pages
 
         return export_pages(self.catalog, chosen(), Path(directory))
 
     def recognized(self, of: Job | Source) -> RecognizedPages:
         """Count recognized pages: of a document, or at and below a job's path since the submission."""
         if isinstance(of, Source):
-            place, path, since = of.place, of.path, reasons.EARLIEST
+            place, path, since = of.place, of.path, why.EARLIEST
         else:
             place, since = Place(of.tenant_id, of.collection, of.branch), of.created_at
-            path = reasons.path_of(of) or ""
+            path = why.path_of(of) or ""
         with self.catalog.snapshot() as snapshot:
             found = snapshot.recognized(place, path, since, LOW_CONFIDENCE) if path else None
         return found or RecognizedPages(0)
@@ -565,3 +626,425 @@ def _at(submission: Submission, place: Place) -> Submission:
 def _of_tenant(source: Source | None, tenant_id: str) -> Source | None:
     """The source, unless of another tenant: ids are known outside, in exports and logs."""
     return source if source is not None and source.place.tenant_id == tenant_id else None
+
+
+# Documents as records for programs: one shape for lists, and the tree of one document.
+
+
+MAX_DOCUMENTS = 1_000
+MAX_PAGES = 1_000
+
+
+DocumentStatus: TypeAlias = Literal["indexed", "partial", "failed", "indexing"]
+
+
+class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A document. ``error`` is the failure of its newest content; then search has the former one, or none."""
+
+    source_id: str
+    path: str
+    title: str
+    file_type: str
+    tags: tuple[str, ...]
+    tenant_id: str
+    collection: str
+    branch: str
+    status: DocumentStatus
+    error: str | None
+    size: int
+    pages: int
+    chunks: int
+    created_at: datetime
+    indexed_at: datetime | None
+    properties: StoredProperties
+
+
+class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a document, with the status of each phase."""
+
+    number: int
+    state: GenerationState
+    current: bool
+    note: str | None
+    job_id: str | None
+    pages: int
+    chunks: int
+    failed: int
+    phases: dict[str, TaskStatus]
+    created_at: datetime
+    published_at: datetime | None
+
+
+class PageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the newest version."""
+
+    number: int
+    chunks: int
+    phases: dict[str, TaskStatus]
+    engine: str | None
+    confidence: float | None
+    warnings: tuple[str, ...]
+    error: str | None
+
+
+class DocumentDetail(DocumentRecord, frozen=True, kw_only=True):
+    """A document with its versions, newest first, and progress and pages of the newest one.
+
+    ``progress`` has ``filename``, the status of each phase, and its counts of pages and chunks.
+    ``time_left_s``: estimate of the time until the newest version is searchable, from the ``rate`` of its
+    slowest phase in ``rate_unit`` (pages or chunks) a second, over ``rate_window_s``.
+    ``next_page``: the page from which to go on, None at the end.
+    """
+
+    generations: list[GenerationRecord]
+    progress: dict[str, str | int]
+    time_left_s: float | None
+    rate: float | None
+    rate_window_s: int | None
+    rate_unit: str | None
+    tree: list[PageRecord]
+    next_page: int | None
+
+
+ChunkRecord = msgspec.defstruct(
+    "ChunkRecord",
+    [
+        ("chunk_id", str),
+        ("heading", str | None),
+        ("preview", str | None),
+        ("first_line", int | None),
+        ("last_line", int | None),
+        *((str(phase), TaskStatus) for phase in CHUNK_PHASES),
+        ("error", str | None),
+    ],
+    namespace={"__doc__": "A chunk in a tree, with its status by phase."},
+    frozen=True,
+    kw_only=True,
+)
+
+
+class TreePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page in a tree, with its chunks."""
+
+    page: int
+    chunks: list[ChunkRecord]  # type: ignore[valid-type]
+
+
+class DocumentTree(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest version of a document: the status of all pages, and chunks of some.
+
+    ``states`` has one letter a page: p pending, r running, d done, f failed, s skipped, c cancelled, - none.
+    """
+
+    source_id: str
+    page_count: int
+    phases: list[str]
+    states: dict[str, str]
+    pages: list[TreePage]
+
+
+class DocumentPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents, ordered by id. ``next``: the cursor of the next page, None at the end."""
+
+    documents: list[DocumentRecord]
+    limit: int
+    next: str | None
+
+
+class ProjectRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that was indexed as a project, and the tenant of its documents."""
+
+    root: str
+    tenant_id: str
+    name: str
+    remote: str
+
+
+class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of projects, by name and folder."""
+
+    projects: list[ProjectRecord]
+
+
+class ReasonRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The reason why search does or does not find a path; for a folder with counts, and paths below it."""
+
+    path: str
+    verdict: Verdict
+    cause: str
+    remedy: str
+    job_id: str | None
+    source_id: str | None
+    warnings: tuple[str, ...]
+    missing: tuple[str, ...]
+    failed_inside: tuple[FailedPath, ...]
+    counts: dict[str, int]
+    below: tuple[Below, ...]
+
+
+def reason_record(reason: Reason) -> ReasonRecord:
+    """The record of a reason."""
+    shared = {name: getattr(reason, name) for name in ReasonRecord.__struct_fields__ if name != "source_id"}
+    return ReasonRecord(**shared, source_id=reason.source.source_id if reason.source else None)
+
+
+class DocumentRecords:
+    """Records of documents, as shown by the HTTP server and other interfaces."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def own(self, source_id: str, tenants: Sequence[str]) -> Source:
+        """The document with this id (of ``sources`` or ``documents``), of these tenants (none: of any)."""
+        with self._documents.catalog.snapshot() as snapshot:
+            found = snapshot.identified(source_id)
+        if found is None or not found.live or (tenants and found.place.tenant_id not in tenants):
+            raise UnknownDocument(f"no document {source_id[:80]!a}")
+        return found
+
+    def page(self, *, cursor: str = "", limit: int = 50, **narrowed: Unpack[DocumentFilters]) -> DocumentPage:
+        """A page of the documents of one tenant."""
+        if not 1 <= limit <= MAX_DOCUMENTS:
+            raise InvalidRequest(f"limit: expected 1 to {MAX_DOCUMENTS:,}, got {limit}")
+        found = self._documents.sources(after=cursor, limit=limit + 1, **narrowed)
+        return DocumentPage(
+            documents=[DocumentRecord(**_columns(source)) for source in found[:limit]],
+            limit=limit,
+            next=found[limit - 1].source_id if len(found) > limit else None,
+        )
+
+    def ready(
+        self, phase: Phase, tenant_id: str, *, collection: str | None = None, limit: int = 50
+    ) -> DocumentPage:
+        """Documents ready for a phase, oldest first, out of the first 1,000 of all tenants."""
+        found: list[DocumentRecord] = []
+        with self._documents.catalog.snapshot() as snapshot:
+            for progress in snapshot.ready(phase, limit=MAX_DOCUMENTS):
+                document = snapshot.document(progress.document_id)
+                source = snapshot.get(document.source_id) if document is not None else None
+                if source is None or source.place.tenant_id != tenant_id:
+                    continue
+                if collection is None or source.place.collection == collection:
+                    found.append(DocumentRecord(**_columns(source)))
+                if len(found) == limit:
+                    break
+        return DocumentPage(documents=found, limit=limit, next=None)
+
+    def detail(self, source: Source, *, from_page: int = 1, limit: int = 100) -> DocumentDetail:
+        """One document with a part of the pages."""
+        if from_page < 1 or not 1 <= limit <= MAX_PAGES:
+            raise InvalidRequest(f"pages: expected a page from 1 on, and a limit of 1 to {MAX_PAGES:,}")
+        with self._documents.catalog.snapshot() as snapshot:
+            generations = snapshot.generations(source.source_id)
+            newest = generations[0].document_id if generations else None
+            progress = snapshot.progress(newest) if newest is not None else None
+            pages = snapshot.pages(newest, after=from_page - 1, limit=limit + 1) if newest is not None else []
+        return DocumentDetail(
+            **_columns(source),
+            generations=[_generation(each) for each in generations],
+            progress=_progress(progress) if progress is not None else {},
+            **time_estimate(generations[0], progress, clock.now()) if progress is not None else _UNKNOWN,
+            tree=[_page(page) for page in pages[:limit]],
+            next_page=pages[limit].number if len(pages) > limit else None,
+        )
+
+    def tree(self, source: Source, *, first: int = 1, last: int = 200) -> DocumentTree:
+        """The newest version of one document in compact form; pages first to last have their chunks."""
+        if first < 1 or not 0 <= last - first < MAX_PAGES:
+            raise InvalidRequest(f"first, last: expected a range of 1 to {MAX_PAGES:,} pages")
+        with self._documents.catalog.snapshot() as snapshot:
+            generations = snapshot.generations(source.source_id)
+            if not generations:
+                return DocumentTree(
+                    source_id=source.source_id, page_count=0, phases=PHASE_NAMES, states={}, pages=[]
+                )
+            newest = generations[0].document_id
+            statuses = snapshot.page_statuses(newest)
+            pages = snapshot.pages(newest, after=first - 1, limit=last - first + 1)
+            chunks = {page.number: snapshot.chunks(page.page_id) for page in pages}
+            shown = [chunk.content_id for page in chunks.values() for chunk in page]
+            texts = dict(zip(shown, snapshot.hydrate(shown), strict=True))
+        return DocumentTree(
+            source_id=source.source_id,
+            page_count=len(statuses),
+            phases=PHASE_NAMES,
+            states=_letters(statuses),
+            pages=[
+                TreePage(page=number, chunks=[_chunk(chunk, texts[chunk.content_id]) for chunk in own])
+                for number, own in chunks.items()
+                if number <= last
+            ],
+        )
+
+
+PHASE_NAMES = [str(phase) for phase in Phase]
+LETTERS = {"pending": "p", "processing": "r", "completed": "d", "failed": "f", "skipped": "s"}
+PREVIEW = 200
+
+
+def _letters(statuses: Sequence[tuple[int, Sequence[str]]]) -> dict[str, str]:
+    """One letter for each page from the first number on, by phase."""
+    numbers = [row[0] for row in statuses]
+    found = {phase: ["-"] * (max(numbers) - min(numbers) + 1 if numbers else 0) for phase in PHASE_NAMES}
+    for number, states in statuses:
+        for phase, state in zip(PHASE_NAMES, states, strict=True):
+            found[phase][number - numbers[0]] = LETTERS.get(state, "-")
+    return {phase: "".join(letters) for phase, letters in found.items()}
+
+
+def _chunk(chunk: ChunkState, text: ChunkView | None) -> Any:
+    states = {str(phase): state for phase, state in chunk.phases.items()}
+    errors = [state.error for state in states.values() if state.status is TaskStatus.FAILED]
+    return ChunkRecord(
+        chunk_id=chunk.chunk_id,
+        heading=text.heading_path or None if text else None,
+        preview=text.text[:PREVIEW] if text else None,
+        first_line=text.first_line if text else None,
+        last_line=text.last_line if text else None,
+        **{phase: state.status for phase, state in states.items()},
+        error=next((error for error in errors if error), None),
+    )
+
+
+def _columns(source: Source) -> dict[str, Any]:
+    return {
+        "source_id": source.source_id,
+        "path": source.path,
+        "title": source.title,
+        "file_type": source.file_type,
+        "tags": source.tags,
+        "tenant_id": source.place.tenant_id,
+        "collection": source.place.collection,
+        "branch": source.place.branch,
+        "status": _status(source),
+        "error": source.failure.error,
+        "size": source.size,
+        "pages": source.page_count,
+        "chunks": source.chunk_count,
+        "created_at": source.created_at,
+        "indexed_at": source.published_at,
+        "properties": source.properties,
+    }
+
+
+def _status(source: Source) -> DocumentStatus:
+    if source.failed:
+        return "failed"
+    if source.published_id is None:
+        return "indexing"
+    return "partial" if source.partial else "indexed"
+
+
+def _generation(document: Document) -> GenerationRecord:
+    return GenerationRecord(
+        number=document.document_id,
+        state=document.state,
+        current=document.current,
+        note=document.note,
+        job_id=document.job_id,
+        pages=document.page_count,
+        chunks=document.chunk_count,
+        failed=document.failed_count,
+        phases={str(phase): state.status for phase, state in document.phases.items()},
+        created_at=document.created_at,
+        published_at=document.published_at,
+    )
+
+
+_UNKNOWN = dict.fromkeys(("time_left_s", "rate", "rate_window_s", "rate_unit"))
+_OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
+
+
+def time_estimate(document: Document, progress: Progress, now: datetime) -> dict[str, Any]:
+    """The time until a version is searchable; unknown before every phase has completed a page or chunk."""
+    if document.state is not GenerationState.BUILDING:
+        return _UNKNOWN
+    window = max((now - document.created_at).total_seconds(), 1.0)
+    pages = progress.ocr_completed_pages + progress.ocr_failed_pages
+    reads = progress.status[Phase.OCR] in _OPEN
+    # Pages that are not yet read will have chunks as well.
+    chunks = (
+        progress.total_chunks * progress.total_pages / pages if reads and pages else progress.total_chunks
+    )
+    embedded = progress.completed_chunks[Phase.VECTOR]
+    phases: list[tuple[str, float, int]] = [("pages", progress.total_pages, pages)] if reads else []
+    if progress.status[Phase.VECTOR] in _OPEN:
+        phases.append(("chunks", chunks, embedded))
+    if not phases or any(not ended for _, _, ended in phases):
+        return _UNKNOWN
+    left, unit, ended = max(
+        (max(total - ended, 0) * window / ended, unit, ended) for unit, total, ended in phases
+    )
+    return {
+        "time_left_s": round(left, 1),
+        "rate": round(ended / window, 3),
+        "rate_window_s": round(window),
+        "rate_unit": unit,
+    }
+
+
+def _page(page: PageState) -> PageRecord:
+    return PageRecord(
+        number=page.number,
+        chunks=page.chunk_count,
+        phases={str(phase): state.status for phase, state in page.phases.items()},
+        engine=page.engine or None,
+        confidence=page.confidence,
+        warnings=page.warnings,
+        error=page.error,
+    )
+
+
+def _progress(progress: Progress) -> dict[str, str | int]:
+    found: dict[str, str | int] = {"filename": progress.filename}
+    found |= {f"{phase}_status": str(status) for phase, status in progress.status.items()}
+    for name in ("total_pages", "ocr_completed_pages", "ocr_failed_pages", "total_chunks"):
+        found[name] = getattr(progress, name)
+    found |= {f"{phase}_completed_chunks": number for phase, number in progress.completed_chunks.items()}
+    return found
+
+
+# Submission of a rename: refused where the index has nothing at the old path.
+
+
+ABSENT = ("unknown", "removed", "moved")
+
+
+def renaming(documents: Documents, old: str, new: str, where: MovedWhere) -> Submission:
+    """Build the submission to record that a file or folder was moved; nothing is submitted."""
+    wanted = WantedPlace(where.get("tenant_id"), None, where.get("project"))
+    found = documents.projects.for_reading(old, wanted)
+    place = documents.place(
+        tenant_id=found.tenant_id, collection=where.get("collection"), branch=found.branch
+    )
+    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
+    old_path, new_path = paths.shown(old), paths.real(new)
+    with documents.catalog.snapshot() as snapshot:
+        known = bool(snapshot.known(place, old_path, limit=1))
+        recorded = bool(snapshot.known(place, new_path, limit=1))
+    if not known:
+        _refuse_absent(documents, old, place, recorded=recorded)
+    return {
+        "item_type": "rename",
+        "op": "update",
+        "payload": {
+            "old_path": old_path,
+            "new_path": new_path,
+            "is_folder": os.path.isdir(new) or os.path.isdir(old),  # noqa: PTH112 - it never raises
+        },
+        "tenant_id": place.tenant_id,
+        "collection": place.collection,
+        "branch": place.branch,
+        "metadata": found.metadata or None,
+    }
+
+
+def _refuse_absent(documents: Documents, old: str, place: Place, *, recorded: bool) -> None:
+    """Refuse a path without a document. A pending job may add one, and a move may be recorded already."""
+    reason = documents.why(old, tenant_id=place.tenant_id, collection=place.collection, branch=place.branch)
+    if reason.verdict not in ABSENT or (reason.verdict == "moved" and recorded):
+        return
+    raise UnknownDocument(
+        f"{reason.path} cannot be renamed: {reason.cause}",
+        remedy=reason.remedy or "Check the path and the collection.",
+    )

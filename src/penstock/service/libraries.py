@@ -17,13 +17,12 @@ from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
 from penstock.lazy_pattern import lazy_pattern
 from penstock.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.pipeline.web import urls
-from penstock.service.folder_requests import crawl_fields, with_job_options
+from penstock.service.folders import crawl_fields, with_job_options
 from penstock.service.jobs import Jobs
 from penstock.service.options import LibraryOptions, refuse_unknown
+from penstock.service.paths import real_path
 from penstock.service.projects import Placement
-from penstock.service.real_path import real_path
-from penstock.service.requests import Submission
-from penstock.service.responses import Receipt
+from penstock.service.requests import Receipt, Submission
 
 _FILE_NAME = lazy_pattern(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>v?\d[A-Za-z0-9.!+]*(?:[.-]?(?:rc|a|b|post|dev)\d+)*)"

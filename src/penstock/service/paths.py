@@ -3,11 +3,87 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from penstock.errors import PathNotFound
 from penstock.pipeline.web import urls
-from penstock.service.real_path import real_path
+
+# Real paths: links followed, and each name in the case used by the folder.
+#
+# A folder that ignores case (macOS, FAT, network shares, ext4 with ``casefold``) takes ``Docs`` and ``docs``
+# for the same name. A document must not be indexed once for each spelling, so that a path is stored as the
+# disk writes it. Folders are asked one by one: a case-sensitive disk may be mounted below one that ignores
+# case.
+
+
+class Disk(Protocol):
+    """Questions to a file system."""
+
+    def same(self, first: str, second: str) -> bool:
+        """Tell whether both paths exist and lead to the same file or folder."""
+
+    def names(self, folder: str) -> Sequence[str]:
+        """The names in a folder as stored on the disk; none for an unreadable folder."""
+
+
+class _LocalDisk:
+    def same(self, first: str, second: str) -> bool:
+        try:
+            return os.path.samestat(os.lstat(first), os.lstat(second))
+        except (OSError, ValueError):
+            return False
+
+    def names(self, folder: str) -> Sequence[str]:
+        try:
+            return os.listdir(folder)  # noqa: PTH208 - names alone, many in a large folder
+        except OSError:
+            return ()
+
+
+_LOCAL = _LocalDisk()
+
+
+def real_path(path: str, disk: Disk = _LOCAL) -> str:
+    """The absolute path with links followed and names in the case of the disk.
+
+    Parts that do not exist stay as they are given.
+    """
+    return in_disk_case(os.path.realpath(path), disk)
+
+
+def in_disk_case(path: str, disk: Disk) -> str:
+    """Replace each name of an absolute path by the entry on the disk, in folders that ignore case."""
+    folder = "/"
+    for name in filter(None, path.split("/")):
+        other = _other_case(name)
+        here = os.path.join(folder, name)  # noqa: PTH118 - a Path object costs more than the question
+        # A hard link may have the name in the other case: then the list below has both.
+        if other != name and disk.same(here, os.path.join(folder, other)):  # noqa: PTH118
+            here = os.path.join(folder, _entry(name, disk.names(folder)))  # noqa: PTH118
+        folder = here
+    return folder
+
+
+def _entry(name: str, names: Sequence[str]) -> str:
+    if name in names:
+        return name
+    folded = _folded(name)
+    alike = [one for one in names if _folded(one) == folded]
+    return alike[0] if len(alike) == 1 else name
+
+
+def _folded(name: str) -> str:
+    import unicodedata
+
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _other_case(name: str) -> str:
+    """The name with small and capital letters exchanged, except letters with a longer counterpart."""
+    return "".join(one if len(one.swapcase()) != 1 else one.swapcase() for one in name)
+
 
 HEAD = 4_096
 """Bytes read to tell the type of a file."""

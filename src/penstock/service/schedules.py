@@ -19,12 +19,11 @@ from penstock.handlers.functions import BACKUP_TIMEOUT_S, MOST_KEPT, backup_requ
 from penstock.job import NewJob
 from penstock.payloads import is_off_disk
 from penstock.schedule import Missed, Schedule, job_at
-from penstock.service.call_fields import CallOptions
-from penstock.service.job_records import masked_payload
+from penstock.service.functions import CallOptions
+from penstock.service.job_views import masked_payload
 from penstock.service.jobs import Jobs
 from penstock.service.options import IndexOptions, ScheduleOptions, refuse_unknown
-from penstock.service.requests import Submission
-from penstock.service.responses import JobWord, Receipt
+from penstock.service.requests import JobWord, Receipt, Submission
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents

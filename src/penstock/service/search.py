@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, cast, get_args
 
 import msgspec
 
+from penstock.catalog.graph import StoredEntity
+from penstock.catalog.parts import OutsideStore
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
+from penstock.catalog.rules import graph
+from penstock.catalog.rules.graph import AskedRelation, GraphMatch
 from penstock.catalog.rules.words import (
     is_indexed_as_it_is,
     query_words,
@@ -17,14 +22,24 @@ from penstock.catalog.rules.words import (
 )
 from penstock.catalog.values import ChunkView, Filters, KeywordHit, Space
 from penstock.config import Settings
-from penstock.errors import InvalidRequest, JobError
+from penstock.errors import InvalidRequest, JobError, NotInGraph, ServiceUnavailable
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
-from penstock.service.corrections import Correction, corrections
-from penstock.service.document_filters import catalog_filters
-from penstock.service.graph_hits import rank_by_graph, relation_texts, require_graph
-from penstock.service.hits import Hit, RankedText, build_hit, collapse, make_snippet, merged, spread
+from penstock.pipeline.endpoint import ServiceGuard
+from penstock.pipeline.vectors.protocol import NearestVectors, NearVector, PublishedChunks
+from penstock.service.documents import catalog_filters
+from penstock.service.hits import (
+    Correction,
+    Hit,
+    Match,
+    RankedText,
+    build_hit,
+    collapse,
+    corrections,
+    make_snippet,
+    merged,
+    spread,
+)
 from penstock.service.hits import SearchResult as SearchResult
 from penstock.service.options import (
     ContextOptions,
@@ -35,7 +50,7 @@ from penstock.service.options import (
     refuse_unknown,
 )
 from penstock.service.passages import PromptContext, context_of, pack
-from penstock.service.rankings import Rankings, SpaceRanking
+from penstock.vector_stores.protocol import SERVICE, PointFilter, VectorStore, collection_name
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -43,6 +58,323 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from penstock.service.projects import SearchScope
+
+
+# Ranking of a search by the graph: chunks reached along relations of entities in the query.
+
+
+ASKED_WEIGHT = 2.0
+"""Weight of the best chunk of the graph beside the best keyword score, where a relation is asked for."""
+PLAIN_WEIGHT = 0.1
+"""The same for other queries; see ``bench/graph_search.py``."""
+
+
+class GraphRanking(NamedTuple):
+    """Chunks that the graph leads to, each with a score up to 1 and the relation that was followed.
+
+    ``asked``: the query asks for a relation. ``best``: the best hit without the graph, if it was the start.
+    """
+
+    matches: Mapping[int, GraphMatch]
+    weight: float
+    asked: bool = False
+    best: int | None = None
+
+    def ranks(self) -> dict[int, int]:
+        """Places by score, from 1; equal scores have equal places."""
+        scores = sorted({match.score for match in self.matches.values()}, reverse=True)
+        places: dict[float, int] = {}
+        above = 0
+        for score in scores:
+            places[score] = above + 1
+            above += sum(match.score == score for match in self.matches.values())
+        return {content_id: places[match.score] for content_id, match in self.matches.items()}
+
+
+NO_RANKING = GraphRanking({}, 0.0)
+
+
+def require_graph(snapshot: CatalogSnapshot, filters: Filters) -> None:
+    """Refuse a search by the graph where no entities were extracted."""
+    if not snapshot.has_graph(filters):
+        raise NotInGraph(
+            "search by the graph: no entities were extracted from the documents that are searched",
+            remedy="Extract them with `penstock index --graph PATH`, or search without the graph.",
+        )
+
+
+def rank_by_graph(
+    snapshot: CatalogSnapshot, query: str, filters: Filters, ranked: Sequence[tuple[int, float]]
+) -> GraphRanking:
+    """Rank the chunks around the entities of a query and of its best hits. ``ranked``: hits with scores."""
+    named, certain_at = _named(snapshot, query, filters.tenant_id)
+    asked = graph.asked_relation(query, certain_at)
+    starts = graph.start_weights(named, _of_hits(snapshot, ranked, filters.tenant_id), asked)
+    if not starts:
+        return NO_RANKING
+    relations = {
+        start: graph.followed(start, found, asked)
+        for start, found in snapshot.relations_at(list(starts), most=graph.MOST_RELATIONS).items()
+    }
+    reached = _reached(starts, relations, asked)
+    own_chunks = snapshot.chunks_of(reached, most=graph.MOST_CHUNKS) if reached else {}
+    found = graph.expand(starts, relations, own_chunks, asked)
+    seen = snapshot.visible(filters, list(found))
+    matches = {content_id: match for content_id, match in found.items() if content_id in seen}
+    weight = PLAIN_WEIGHT if asked is None else ASKED_WEIGHT
+    best = ranked[0][0] if ranked and certain_at is None else None
+    return GraphRanking(matches, weight, asked is not None, best)
+
+
+def relation_texts(
+    snapshot: CatalogSnapshot, ranking: GraphRanking, content_ids: Sequence[int]
+) -> dict[int, str]:
+    """The relations that led to chunks, as text: source, kind and target."""
+    shown = {number: ranking.matches[number] for number in content_ids if number in ranking.matches}
+    ends = sorted({end for match in shown.values() for end in (match.source, match.target)})
+    names = {each.id: each.name for each in snapshot.entities_by_id(ends)} if ends else {}
+    return {
+        number: f"{names.get(match.source, '?')} {match.kind} {names.get(match.target, '?')}"
+        for number, match in shown.items()
+    }
+
+
+def _named(snapshot: CatalogSnapshot, query: str, tenant_id: str) -> tuple[dict[int, float], int | None]:
+    """Entities named in a query, with weights; and the position of a certain name."""
+    names = graph.query_names(query)
+    lasts = sorted({name.last for name in names})
+    by_short: dict[str, list[StoredEntity]] = {}
+    for entity in snapshot.entities_called(tenant_id, lasts, most=graph.MOST_NAMESAKES + 1):
+        by_short.setdefault(entity.short_key, []).append(entity)
+    weights: dict[int, float] = {}
+    certain_at = None
+    for name in names:
+        namesakes = by_short.get(name.last, [])
+        meant = [each for each in namesakes if graph.is_named(name, each.name, each.short_key)]
+        if not meant or (len(namesakes) > graph.MOST_NAMESAKES and name.name == name.last):
+            continue
+        if name.certainty == 1.0 and certain_at is None:
+            certain_at = name.at
+        for each in meant:
+            weights[each.id] = max(weights.get(each.id, 0.0), name.certainty)
+    return weights, certain_at
+
+
+def _of_hits(
+    snapshot: CatalogSnapshot, ranked: Sequence[tuple[int, float]], tenant_id: str
+) -> list[tuple[float, list[int]]]:
+    """Entities of the best hits, and the names by which others import them."""
+    best = ranked[: graph.SEED_HITS]
+    if not best or best[0][1] <= 0:
+        return []
+    inside = snapshot.entities_in([content_id for content_id, _ in best])
+    chosen = {number for found in inside.values() for number in found[: graph.SEED_ENTITIES]}
+    aliases = _aliases(snapshot, tenant_id, sorted(chosen))
+    return [
+        (score / best[0][1], [*found, *(other for one in found for other in aliases.get(one, ()))])
+        for content_id, score in best
+        if (found := inside.get(content_id, [])[: graph.SEED_ENTITIES])
+    ]
+
+
+def _aliases(snapshot: CatalogSnapshot, tenant_id: str, entity_ids: list[int]) -> dict[int, list[int]]:
+    """Entities of code by other names: ``mill.open`` for ``mill.gate.open`` exported by the package."""
+    known = [each for each in snapshot.entities_by_id(entity_ids) if "." in each.name]
+    shorts = sorted({each.short_key for each in known})
+    others = snapshot.entities_called(tenant_id, shorts, most=graph.MOST_NAMESAKES)
+    return {
+        each.id: [other.id for other in others if graph.is_alias(each.name, other.name)] for each in known
+    }
+
+
+def _reached(
+    starts: Mapping[int, float],
+    relations: Mapping[int, Sequence[graph.GraphRelation]],
+    asked: AskedRelation | None,
+) -> list[int]:
+    """Entities at the other ends of relations, for a lookup of their chunks; best starts first."""
+    reached: dict[int, None] = {}
+    for start in sorted(starts, key=lambda number: (-starts[number], number)):
+        for relation in relations.get(start, ()):
+            if asked is None or relation.source == start:
+                reached.setdefault(graph.other_end(start, relation))
+    return list(reached)[: graph.MOST_REACHED]
+
+
+# Relevance of a hit: weak hits share few words with the query and have another meaning. Pure.
+#
+# The rule and its limits come from a measurement (``bench/weak_hits.py``). Hits of queries from another
+# field should be weak, and relevant hits should not.
+
+
+WORDS_COUNT = 0.5
+"""Weight of the share of the query's words in a chunk, beside its similarity."""
+LEAST = {"static": 0.4, "hashing": 0.3}
+"""Least relevance of a hit that is not weak, by embedder: cosines of two models do not compare."""
+
+
+class Similarity(NamedTuple):
+    """Cosine of a chunk and the query, or an upper bound."""
+
+    embedder: str
+    cosine: float
+
+
+def is_weak(words_found: int, words_asked: int, similarities: Sequence[Similarity]) -> bool:
+    """Decide whether a hit is weak.
+
+    ``similarities`` has one entry if the chunk's vector was compared. Otherwise it has the most that each
+    vector space allows; it is empty if vectors were not searched. Words alone make no hit weak: without a
+    similarity, and for an embedder that was not measured, no hit is.
+    """
+    share = words_found / words_asked if words_asked else 0.0
+    return bool(similarities) and all(
+        embedder in LEAST and cosine + WORDS_COUNT * share < LEAST[embedder]
+        for embedder, cosine in similarities
+    )
+
+
+# Rankings of a search, by words and by vectors, and how they are merged.
+
+
+VECTOR_WEIGHTS = {"static": 0.7, "hashing": 0.7, "minilm": 1.5}
+"""Weight of the best cosine beside the best keyword score, by embedder; see ``bench/search_quality.py``."""
+UNMEASURED_WEIGHT = 1.0
+"""Weight for models that were not measured."""
+
+
+class SpaceRanking(NamedTuple):
+    """The nearest chunks of one vector space, best first. ``limit``: at most so many were asked for."""
+
+    embedder: str
+    near: list[NearVector]
+    limit: int
+
+    def least(self) -> float:
+        """The cosine assumed for a chunk outside this ranking: the smallest one inside."""
+        return self.near[-1].score if self.near else 0.0
+
+    def most(self) -> float:
+        """The largest possible cosine of a chunk outside this ranking."""
+        return self.near[-1].score if len(self.near) >= self.limit else 0.0
+
+
+class Rankings(NamedTuple):
+    """Rankings of a search, ``depth`` deep. ``notes``: spaces that could not be searched."""
+
+    depth: int
+    keyword: list[KeywordHit]
+    spaces: list[SpaceRanking]
+    notes: list[str]
+    graph: GraphRanking = NO_RANKING
+
+    @property
+    def cut(self) -> bool:
+        """Check whether a deeper search could find more."""
+        return len(self.keyword) >= self.depth or any(len(space.near) >= self.depth for space in self.spaces)
+
+    def fused(self, weights: Mapping[str, float] = VECTOR_WEIGHTS) -> list[tuple[int, float]]:
+        """Merge all rankings; see ``fused``. ``weights``: of the vectors, by embedder."""
+        keyword = Scores({hit.content_id: hit.score for hit in self.keyword}, self._outside_keyword())
+        spaces = [
+            Scores(
+                {hit.content_id: hit.score for hit in space.near},
+                space.least(),
+                weights.get(space.embedder, UNMEASURED_WEIGHT),
+            )
+            for space in self.spaces
+        ]
+        return fused(keyword, spaces, self.graph)
+
+    def _outside_keyword(self) -> float:
+        """The score of a chunk outside the keyword ranking: nothing, unless the ranking was cut."""
+        return self.keyword[-1].score if len(self.keyword) >= self.depth else 0.0
+
+    def matches(self, words: Mapping[int, tuple[str, ...]], asked: int) -> Callable[[int], Match]:
+        """Return a function describing the match of a chunk. ``words``: found ones, of ``asked`` in all."""
+        places = {hit.content_id: place for place, hit in enumerate(self.keyword, 1)}
+        near = {
+            hit.content_id: (place, space.embedder, hit.score)
+            for space in self.spaces
+            for place, hit in enumerate(space.near, 1)
+        }
+        graph_ranks = self.graph.ranks()
+        # A chunk outside all rankings may be in a space that could not be searched.
+        most = [] if self.notes else [Similarity(space.embedder, space.most()) for space in self.spaces]
+
+        def weak(content_id: int) -> bool:
+            similarities = [Similarity(*near[content_id][1:])] if content_id in near else most
+            return is_weak(len(words.get(content_id, ())), asked, similarities)
+
+        # A chunk that was asked for by a relation is as good as the entity that the relation leads from.
+        related = self.graph.asked and (self.graph.best is None or not weak(self.graph.best))
+
+        def match(content_id: int) -> Match:
+            vector_rank, _, cosine = near.get(content_id, (None, None, None))
+            graph_rank = graph_ranks.get(content_id)
+            return Match(
+                weak(content_id) and not (related and graph_rank is not None),
+                words.get(content_id, ()),
+                cosine,
+                places.get(content_id),
+                vector_rank,
+                graph_rank,
+            )
+
+        return match
+
+
+class Scores(NamedTuple):
+    """Scores of one ranking by chunk, the score of chunks outside, and the weight of the best."""
+
+    by_chunk: Mapping[int, float]
+    outside: float
+    weight: float = 1.0
+
+    def scaled(self) -> tuple[dict[int, float], float]:
+        """Shares of the best score, times the weight: of each chunk, and of a chunk outside."""
+        best = max(self.by_chunk.values(), default=0.0)
+        if best <= 0:
+            return {}, 0.0
+        factor = self.weight / best
+        shares = {chunk: max(score, 0.0) * factor for chunk, score in self.by_chunk.items()}
+        return shares, max(self.outside, 0.0) * factor
+
+
+def fused(
+    keyword: Scores, spaces: Sequence[Scores], graph: GraphRanking = NO_RANKING
+) -> list[tuple[int, float]]:
+    """Merge rankings by the sum of their scores, each as a share of its best; ties by id.
+
+    Scores say more than ranks: a chunk far ahead of the next stays ahead. A chunk has a vector in one space,
+    so the best of its scaled cosines counts. Scores of the graph are shares already. The result is between 0
+    and 1.
+    """
+    by_words, no_words = keyword.scaled()
+    whole = (keyword.weight if keyword.by_chunk else 0.0) + max((one.weight for one in spaces), default=0.0)
+    by_graph = {chunk: graph.weight * match.score for chunk, match in graph.matches.items()}
+    whole += graph.weight if by_graph else 0.0
+    by_vector, no_vector = _best_shares(spaces)
+    chunks = {*keyword.by_chunk, *by_graph}.union(*(space.by_chunk for space in spaces))
+    in_words, in_vectors = by_words.get, by_vector.get
+    for chunk, score in by_graph.items():
+        by_words[chunk] = in_words(chunk, no_words) + score
+    scores = [
+        (-(in_words(chunk, no_words) + in_vectors(chunk, no_vector)) / whole, chunk) for chunk in chunks
+    ]
+    scores.sort()
+    return [(chunk, -score) for score, chunk in scores]
+
+
+def _best_shares(spaces: Sequence[Scores]) -> tuple[dict[int, float], float]:
+    """The best share of each chunk in any space, and the share of a chunk outside of all."""
+    scaled = [space.scaled() for space in spaces]
+    outside = max((share for _, share in scaled), default=0.0)
+    if len(scaled) == 1:
+        return scaled[0]
+    chunks = dict.fromkeys(chunk for shares, _ in scaled for chunk in shares)
+    return {chunk: max(shares.get(chunk, least) for shares, least in scaled) for chunk in chunks}, outside
+
 
 MAX_LIMIT = 1_000
 MAX_QUERY = 100_000
@@ -435,3 +767,112 @@ def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
         raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {str(limit)[:40]!r}")
     if per_source is not None and per_source < 1:
         raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
+
+
+# Vector search in an outside store, with the catalog's vectors as the fallback.
+
+
+MOST_SOURCES = 256
+"""Sources named in one call; more are compared with the hits afterwards."""
+SPARE = 20
+STORE_WIDER = 4
+MOST = 20_000
+"""Points asked for at most, when the first ones were of documents that are not published or not asked for."""
+FILL = "A worker copies them from the catalog; `penstock verify --fix` does it at once."
+
+
+class StoreSearch:
+    """Search in a vector store. ``own``: the search in the catalog's vectors."""
+
+    def __init__(
+        self, catalog: Catalog, own: NearestVectors, store: VectorStore, guard: ServiceGuard
+    ) -> None:
+        self._catalog = catalog
+        self._own = own
+        self._store = store
+        self._guard = guard
+        self._turn = threading.Lock()
+        self._notice: str | None = None
+
+    def notice(self) -> str | None:
+        return self._notice
+
+    def nearest(
+        self,
+        snapshot: PublishedChunks,
+        tenant_id: str,
+        space: str,
+        query: npt.NDArray[np.float32],
+        *,
+        limit: int,
+        allowed: Collection[int] | None = None,
+    ) -> list[NearVector]:
+        attached = self._catalog.outside.attached(OutsideStore.VECTOR)
+        if attached is None or attached.address != self._store.address or not attached.filled:
+            progress = self._catalog.outside.fill_progress(OutsideStore.VECTOR)
+            ours = progress is not None and progress.address == self._store.address
+            part = f" (about {progress.percent} %)" if progress is not None and ours else ""
+            why = f"the vector store {self._store.address} does not hold all vectors{part}. {FILL}"
+            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
+        asking = _Asking(snapshot, tenant_id, None if allowed is None else frozenset(allowed), limit)
+        collection = collection_name(attached.catalog_id, space)
+        try:
+            with self._turn, self._guard.calling(SERVICE):
+                found = asking.ask(self._store, collection, query.tolist())
+        except ServiceUnavailable as error:
+            self._guard.delay(error)
+            why = f"{error.message}. {error.remedy}"
+            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
+        if found is None:
+            why = f"the vector store {self._store.address} has lost its collection {collection}. {FILL}"
+            return self._instead(why, snapshot, tenant_id, space, query, limit, allowed)
+        self._notice = None
+        return found
+
+    def _instead(
+        self,
+        why: str,
+        snapshot: PublishedChunks,
+        tenant_id: str,
+        space: str,
+        query: npt.NDArray[np.float32],
+        limit: int,
+        allowed: Collection[int] | None,
+    ) -> list[NearVector]:
+        self._notice = f"the catalog's own vectors were searched: {why}"
+        return self._own.nearest(snapshot, tenant_id, space, query, limit=limit, allowed=allowed)
+
+
+class _Asking:
+    """One search: more points are read from the store until there are enough published chunks."""
+
+    def __init__(
+        self, snapshot: PublishedChunks, tenant_id: str, allowed: frozenset[int] | None, limit: int
+    ) -> None:
+        self._snapshot = snapshot
+        self._filters = Filters(tenant_id=tenant_id)
+        self._allowed = allowed
+        self._limit = limit
+
+    def ask(self, store: VectorStore, collection: str, query: list[float]) -> list[NearVector] | None:
+        if self._allowed is not None and not self._allowed:
+            return []
+        few = self._allowed is not None and len(self._allowed) <= MOST_SOURCES
+        where = PointFilter(self._filters.tenant_id, self._allowed if few else None)
+        wanted = self._limit + SPARE
+        while True:
+            points = store.search(collection, query, limit=wanted, where=where)
+            if points is None:
+                return None
+            near = [
+                NearVector(point.content_id, point.score)
+                for point in points
+                # A vector of zeros is near nothing.
+                if point.score != 0 and (self._allowed is None or point.source_key in self._allowed)
+            ]
+            published = self._snapshot.visible(self._filters, [one.content_id for one in near])
+            near = [one for one in near if one.content_id in published]
+            dry = len(points) < wanted or wanted >= MOST
+            if len(near) >= self._limit or dry:
+                return sorted(near, key=lambda one: (-one.score, one.content_id))[: self._limit]
+            wanted = min(wanted * STORE_WIDER, MOST)

@@ -6,13 +6,20 @@ everything locks out all others, and is not even hindered by it.
 
 from __future__ import annotations
 
+import ipaddress
+import math
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from penstock.errors import TooManyAtOnce
+import msgspec
+
+from penstock import clock
+from penstock.errors import RateLimited, TooManyAtOnce, UploadQuotaReached
 from penstock.named_tuple import NamedTuple
+from penstock.vocabulary import how_many
 
 
 class Taker(NamedTuple):
@@ -79,3 +86,134 @@ def _counts(taker: Taker) -> list[tuple[str, str]]:
     """What is counted for a sender. The own part comes first: it is the more useful message."""
     found = [("key", taker.key), ("peer", taker.peer), ("total", "")]
     return [(kind, name) for kind, name in found if name is not None]
+
+
+# Rates of a server: a bucket of requests for each key, and the delay of peers whose keys are refused.
+
+
+MOST_KEYS = 10_000
+MOST_PEERS = 10_000
+FREE = 10
+"""Refused keys of a peer that are answered and logged at once. One a second is forgotten."""
+STEP_S, LONGEST_S = 0.05, 1.0
+"""Delay of the answer for each further one, and the longest."""
+TOLD_EVERY_S = 10.0
+"""Time between two lines about a peer with many refused keys."""
+
+
+class RateLimit:
+    """At most ``per_minute`` requests of one key in a minute; None is no limit.
+
+    ``counted`` and ``remedy``: words of the refusal, where other acts than requests are counted.
+    """
+
+    def __init__(
+        self, per_minute: int | None, *, counted: str = "request", remedy: str | None = None
+    ) -> None:
+        self._per_minute = per_minute
+        self._counted = counted
+        self._remedy = remedy
+        self._lock = threading.Lock()
+        self._buckets: dict[str, tuple[float, float]] = {}
+        """Requests left, and the time of the count, by key."""
+
+    def count(self, key: str) -> None:
+        """Count a request; raise ``RateLimited`` if there were too many."""
+        if self._per_minute is None:
+            return
+        now, per_second = clock.elapsed_s(), self._per_minute / 60
+        with self._lock:
+            left, at = self._buckets.get(key, (float(self._per_minute), now))
+            left = min(left + (now - at) * per_second, float(self._per_minute))
+            if left >= 1:
+                if len(self._buckets) >= MOST_KEYS:
+                    self._buckets.clear()
+                self._buckets[key] = left - 1, now
+                return
+        wait = math.ceil((1 - left) / per_second)
+        limit = how_many(self._per_minute, self._counted)
+        raise RateLimited(
+            f"the key {key!r} sent more than {limit} in a minute", retry_after=wait, remedy=self._remedy
+        )
+
+
+class _Peer(msgspec.Struct, frozen=True):
+    refused: float
+    at: float
+    untold: int
+    told_at: float
+
+
+class RefusedKeys:
+    """Refused keys and sessions by peer. Used by one event loop."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Peer] = {}
+
+    def count(self, address: str) -> tuple[float, int | None]:
+        """Count a refusal. Returns the seconds to wait before the answer, and the refusals to log.
+
+        These are the number since the last line; None: no line now.
+        """
+        now, name = clock.elapsed_s(), _network(address)
+        seen = self._seen.pop(name, _Peer(0.0, now, 0, -math.inf))
+        refused = max(seen.refused - (now - seen.at), 0.0) + 1
+        untold = seen.untold + 1
+        tells = refused <= FREE or now - seen.told_at >= TOLD_EVERY_S
+        while len(self._seen) >= MOST_PEERS:
+            del self._seen[next(iter(self._seen))]
+        self._seen[name] = _Peer(refused, now, 0 if tells else untold, now if tells else seen.told_at)
+        return min(max(refused - FREE, 0.0) * STEP_S, LONGEST_S), untold if tells else None
+
+
+def _network(address: str) -> str:
+    """The peer of an address: one sender may have a whole network of IPv6."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+# Quota of the files that one tenant has uploaded, of all kinds together, counted from the files.
+
+
+class Counted(Protocol):
+    """A kind of uploaded files, which knows their size."""
+
+    def stored_bytes(self, tenant_id: str) -> int:
+        """Bytes of all stored files of a tenant."""
+
+
+class UploadQuota:
+    """The quota of each tenant of one server; None is no limit.
+
+    ``lock`` is held from the count to the end of the change: two uploads at a time would each find the place
+    that is left for one.
+    """
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self.most_bytes = most_bytes
+        self.lock = threading.Lock()
+        self._kinds: list[Counted] = []
+
+    def add(self, kind: Counted) -> None:
+        """Count files of this kind as well."""
+        self._kinds.append(kind)
+
+    def refuse(self, tenant_id: str, more: int, *, own: Counted, count: Callable[[], int]) -> None:
+        """Refuse files that would exceed the quota. ``count``: bytes of the files of the caller's own kind.
+
+        What makes the files of a tenant smaller is never refused.
+        """
+        if self.most_bytes is None or more <= 0:
+            return
+        others = sum(kind.stored_bytes(tenant_id) for kind in self._kinds if kind is not own)
+        wanted = count() + others + more
+        if wanted > self.most_bytes:
+            raise UploadQuotaReached(
+                f"the uploads of tenant {tenant_id[:80]!r} would have {wanted:,} bytes, and the quota is "
+                f"{self.most_bytes:,}"
+            )

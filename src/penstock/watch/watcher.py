@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from penstock import clock
 from penstock.errors import InvalidText, PathNotFound, QueueFull, StoreError
 from penstock.items import Source
-from penstock.service.change_plan import ChangePlan, is_in_repository
+from penstock.service.access import PathPolicy
 from penstock.service.documents import Documents
+from penstock.service.folders import ChangePlan, is_in_repository
 from penstock.service.jobs import Jobs
-from penstock.service.path_policy import PathPolicy
-from penstock.service.real_path import real_path
+from penstock.service.paths import real_path
 from penstock.watch.pending_changes import PendingChanges
 
 if TYPE_CHECKING:

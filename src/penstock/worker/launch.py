@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.catalog.protocol import Catalog
     from penstock.graph_stores.protocol import GraphCopy
     from penstock.handlers.context import Registry
-    from penstock.service.diagnosis import Diagnosis
+    from penstock.service.doctor import Diagnosis
     from penstock.service.functions import FunctionJobs
     from penstock.worker.on_demand import OnDemandWorker
     from penstock.worker.small_job import SmallJobOptions
@@ -215,11 +215,11 @@ def _background_lanes(settings: Settings) -> tuple[Phase, ...]:
 def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None], *, fix: bool) -> Diagnosis:
     """Check an installation with all that its workers need, and repair what is safe with ``fix``."""
     from penstock.pipeline_assembly import refuse_unusable_embedder
-    from penstock.service import diagnosis
+    from penstock.service import doctor
     from penstock.worker.liveness_lock import any_worker_dead, release_dead
 
     settings = assembly.settings
-    parts = diagnosis.Installation(
+    parts = doctor.Installation(
         open_queue=assembly.open_queue,
         open_catalog=assembly.open_catalog,
         open_vector_store=lambda: assembly.vector_store,
@@ -228,7 +228,7 @@ def diagnose(assembly: Assembly, open_graph_store: Callable[[], GraphCopy | None
         any_dead_worker=lambda: any_worker_dead(_own_directory(settings)),
         release_dead=lambda queue, catalog: release_dead(queue, _own_directory(settings), catalog),
     )
-    return diagnosis.diagnose(settings, parts, fix=fix)
+    return doctor.diagnose(settings, parts, fix=fix)
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from penstock import Penstock, config, lifecycle
 from penstock.job import ClaimRequest
 from penstock.retry import FUNCTION_BACKOFF, Classification
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 
 COLUMNS = (
     "task_id entity_type entity_id function_name payload status error_message retry_count max_retries "

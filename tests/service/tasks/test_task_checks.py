@@ -11,7 +11,7 @@ from penstock.errors import (
     UnknownEntity,
     UnknownFunction,
 )
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 from tests.service.tasks.conftest import ALLOWED, FUNCTIONS, STATUSES, enqueue
 
 # Checks.

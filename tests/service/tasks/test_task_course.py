@@ -15,7 +15,7 @@ from penstock.errors import (
     InvalidTransition,
 )
 from penstock.job import ClaimRequest, Status
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 from tests.servers.stores import DURABLE, others_later, store_url
 from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
 

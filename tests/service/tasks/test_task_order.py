@@ -11,7 +11,7 @@ from penstock.errors import (
     InvalidRequest,
 )
 from penstock.job import ClaimRequest
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 from tests.service.tasks.conftest import COLUMNS, FLAKY, enqueue
 
 # Ready tasks.

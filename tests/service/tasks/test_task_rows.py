@@ -13,7 +13,7 @@ from penstock.errors import (
     TaskNotFound,
 )
 from penstock.job import ClaimRequest
-from penstock.service.tasks import Tasks
+from penstock.service.functions import Tasks
 from tests.service.tasks.conftest import COLUMNS, FLAKY, attempt, enqueue, status
 
 # Rows.

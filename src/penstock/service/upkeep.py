@@ -1,28 +1,144 @@
-"""Comparison of the index with itself and with the disk."""
+"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, known_below
-from penstock.catalog.values import KnownSource, Place
+from penstock.catalog.values import KnownSource, Phase, Place, TokenUse
+from penstock.config import Settings
+from penstock.errors import InvalidRequest, InvalidSetting
+from penstock.extras import install_remedy, is_installed, refuse_missing
 from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.outside_stores import GraphCopies, StoreComparison
+from penstock.handlers.reindex import OUTDATED, why_outdated
 from penstock.items import delivered_file_of, validate_name
+from penstock.pipeline.embed import fastembed
+from penstock.pipeline.embed.fastembed import FastembedOptions
+from penstock.pipeline.embed.minilm import download, model_files
+from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies
-from penstock.pipeline.walk.repository import other_state
-from penstock.service.failures import FailedPath, failed_paths
+from penstock.pipeline.walk.repository import WORK_TREE, other_state
 from penstock.service.jobs import Jobs
 from penstock.service.projects import followed
-from penstock.service.requests import Submission
-from penstock.service.responses import Receipt
+from penstock.service.requests import Receipt, Submission
+from penstock.service.why import FailedPath, failed_paths
+
+REASONS = {
+    "model": "vectors of another model",
+    "reading": "older version of parser or chunker",
+    "graph": "entities of another extractor",
+}
+EVERYTHING = "/"
+PRIORITY = 0
+"""Background work: every other request goes first."""
+
+
+class Cost(msgspec.Struct, kw_only=True):
+    """Documents and chunks to process; chunks with cached vectors are not embedded again."""
+
+    documents: int = 0
+    chunks: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Documents to re-index, by reason. ``roots`` are the folders above them."""
+
+    space: str
+    total: Cost
+    by_reason: dict[str, Cost]
+    roots: tuple[tuple[Place, str], ...]
+    looked_at: int
+    """All documents at or below the given paths, outdated or not."""
+
+
+class Rebuilder:
+    """Plans and starts re-indexing; writes nothing before ``start``."""
+
+    def __init__(self, catalog: Catalog, jobs: Jobs, pipeline: Pipeline) -> None:
+        self._catalog = catalog
+        self._jobs = jobs
+        self._pipeline = pipeline
+
+    def plan(
+        self, paths: Sequence[str] = (), *, tenant_id: str | None = None, collection: str | None = None
+    ) -> Plan:
+        if tenant_id is not None:
+            validate_name("tenant_id", tenant_id)
+        total, by_reason = Cost(), {reason: Cost() for reason in REASONS}
+        roots, looked_at = [], 0
+        for place, root in self._roots(paths, tenant_id, collection):
+            before = total.documents
+            for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
+                looked_at += known.published_id is not None
+                reason = why_outdated(known, self._pipeline) if known.published_id is not None else None
+                if reason is not None:
+                    for cost in (total, by_reason[reason]):
+                        cost.documents += 1
+                        cost.chunks += known.chunk_count
+            if total.documents > before:
+                roots.append((place, root))
+        return Plan(
+            space=space_of(self._pipeline.embedder),
+            total=total,
+            by_reason={reason: cost for reason, cost in by_reason.items() if cost.documents},
+            roots=tuple(roots),
+            looked_at=looked_at,
+        )
+
+    def _roots(
+        self, paths: Sequence[str], tenant_id: str | None, collection: str | None
+    ) -> Iterator[tuple[Place, str]]:
+        with self._catalog.snapshot() as snapshot:
+            tenants = snapshot.tenants(tenant_id)
+        for one in tenants:
+            if collection in (None, one.collection):
+                place = Place(one.tenant_id, one.collection, one.branch)
+                yield from ((place, root) for root in paths or (EVERYTHING,))
+
+    def start(self, plan: Plan) -> list[Receipt]:
+        """Make this process's model the catalog's, and queue the jobs.
+
+        Published documents stay until their successors are published. Workers with another model stop
+        indexing from now on.
+        """
+        self._catalog.set_fingerprints({Phase.VECTOR: plan.space}, replace=True)
+        submissions: list[Submission] = [
+            {
+                "item_type": "folder",
+                "op": "ingest",
+                "payload": {"folder_path": root},
+                "tenant_id": place.tenant_id,
+                "collection": place.collection,
+                "branch": place.branch,
+                "priority": PRIORITY,
+                "metadata": {OUTDATED: True} | self._work_tree(place),
+                # An ordinary index job of the same folder does not re-index unchanged files.
+                "dedupe": False,
+            }
+            for place, root in plan.roots
+        ]
+        # Without limits: a refusal here would leave the new model without jobs.
+        return self._jobs.submit_many(submissions, limited=False, exact=True)
+
+    def _work_tree(self, place: Place) -> dict[str, str]:
+        """The metadata for keeping files of another branch out of a project's documents."""
+        found = [one.root for one in self._catalog.projects.all() if one.tenant_id == place.tenant_id]
+        return {WORK_TREE: found[0]} if found else {}
+
+
+# Comparison of the index with itself and with the disk.
+
 
 FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
@@ -242,3 +358,104 @@ def _file_difference(
         why = os.strerror(error.errno or 0)
         return difference(f"is indexed, but cannot be read: {why}", f"cannot be read: {why}")
     return None
+
+
+# Embedding models: available ones, their installation, and the tokens of paid services.
+
+
+INSTALLABLE = (model_files.NAME, fastembed.NAME)
+
+
+class ModelState(msgspec.Struct, frozen=True, kw_only=True):
+    """An embedder: usable here or not, and the missing parts."""
+
+    name: str
+    description: str
+    usable: bool
+    in_use: bool
+    missing: str = ""
+
+
+class Models:
+    """Use cases about embedding models. The catalog is opened only for tokens."""
+
+    def __init__(self, settings: Settings, open_catalog: Callable[[], Catalog]) -> None:
+        self._settings = settings
+        self._open_catalog = open_catalog
+
+    @property
+    def directory(self) -> Path:
+        return self._settings.models_dir
+
+    def states(self) -> list[ModelState]:
+        """All embedders, the default first."""
+        chosen = self._settings.embedder
+        url = self._settings.embed_endpoint_url
+        found = [
+            ("static", "table of word pieces, the default", ""),
+            ("minilm", "all-MiniLM-L6-v2 in 8 bits, on onnxruntime", self._missing_of_minilm()),
+            (
+                "fastembed",
+                f"ONNX model of fastembed: {self._settings.fastembed_model}",
+                self._missing_of_fastembed(),
+            ),
+            (
+                "endpoint",
+                "endpoint compatible with OpenAI's",
+                "" if url else "Set PENSTOCK_EMBED_ENDPOINT_URL.",
+            ),
+            ("hashing", "hashed words, for tests", ""),
+        ]
+        return [
+            ModelState(
+                name=name, description=what, usable=not missing, in_use=name == chosen, missing=missing
+            )
+            for name, what, missing in found
+        ]
+
+    def install(self, name: str, source: Path | None, tell: Callable[[str], None]) -> Path:
+        """Install a model, from a file or folder if one is given, else from the network.
+
+        Returns the directory. Raises ModelDamaged if the content is not the published one; nothing is
+        installed then.
+        """
+        if name not in INSTALLABLE:
+            raise InvalidRequest(f"no model {name!r} to install; there is {', '.join(INSTALLABLE)}")
+        if name == fastembed.NAME:
+            return self._install_fastembed(source, tell)
+        parts = download.read_archive(source) if source else download.download(download.ModelSources(), tell)
+        model_files.install(self.directory, parts.weights, parts.vocabulary)
+        return self.directory
+
+    def _install_fastembed(self, source: Path | None, tell: Callable[[str], None]) -> Path:
+        if source is not None:
+            raise InvalidRequest(
+                "fastembed: a model in a directory is used from there, and not installed",
+                remedy=f"Set PENSTOCK_FASTEMBED_MODEL={source.resolve()}.",
+            )
+        refuse_missing(fastembed.NAME, "embedder = 'fastembed'")
+        options = self._fastembed()
+        tell(f"Downloading {options.model} from the model hub")
+        return fastembed.download(options, self.directory)
+
+    def token_uses(self, tenant_id: str | None = None, month: str | None = None) -> list[TokenUse]:
+        """Tokens of a month (by default this one), by tenant, service and job."""
+        with self._open_catalog().snapshot() as snapshot:
+            return snapshot.token_uses(tenant_id, month or clock.format_time(clock.now())[:7])
+
+    def _fastembed(self) -> FastembedOptions:
+        return FastembedOptions(self._settings.fastembed_model, self._settings.fastembed_pooling)
+
+    def _missing_of_fastembed(self) -> str:
+        if not is_installed(fastembed.NAME):
+            return install_remedy(fastembed.NAME)
+        try:
+            fastembed.find_files(self._fastembed(), self.directory)
+        except InvalidSetting as error:
+            return error.remedy
+        return ""
+
+    def _missing_of_minilm(self) -> str:
+        if find_spec("onnxruntime") is None:
+            return install_remedy("minilm")
+        return "" if model_files.is_installed(self.directory) else model_files.INSTALL
