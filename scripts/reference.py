@@ -159,7 +159,7 @@ def cli_page(module: ModuleType) -> str:
 
 
 def former_spellings(module: ModuleType) -> list[list[str]]:
-    former = load("penstock.cli.command_group").FORMER  # type: ignore[union-attr]
+    former = load("penstock.cli.session").FORMER  # type: ignore[union-attr]
     rows = [[f"`penstock {old}`", f"`penstock {new}`"] for old, new in former.items()]
     for command, context in commands(root_command(module)):
         for param in command.params:

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from penstock.cli.main import cli
-from penstock.cli.note_commands import ADD, NoteGroup
+from penstock.cli.notes import ADD, NoteGroup
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [

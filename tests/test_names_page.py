@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.cli.command_group import FORMER
+from penstock.cli.session import FORMER
 from penstock.config import SETTINGS
 from penstock.errors import PenstockError
 from penstock.redis_contract import keys as redis_keys

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock import Penstock, clock
-from penstock.cli.backup_commands import time_left
 from penstock.cli.main import cli
+from penstock.cli.stores import time_left
 from penstock.config import Settings
 from penstock.errors import BackupDamaged, DiskFull, RestoreUnfinished, StoreNotEmpty, WorkersRunning
 from penstock.job import ClaimRequest, Job, JobQuery, Scope, Status, WorkerReport

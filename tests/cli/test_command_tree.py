@@ -10,9 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.command_group import OTHER_WORDS
 from penstock.cli.main import cli
-from penstock.cli.session import OPTIONS
+from penstock.cli.session import OPTIONS, OTHER_WORDS
 from tests.cli.conftest import Run
 from tests.test_commands_in_docs import unknown
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.index_failures import print_reasons
+from penstock.cli.index import print_reasons
 from penstock.service.why import FailedPath
 from tests.cli.conftest import Run
 from tests.pipeline.mail_samples import mail

@@ -14,9 +14,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.command_group import FORMER, TASKS, first_sentence
-from penstock.cli.completion import SHELLS, VARIABLE
-from penstock.cli.main import cli
+from penstock.cli.main import SHELLS, VARIABLE, cli
+from penstock.cli.session import FORMER, TASKS, first_sentence
 from tests.cli.conftest import Run, add
 from tests.cli.test_command_tree import TREE
 

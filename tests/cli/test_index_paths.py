@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.index_paths import index_each
+from penstock.cli.index import index_each
 from penstock.cli.session import Session
 from penstock.items import serial_lock
 from tests.cli.conftest import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, lifecycle
-from penstock.cli.job_progress import JobProgress, JobSample, Pace, line_text, shortened
+from penstock.cli.progress import JobProgress, JobSample, Pace, line_text, shortened
 from penstock.handlers.reindex import WalkCounts
 from penstock.job import Claim, ClaimRequest, NewJob, Settlement
 

@@ -169,6 +169,6 @@ def test_a_note_left_by_the_worker_of_another_command_is_done_here(run: Run, mon
     """A worker lives when the note is given, and has ended when the wait for it is over."""
     alive = iter([True, False])
     monkeypatch.setattr("penstock.worker.liveness_lock.any_worker_alive", lambda _: next(alive))
-    monkeypatch.setattr("penstock.cli.note_commands.WAIT_S", 0.0)
+    monkeypatch.setattr("penstock.cli.notes.WAIT_S", 0.0)
 
     assert run("note", "The gate sticks.").stdout.startswith("Note added: ")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from penstock.cli.text_grid import cells_wide
+from penstock.cli.output import cells_wide
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 WORDS = "The wheel of the mill turns in the river, and the miller opens the gate in the morning. "

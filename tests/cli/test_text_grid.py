@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.output import wrapped
-from penstock.cli.text_grid import Column, Screen, cells_wide, columns, cut, folded, pairs
+from penstock.cli.output import Column, Screen, cells_wide, columns, cut, folded, name_value_lines, wrapped
 
 COLOURS = {"failed": "red"}
 LONG = "The mill takes in water through the gate, and the wheel turns."
@@ -57,7 +56,9 @@ def test_colours_and_bold_headers_on_a_terminal_only():
 
 
 def test_a_long_value_of_a_field_continues_below_itself():
-    lines = pairs([("Path", LONG), ("Status", "failed (held)")], COLOURS, Screen(30, False)).splitlines()
+    lines = name_value_lines(
+        [("Path", LONG), ("Status", "failed (held)")], COLOURS, Screen(30, False)
+    ).splitlines()
 
     assert max(map(len, lines)) <= 30
     assert lines[0].startswith("Path    The mill")

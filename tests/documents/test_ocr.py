@@ -16,8 +16,7 @@ from penstock import Penstock, clock, config
 from penstock.catalog.factory import open_catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.values import NewPage, PageState, Phase, TaskRequest, TaskStatus
-from penstock.cli.job_progress import JobProgress
-from penstock.cli.page_progress import PageProgress
+from penstock.cli.progress import JobProgress, PageProgress
 from penstock.errors import UnknownDocument
 from penstock.handlers.source_files import PageFiles
 from penstock.job import Status

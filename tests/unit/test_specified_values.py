@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.cli import job_commands
+from penstock.cli import jobs
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
 from penstock.queue.jsonl import queue as jsonl
@@ -23,7 +23,7 @@ def test_a_client_waits_longer_for_the_answer_to_a_submission(client: type[objec
 
 
 def test_a_watched_list_of_jobs_is_read_every_three_seconds():
-    assert 3 == job_commands.WATCH_S
+    assert 3 == jobs.WATCH_S
 
 
 def test_a_short_journal_is_compacted_after_a_hundred_records():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.text_grid import cells_wide
-from penstock.cli.text_layout import strip_control, wrap
+from penstock.cli.output import cells_wide, strip_control, wrap
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,515 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli import index_failures, index_paths, index_summary
-from penstock.cli.arguments import all_words
-from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.index_summary import IndexOutcome, IndexRequest
-from penstock.cli.job_progress import shown_live
-from penstock.cli.job_views import receipt_as_json
-from penstock.cli.output import emit, emit_json, wrapped
+from penstock.cli.exit_codes import INTERRUPTED, OK, REFUSED, UNREADABLE
+from penstock.cli.exit_codes import exit_code as index_paths_exit_code
+from penstock.cli.options import all_words
+from penstock.cli.output import collected_json, emit, emit_error, emit_json, printable, table, wrapped
+from penstock.cli.progress import receipt_as_json, shown_live
 from penstock.cli.session import QUEUE_DISABLED, Session
-from penstock.errors import LocalOnly
-from penstock.vocabulary import how_many
+from penstock.errors import ConfigError, LocalOnly, PenstockError, StoreError
+from penstock.named_tuple import NamedTuple
+from penstock.vocabulary import how_many, split_remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from penstock.catalog.values import RecognizedPages
     from penstock.client.sync_client import Client
-    from penstock.service.job_views import JobReport
+    from penstock.job import Job
+    from penstock.service.job_views import InsideFiles, JobReport, TypeOutcome
     from penstock.service.requests import Receipt
+    from penstock.service.why import FailedPath
+
+
+# ``penstock index A B``: several paths, with one answer and one exit code.
+
+
+def index_each(
+    session: Session, paths: Sequence[str], options: dict[str, Any], index: Callable[[str], None], done: str
+) -> None:
+    """Check all paths, then index one after the other; the first failure gives the exit code.
+
+    A path that is refused or fails does not stop the others. Ctrl-C and an unusable store do. ``done`` is the
+    summary's word for success.
+    """
+    from penstock.payloads import is_off_disk
+    from penstock.service.paths import real_path
+
+    wanted = list({path if is_off_disk(path) else real_path(path): path for path in paths}.values())
+    for path in wanted if session.client is None else ():
+        # Raises for a path that is missing or cannot be indexed, before any job is queued.
+        session.assembly.documents.submission(path, **options)
+    codes: dict[str, int] = {}
+    with collected_json() as answers:
+        for path in wanted:
+            if not session.as_json and not session.quiet:
+                emit(("\n" if codes else "") + f"{printable(path)}:")
+            begun = len(answers)
+            codes[path] = _code_of(session, path, index)
+            answers[begun:] = [{"path": path} | answer for answer in answers[begun:]]
+            if codes[path] == INTERRUPTED:
+                break
+    if session.as_json:
+        emit_json(answers)
+    elif not session.quiet:
+        emit("\n" + _summary(wanted, codes, done))
+    failed = [code for code in codes.values() if code != OK]
+    if failed:
+        raise SystemExit(INTERRUPTED if INTERRUPTED in failed else failed[0])
+
+
+def _code_of(session: Session, path: str, index: Callable[[str], None]) -> int:
+    try:
+        index(path)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else REFUSED
+    except (StoreError, ConfigError):
+        raise
+    except PenstockError as error:
+        if session.as_json:
+            emit_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
+        else:
+            emit_error(error, as_json=False)
+        return index_paths_exit_code(error)
+    return OK
+
+
+def _summary(paths: Sequence[str], codes: dict[str, int], done: str) -> str:
+    failed = [path for path, code in codes.items() if code not in (OK, INTERRUPTED)]
+    left = [path for path in paths if codes.get(path, INTERRUPTED) == INTERRUPTED]
+    parts = [f"{len(paths) - len(failed) - len(left):,} of {len(paths):,} paths {done}"]
+    parts += [f"{len(failed):,} failed ({_named(failed)})"] if failed else []
+    parts += [f"{len(left):,} not finished ({_named(left)})"] if left else []
+    return ", ".join(parts) + "."
+
+
+def _named(paths: Sequence[str], most: int = 5) -> str:
+    return ", ".join(printable(path) for path in paths[:most]) + (", …" if len(paths) > most else "")
+
+
+# Failed files of an index job: the section after the summary, and the same as JSON.
+#
+# Files that failed in this run and in an earlier one are listed apart. The latter are unchanged, were not
+# read again, and do not change the exit code.
+
+
+NAMED = 3
+"""Paths named for each reason and remedy, and remedies for each reason."""
+
+
+class JobFailures(NamedTuple):
+    """Failures at and below the path of a job: of this job, and of earlier ones."""
+
+    now: list[FailedPath]
+    before: list[FailedPath]
+
+    def files(self, job: Job) -> int:
+        """Number of files on the disk that failed in this run of a job.
+
+        The job of a mail also fails with an attachment, but the mail itself is indexed.
+        """
+        from penstock.service.job_views import counts_of
+
+        if job.item_type == "file":
+            return sum(one.container is None for one in self.now)
+        containers = {one.container for one in self.now if one.container is not None}
+        indexed = len(containers - {one.path for one in self.now})
+        # Members sent without their container are child jobs themselves.
+        others = self.inside() if counts_of(job).get("inside") else indexed
+        return max(job.children_failed - others, 0)
+
+    def inside(self) -> int:
+        """Number of files inside others that failed now."""
+        return sum(one.container is not None for one in self.now)
+
+    def of_former_runs(self, job: Job) -> int:
+        """Number of files that failed in a former run of this job: its last walk took them for old ones."""
+        from penstock.service.job_views import counts_of
+
+        new = sum(one.remembered and one.since is not None and one.container is None for one in self.now)
+        counted_as_old: int = counts_of(job).get("failed_before", 0)
+        return min(max(new - self.files(job), 0), counted_as_old)
+
+
+def counted(job: Job, counts: dict[str, Any], failures: JobFailures) -> list[str]:
+    """Failures as parts of the summary's first line, also of files inside others. ``counts``: of the walk."""
+    former = failures.of_former_runs(job)
+    failed = failures.files(job) + former + failures.inside()
+    before = (
+        counts.get("failed_before", 0) + sum(one.container is not None for one in failures.before) - former
+    )
+    parts = [f"{before:,} cannot be read (unchanged)"] if before else []
+    return [*parts, *([f"{failed:,} failed"] if failed else [])]
+
+
+def divided(found: Sequence[FailedPath], job: Job) -> JobFailures:
+    """Failures at and below the path of a job: those of this job, and earlier ones."""
+    now = [one for one in found if one.since is None or one.since >= job.created_at]
+    return JobFailures(now, [one for one in found if one not in now and one.remembered])
+
+
+def print_section(job: Job, failures: JobFailures) -> None:
+    """Print failures by reason, each with its remedy."""
+    from penstock.service.job_views import job_path
+
+    root = job_path(job)
+    if failures.now:
+        emit(f"\n{len(failures.now):,} failed:")
+        print_reasons(root, failures.now)
+    if failures.before:
+        since = max(one.since for one in failures.before if one.since is not None)
+        emit(f"\n{len(failures.before):,} cannot be read (unchanged since {since:%Y-%m-%d %H:%M} UTC):")
+        print_reasons(root, failures.before)
+    if not failures.now and not failures.before:
+        return
+    named = [*failures.now, *failures.before]
+    hints = []
+    if any(one.path != root for one in named) and len(named) > NAMED:
+        hints.append(f"All of them: penstock why {printable(root)}")
+    if any(not one.remembered for one in failures.now):
+        hints.append(f"Try again: penstock retry {job.queue_id}")
+    if any(one.remembered for one in named):
+        hints.append("A changed file is read by the next index; --retry-failed reads unchanged ones again.")
+    emit("\n" + "\n".join(map(wrapped, hints)))
+
+
+def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
+    """Print failures by reason, with paths relative to ``root``; below ``/`` they stay absolute."""
+    from penstock.service.why import by_reason, by_remedy
+
+    for code, some in by_reason(failures).items():
+        remedies = by_remedy(some)
+        if len(remedies) == 1:
+            _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
+            _print_named(root, some, 4)
+            continue
+        _print_line(f"{code}, {how_many(len(some), 'file')}:", 2)
+        shown = list(remedies.items())[:NAMED]
+        for remedy, same in shown:
+            _print_line(f"{how_many(len(same), 'file')}: {remedy}", 4)
+            _print_named(root, same, 6)
+        left = len(some) - sum(len(same) for _, same in shown)
+        if left:
+            others = how_many(len(remedies) - len(shown), "other remedy", "other remedies")
+            _print_line(f"and {how_many(left, 'file')} with {others}", 4)
+
+
+def _print_named(root: str, failures: Sequence[FailedPath], indent: int) -> None:
+    """Print the first failures, and how many more there are."""
+    for one in failures[:NAMED]:
+        _print_line(f"{_name(one.path, root)}: {one.cause}", indent)
+    if len(failures) > NAMED:
+        _print_line(f"and {len(failures) - NAMED:,} more", indent)
+
+
+def _name(path: str, root: str) -> str:
+    if root == "/":
+        return path
+    return os.path.relpath(path, root if path != root else os.path.dirname(root))  # noqa: PTH120 - text
+
+
+def _print_line(text: str, indent: int) -> None:
+    emit(wrapped(printable(text), " " * indent))
+
+
+def failures_json(failures: JobFailures) -> dict[str, Any]:
+    return {
+        "failures": [_as_json(one) for one in failures.now],
+        "failed_before": [_as_json(one) for one in failures.before],
+    }
+
+
+def _as_json(failure: FailedPath) -> dict[str, Any]:
+    return {
+        "path": failure.path,
+        "code": failure.code,
+        "message": failure.cause,
+        "remedy": failure.remedy,
+        "since": failure.since,
+    }
+
+
+def failures_exit_code(job: Job, failures: JobFailures) -> int:
+    """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
+    repeated = job.item_type == "file" and bool(failures.before) and not failures.now
+    return UNREADABLE if repeated else REFUSED
+
+
+# Summary of an index job: what was done, what was left out, and the same as JSON.
+#
+# The failed files follow the summary in a section of their own; see ``index_failures``.
+
+
+TOP_REASONS = 3
+TYPES_SHOWN = 25
+"""Lines of the table by type."""
+_REASONS = {
+    "gitignore": "by .gitignore",
+    "penstockignore": "by .penstockignore",
+    "hidden": "hidden",
+    "binary": "of types without text",
+    "archive": "of archive types (--archives)",
+    "unsupported": "of types not supported yet",
+    "generated": "generated or installed by tools",
+    "secret": "with names of keys or passwords",
+    "too_large": "above the size limit",
+    "too_deep": "below the depth limit",
+    "excluded": "by --exclude",
+    "not_included": "not matched by --include",
+    "link_outside": "linking out of the folder",
+    "link_broken": "behind broken links",
+    "link_repeated": "linking into the folder",
+    "special": "of special types, like pipes",
+    "name": "with names that are not UTF-8",
+    "state": "of Penstock's own state",
+    "repository": "of version control",
+    "robots": "forbidden by robots.txt",
+    "noindex": "that ask not to be indexed",
+    "other_host": "on other hosts (--host)",
+    "other_folder": "outside the folder of the documentation",
+    "page_limit": "above the limit of pages (--max-pages)",
+    "query": "with long or many queries",
+    "redirect": "that redirect to others",
+    "canonical": "that are copies of others",
+    "gone": "that the server does not have",
+    "media_type": "of types without text",
+}
+"""Rules of a walk as words after a number of files or folders."""
+
+
+class IndexRequest(NamedTuple):
+    """Facts about the request, for its summary."""
+
+    before: JobReport | None = None
+    """The job when the request joined it, if it had begun before."""
+    code: str | None = None
+    """The reason why code is included, where the request did not say."""
+    project: str | None = None
+    """Name and branch of the project that the documents are of."""
+
+
+class IndexOutcome(NamedTuple):
+    """Facts of the catalog about an ended job: failures, files inside others, pages read by OCR."""
+
+    failures: JobFailures
+    inside: InsideFiles
+    recognized: RecognizedPages
+
+
+def summary_text(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> str:
+    if job.status == "cancelled":
+        # How many of the files sent were still indexed is not counted.
+        return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
+    summary = counted_files(job, outcome)
+    lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
+    if request.before is not None and job.ended:
+        lines.append("Resumed: files that were done before this command count as unchanged.")
+    if request.project:
+        lines.append(f"Project {request.project}; other branches are kept apart.")
+    if request.code and job.item_type != "file":
+        lines.append(code_text(request.code))
+    if _nothing_read(job):
+        lines.append("No file was read.")
+    skipped = left_out(job)
+    if skipped:
+        lines.append(f"{skipped}.")
+    if outcome.recognized.pages:
+        from penstock.service.why import recognized_text
+
+        read = recognized_text(outcome.recognized)
+        lines.append(f"{read[0].upper()}{read[1:]}.")
+    by_type = types_table(job, outcome)
+    return "\n".join([*map(wrapped, lines), *(["", by_type] if by_type else [])])
+
+
+def _nothing_read(job: Job) -> bool:
+    """Check whether all files of a folder were compared, and none was read."""
+    from penstock.service.job_views import counts_of
+
+    counts = counts_of(job)
+    compared = job.status == "done" and job.item_type != "file" and counts.get("seen")
+    return bool(compared) and not counts.get("sent") and not counts.get("moved") and not counts.get("resumed")
+
+
+def types_table(job: Job, outcome: IndexOutcome) -> str:
+    """Files by type and outcome, after a job that has read files; of one or two types only with failures."""
+    from penstock.service.job_views import counts_of
+
+    found = _by_type(job, outcome)
+    several = len(found) > 2 or (len(found) > 1 and any(one.failed for one in found))
+    if not several or not job.ended or not counts_of(job).get("sent"):
+        return ""
+    shown = found if len(found) <= TYPES_SHOWN else found[: TYPES_SHOWN - 1]
+    names = {"": "no suffix", "*": "others"}
+    rows: list[list[object]] = [
+        [names.get(one.suffix, one.suffix), one.indexed, one.unchanged, one.skipped, one.failed]
+        for one in shown
+    ]
+    rest = found[len(shown) :]
+    if rest:
+        numbers = [(one.indexed, one.unchanged, one.skipped, one.failed) for one in rest]
+        rows.append([how_many(len(rest), "other type"), *map(sum, zip(*numbers, strict=True))])
+    header = ["type", "indexed", "unchanged", "skipped", "failed"]
+    kept = [at for at in range(len(header)) if any(row[at] for row in rows)]
+    return table([header[at] for at in kept], [[row[at] or "" for at in kept] for row in rows])
+
+
+def _by_type(job: Job, outcome: IndexOutcome) -> list[TypeOutcome]:
+    from penstock.service.job_views import outcomes_by_type
+
+    found = outcomes_by_type(job, outcome.failures.now, outcome.failures.before, outcome.inside)
+    return sorted(found, key=lambda one: (one.suffix == "*", -one.indexed - one.failed - one.unchanged))
+
+
+def code_text(reason: str) -> str:
+    """Sentence about code that is included although the request did not ask for it."""
+    return f"Code is included: {reason} (--no-code leaves it out)."
+
+
+def counted_files(job: Job, outcome: IndexOutcome) -> str:
+    """Result of a job in one line, without the time."""
+    from penstock.service.job_views import counts_of, files_indexed, report_of
+
+    failures, inside, _ = outcome
+    if job.status == "failed" and not job.children_failed:
+        return _error(job)
+    if job.item_type == "file":
+        return ", ".join([_of_file(job), *_inside(inside, "it"), *counted(job, {}, failures)])
+    report = report_of(job)
+    chunks = (report.chunks_created if report is not None else 0) + inside.chunks
+    parts = _done(job, files_indexed(job, failures.files(job)), _inside(inside, "them"), chunks)
+    return ", ".join([*parts, *counted(job, counts_of(job), failures)])
+
+
+def reported(job: Job, report: JobReport) -> str:
+    """Result of an ended folder job in one line, as far as the queue knows it."""
+    from penstock.cli.progress import failed_text
+    from penstock.service.job_views import counts_of, files_indexed
+
+    if job.status == "failed" and not job.children_failed:
+        return _error(job)
+    before = counts_of(job).get("failed_before", 0)
+    # Files that were cancelled with the job were sent, and are not indexed.
+    cancelled = report.files_total - (
+        report.files_total if report.files_processed is None else report.files_processed
+    )
+    indexed = max(files_indexed(job, report.failed) - cancelled, 0)
+    parts = _done(job, indexed, [], report.chunks_created)
+    parts += [f"{before:,} cannot be read (unchanged)"] if before else []
+    return ", ".join([*parts, *failed_text(report)])
+
+
+def _error(job: Job) -> str:
+    # The remedy is in the section of failures.
+    return f"failed: {printable(split_remedy(job.error_message or '')[0])} ({job.error_code})"
+
+
+def _done(job: Job, indexed: int, inside: list[str], chunks: int) -> list[str]:
+    """Counts of a folder job, without failures."""
+    from penstock.service.job_views import counts_of
+
+    counts = counts_of(job)
+    parts = [how_many(indexed, "file") + " indexed", *inside]
+    if chunks:
+        parts.append(how_many(chunks, "chunk"))
+    same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
+    parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
+    if other := counts.get("other_extractor"):
+        parts.append(f"{other:,} with entities of another model (see `penstock rebuild`)")
+    return parts
+
+
+def _inside(files: InsideFiles, container: str) -> list[str]:
+    return [f"{how_many(files.count, 'file')} inside {container}"] if files.count else []
+
+
+def _of_file(job: Job) -> str:
+    done = job.result_fields
+    summary = str(done.get("outcome", job.status))
+    if done.get("chunks"):
+        embedded = done.get("embedded", done["chunks"])
+        summary += f": {how_many(done['chunks'], 'chunk')}, {embedded:,} embedded"
+    return summary
+
+
+def left_out(job: Job) -> str:
+    """Sentence about what was left out, with the most frequent reasons; source code first."""
+    return left_out_text(_skipped(job), TOP_REASONS)
+
+
+def left_out_text(skipped: dict[str, int], top: int | None) -> str:
+    """Sentence about skipped paths, given by rule; ``top``: the number of reasons, None for all."""
+    code, others = _reasons(skipped, top)
+    if code:
+        first = f"{code} left out (--include-code)"
+        return f"{first}; also {', '.join(others)}" if others else first
+    return f"Left out: {', '.join(others)}" if others else ""
+
+
+def all_left_out(job: Job) -> str:
+    """All reasons why files and folders were left out, in one line."""
+    code, others = _reasons(_skipped(job), None)
+    return ", ".join([*([f"{code} (--include-code)"] if code else []), *others])
+
+
+def _skipped(job: Job) -> dict[str, int]:
+    from penstock.service.job_views import counts_of
+
+    return dict(counts_of(job).get("skipped_by", {}))
+
+
+def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
+    reasons = dict(sorted(skipped.items(), key=lambda entry: (-entry[1], entry[0])))
+    code = reasons.pop("code", 0)
+    shown = list(reasons.items())[: None if top is None else top - bool(code)]
+    parts = [f"{count:,} {_REASONS.get(rule, rule)}" for rule, count in shown]
+    others = sum(reasons.values()) - sum(count for _, count in shown)
+    return how_many(code, "source file") if code else "", [
+        *parts,
+        *([how_many(others, "other")] if others else []),
+    ]
+
+
+def summary_json(job: Job, seconds: float, request: IndexRequest, outcome: IndexOutcome) -> dict[str, Any]:
+    """The summary as JSON, without the failed files."""
+    from penstock.service.job_views import counts_of, files_indexed, result_of
+
+    counts = {
+        name: value
+        for name, value in counts_of(job).items()
+        if name not in ("outcome", "include_code", "types")
+    }
+    before, (failures, inside, _) = request.before, outcome
+    former = failures.of_former_runs(job)
+    if former:
+        counts["failed_before"] -= former
+    return {
+        "job_id": job.queue_id,
+        "status": str(job.status),
+        "seconds": round(seconds, 3),
+        "counts": counts
+        | {
+            "indexed": files_indexed(job, failures.files(job)),
+            "failed": failures.files(job) + former,
+            "inside_indexed": inside.count,
+            "inside_failed": failures.inside(),
+        },
+        "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0) + inside.chunks,
+        "resumed": before is not None,
+        "done_before": before.files_processed if before is not None else 0,
+        "types": _by_type(job, outcome),
+        "code_included_because": request.code,
+        "project": request.project,
+        "result": result_of(job),
+        "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,
+    }
+
 
 CLAIMED_WITHIN_S = 3.0
 
@@ -129,9 +616,7 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     """
     if len(paths) > 1:
         done = "compared" if given["dry_run"] else "done"
-        index_paths.index_each(
-            session, paths, _options(given), lambda path: _index(session, path, given), done
-        )
+        index_each(session, paths, _options(given), lambda path: _index(session, path, given), done)
     else:
         _index(session, paths[0], given)
 
@@ -344,21 +829,21 @@ def _resume_message(request: IndexRequest) -> str:
 
 def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
     job, found = session.services.job(receipt.job_id), session.services.outcome(receipt.job_id)
-    failures = index_failures.divided(found.failures, job)
+    failures = divided(found.failures, job)
     outcome = IndexOutcome(failures, found.inside, found.recognized)
     if session.as_json:
-        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request, outcome)
+        answer = receipt_as_json(receipt) | summary_json(job, seconds, request, outcome)
         answer["recognized"] = found.recognized
-        emit_json(answer | index_failures.as_json(failures))
+        emit_json(answer | failures_json(failures))
     elif not session.quiet or job.status != "done":
-        emit(index_summary.text(job, seconds, request, outcome))
-        index_failures.print_section(job, failures)
+        emit(summary_text(job, seconds, request, outcome))
+        print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
     if job.status != "done" or failures.of_former_runs(job):
-        raise SystemExit(index_failures.exit_code(job, failures))
+        raise SystemExit(failures_exit_code(job, failures))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
@@ -368,7 +853,7 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         return
     code = session.assembly.documents.why_code(path, **options)
     if code:
-        emit(index_summary.code_text(code))
+        emit(code_text(code))
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "
@@ -376,4 +861,4 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
-        emit(wrapped(index_summary.left_out_text(preview.skipped, None) + "."))
+        emit(wrapped(left_out_text(preview.skipped, None) + "."))

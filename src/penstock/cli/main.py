@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
 from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
 
-from penstock.cli.command_group import TASKS, TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.lazy_commands import LazyCommands
-from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
-from penstock.cli.streams import mend_standard_streams, print_error
+from penstock.cli.output import emit, emit_json, mend_standard_streams, print_error
+from penstock.cli.session import JSON_HELP, QUIET_HELP, TASKS, Session, TaskGroup, add_global_options
 from penstock.errors import PenstockError
+
+# Commands by name, each imported at its first use: one command does not pay for the options of all.
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """The ``commands`` of a group. ``places`` gives module and function: ``{"index": "index:index"}``.
+
+    ``former`` are former spellings: hidden copies of commands. ``prepare`` is called with each command after
+    its import.
+    """
+
+    def __init__(
+        self,
+        places: Mapping[str, str],
+        former: Mapping[str, str],
+        *,
+        prepare: Callable[[click.Command], None],
+    ) -> None:
+        self._places = {**places, **former}
+        self._former = frozenset(former)
+        self._prepare = prepare
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, function = self._places[name].partition(":")
+            command: click.Command = getattr(import_module(f"penstock.cli.{module}"), function)
+            if name in self._former:
+                command = copy.copy(command)
+                command.hidden = True
+            self._prepare(command)
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._places.setdefault(name, "")
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._loaded.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 class Root(TaskGroup):
@@ -97,9 +148,9 @@ COMMANDS = {
 }
 """Module and function of each command. The function of one named like a keyword ends with an underscore."""
 FORMER_COMMANDS = {
-    "gateway": "redis_commands:gateway",
-    "ingest": "redis_commands:ingest",
-    "start": "serve_commands:serve",
+    "gateway": "redis:gateway",
+    "ingest": "redis:ingest",
+    "start": "server:serve",
 }
 """Former spellings, which help and completion leave out."""
 
@@ -114,3 +165,35 @@ def main() -> NoReturn:
 
 if __name__ == "__main__":
     main()
+
+
+# ``penstock completion``: the script that completes commands and options in a shell.
+
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_PENSTOCK_COMPLETE"
+"""Set by the script when it asks the command for completions; click derives the name from ``penstock``."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    The guide docs/guides/first-steps.md says where each shell looks for it.
+
+    \b
+    penstock completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    session = context.find_object(Session)
+    assert made is not None
+    assert session is not None
+    script = made(context.find_root().command, {}, "penstock", VARIABLE).source().strip("\n")
+    if session.as_json:
+        emit_json({"shell": shell, "script": script})
+    else:
+        emit(script)

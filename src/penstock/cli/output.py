@@ -3,19 +3,167 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from itertools import zip_longest
+from typing import Any, TextIO
 
 import click
 
 from penstock import clock
-from penstock.cli import text_grid
-from penstock.cli.exit_codes import PIPE_CLOSED
-from penstock.errors import OutputFailed, PenstockError
+from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
+from penstock.errors import DiskFull, OutputFailed, PenstockError, TooManyFiles
+from penstock.named_tuple import NamedTuple
 from penstock.process_start import escape_control
+
+# Text in aligned columns, no wider than the terminal. Standard library only: it is part of every command.
+
+
+GAP = "  "
+NARROWEST = 6
+"""Width below which no column is cut."""
+WITHOUT_TERMINAL = 80
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}
+
+
+class Screen(NamedTuple):
+    """Width of the output in cells, None if unlimited, and whether it shows colours."""
+
+    width: int | None
+    coloured: bool
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Screen:
+        """Screen of a stream. Files and programs get whole values, without colours."""
+        forced = bool(os.environ.get("FORCE_COLOR"))
+        if not forced and not stream.isatty():
+            return cls(None, False)
+        plain = os.environ.get("TERM", "").lower() in ("dumb", "unknown") and not forced
+        return cls(_terminal_width(stream), not plain and not os.environ.get("NO_COLOR"))
+
+
+def _terminal_width(stream: TextIO) -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or WITHOUT_TERMINAL
+    except (OSError, ValueError):
+        return WITHOUT_TERMINAL
+
+
+class Column(NamedTuple):
+    """Cells of one column, top to bottom; right-aligned if they are numbers."""
+
+    cells: Sequence[str]
+    right: bool = False
+
+
+def columns(
+    found: Sequence[Column], colours: Mapping[str, str], screen: Screen, *, fold: bool = False
+) -> str:
+    """Lines of columns, the first one a header. The last column gives way where the screen is narrow.
+
+    Its cells are cut, or with ``fold`` continued below. ``colours`` gives cells with these words a colour.
+    """
+    widths = _fitted([max(map(cells_wide, column.cells), default=0) for column in found], screen.width)
+    lines = []
+    for number, row in enumerate(zip(*(column.cells for column in found), strict=True)):
+        parts = [
+            list(folded(text, width)) if fold else [cut(text, width)]
+            for text, width in zip(row, widths, strict=True)
+        ]
+        styles = [_BOLD if number == 0 else _style(text, colours) for text in row]
+        for words in zip_longest(*parts, fillvalue=""):
+            cells = zip(words, styles, widths, found, strict=True)
+            shown = [
+                _cell(word, style if screen.coloured else "", width, column)
+                for word, style, width, column in cells
+            ]
+            lines.append(GAP.join(shown).rstrip())
+    return "\n".join(lines)
+
+
+def _cell(word: str, style: str, width: int, column: Column) -> str:
+    shown = f"{style}{word}{_PLAIN}" if style and word else word
+    padding = " " * (width - cells_wide(word))
+    return padding + shown if column.right else shown + padding
+
+
+def name_value_lines(found: Sequence[tuple[str, str]], colours: Mapping[str, str], screen: Screen) -> str:
+    """Lines of names and values. A value wider than the screen continues below itself."""
+    indent = max((cells_wide(name) for name, _ in found), default=0)
+    room = None if screen.width is None else max(screen.width - indent - len(GAP), NARROWEST)
+    lines = []
+    for name, value in found:
+        style = _style(value, colours) if screen.coloured else ""
+        name_padding = " " * (indent - cells_wide(name))
+        shown_name = f"{_BOLD}{name}{_PLAIN}" if screen.coloured else name
+        for number, part in enumerate(folded(value, room)):
+            left = shown_name + name_padding if number == 0 else " " * indent
+            lines.append(f"{left}{GAP}{f'{style}{part}{_PLAIN}' if style else part}".rstrip())
+    return "\n".join(lines)
+
+
+def _style(text: str, colours: Mapping[str, str]) -> str:
+    colour = colours.get(text.partition(" (")[0])
+    return f"\x1b[{_COLOURS[colour]}m" if colour else ""
+
+
+def _fitted(widths: list[int], most: int | None) -> list[int]:
+    """Widths that fit: first the last column gives way, then the widest of the others."""
+    fitted = list(widths)
+    over = sum(fitted) + len(GAP) * (len(fitted) - 1) - most if most is not None else 0
+    if over > 0:
+        fitted[-1] = max(fitted[-1] - over, min(fitted[-1], NARROWEST))
+        over -= widths[-1] - fitted[-1]
+    while over > 0 and max(fitted) > NARROWEST:
+        fitted[fitted.index(max(fitted))] -= 1
+        over -= 1
+    return fitted
+
+
+def cells_wide(text: str) -> int:
+    """Width on a terminal: Chinese, Japanese and Korean characters take two cells, accents none."""
+    return len(text) if text.isascii() and text.isprintable() else sum(map(cell_width, text))
+
+
+def cell_width(character: str) -> int:
+    """Width of one character; control characters have none."""
+    from unicodedata import category, east_asian_width
+
+    if category(character) in ("Mn", "Me", "Cf", "Cc"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or its beginning and an ellipsis where it is wider."""
+    return text if cells_wide(text) <= width else next(folded(text, max(width - 1, 1))).rstrip() + "…"
+
+
+def folded(text: str, width: int | None) -> Iterator[str]:
+    """Pieces of a text, none wider than ``width``, broken at spaces where there are some."""
+    while width is not None and cells_wide(text) > width:
+        end, taken = 0, 0
+        for character in text:
+            taken += cell_width(character)
+            if taken > width:
+                break
+            end += 1
+        space = text.rfind(" ", 0, end + 1)
+        end = space if space > end // 2 else max(end, 1)
+        yield text[:end].rstrip()
+        text = text[end:].lstrip()
+    yield text
+
 
 SHORTEST_PATH = 20
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
@@ -24,7 +172,7 @@ STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "re
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
     try:
-        click.echo(text, color=text_grid.Screen.of(sys.stdout).coloured)
+        click.echo(text, color=Screen.of(sys.stdout).coloured)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
@@ -89,7 +237,7 @@ def printable(value: object) -> str:
 
 def wrapped(line: str, margin: str = "") -> str:
     """The line after a margin, broken between words where a terminal is narrower."""
-    width = text_grid.Screen.of(sys.stdout).width
+    width = Screen.of(sys.stdout).width
     if width is None:
         return margin + line
     import textwrap
@@ -120,13 +268,13 @@ def table(
     for number, title in enumerate(header):
         values = [row[number] for row in rows]
         numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
-        found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
-    return text_grid.columns(found, STYLES, text_grid.Screen.of(sys.stdout), fold=fold)
+        found.append(Column([title, *map(printable, values)], right=numbers))
+    return columns(found, STYLES, Screen.of(sys.stdout), fold=fold)
 
 
 def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Columns of the terminal that a table with these columns leaves for one more."""
-    width = text_grid.Screen.of(sys.stdout).width
+    width = Screen.of(sys.stdout).width
     if width is None:
         return sys.maxsize
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
@@ -146,7 +294,7 @@ def _with_short_paths(
 
 def shortened(path: str, longest: int = 80) -> str:
     """The start and the longer end of a long path, where the name of the file is."""
-    if text_grid.cells_wide(path) <= longest:
+    if cells_wide(path) <= longest:
         return path
     start = longest // 3
     head = _beginning(path, start)
@@ -157,7 +305,7 @@ def _beginning(text: str, cells: int) -> str:
     """The first characters that fit into so many cells."""
     taken = 0
     for number, character in enumerate(text):
-        taken += text_grid.cells_wide(character)
+        taken += cells_wide(character)
         if taken > cells:
             return text[:number]
     return text
@@ -165,14 +313,14 @@ def _beginning(text: str, cells: int) -> str:
 
 def terminal_width() -> int:
     """Columns of the terminal; very many where the output is not one."""
-    width = text_grid.Screen.of(sys.stdout).width
+    width = Screen.of(sys.stdout).width
     return sys.maxsize if width is None else width
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
     found = [(name, printable(value)) for name, value in pairs if value is not None and value != ""]
-    return text_grid.pairs(found, STYLES, text_grid.Screen.of(sys.stdout))
+    return name_value_lines(found, STYLES, Screen.of(sys.stdout))
 
 
 def age(moment: datetime | None) -> str:
@@ -192,3 +340,137 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size or (unit != "d" and seconds >= size):
             return f"{seconds // size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+# Closed or full standard streams, and too many open files, as one-line errors.
+
+
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_WRITTEN = (*_FULL, errno.EIO, errno.EBADF)
+
+
+def mend_standard_streams() -> None:
+    """Open closed standard streams on /dev/null; refuse to run without standard output.
+
+    A store opened while descriptor 0, 1 or 2 is free would get that number, and everything printed with it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    no_output = sys.stdout is None
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its number, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
+    if no_output:
+        emit_error(OutputFailed("standard output is closed"), as_json=False)
+        raise SystemExit(REFUSED)
+
+
+def print_error(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int | None:
+    """Print a known error as one line and return its exit code; None for a bug of Penstock itself."""
+    if isinstance(error, BrokenPipeError):
+        drop_output()
+        return PIPE_CLOSED
+    known = _known(error)
+    if known is None:
+        return None
+    if isinstance(known, TooManyFiles):
+        # Printing may import modules, which takes a descriptor; nothing reads standard input any more.
+        os.close(0)
+    try:
+        emit_error(known, as_json=as_json)
+    except OutputFailed as failure:
+        emit_error(failure, as_json=False)
+    return exit_code(known)
+
+
+def _known(error: PenstockError | OSError | ImportError) -> PenstockError | None:
+    if os.strerror(errno.EMFILE) in str(error) or getattr(error, "errno", None) in _TOO_MANY:
+        # The remedy is the same whichever file could not be opened.
+        return error if isinstance(error, TooManyFiles) else TooManyFiles(_one_line(error))
+    if isinstance(error, PenstockError):
+        return error
+    if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
+        if _raised_by_click(error):
+            drop_output()
+            return OutputFailed(f"standard output cannot be written ({error.strerror})")
+        if error.errno in _FULL:
+            return DiskFull(f"a file cannot be written ({error.strerror})")
+    return None
+
+
+def _raised_by_click(error: OSError) -> bool:
+    """Check whether click was writing, a help text perhaps: commands print by functions of our own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "click"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join((error.message if isinstance(error, PenstockError) else str(error)).split())
+
+
+# Text of documents on a terminal: no unprintable characters, lines wrapped by the width of characters.
+
+
+JOINERS = "\u200c\u200d"
+"""Invisible characters that letters need, as in Persian, and combined emoji."""
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor, screen
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links, strings
+    r"|\x1b[ -/]*[0-~]"
+)
+
+
+def strip_control(text: str, keep: str = "") -> str:
+    """One line of printable characters: nothing in a document drives the terminal.
+
+    Escape sequences and invisible characters are removed. Characters in ``keep`` stay.
+    """
+    line = " ".join(_ESCAPE.sub("", text).split())
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() or one in keep else _visible(one) for one in line)
+
+
+def _visible(character: str) -> str:
+    if character in JOINERS:
+        return character
+    return "" if unicodedata.category(character) in ("Cc", "Cf") else "\N{REPLACEMENT CHARACTER}"
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` columns, broken at spaces, between wide characters and in long words."""
+    lines, line, used = [], "", 0
+    for unit, spaced in _units(text, width):
+        size = cells_wide(unit)
+        if line and used + spaced + size > width:
+            lines.append(line)
+            line, used, spaced = "", 0, False
+        line += " " * spaced + unit
+        used += spaced + size
+    return [*lines, line] if line else lines
+
+
+def _units(text: str, width: int) -> Iterator[tuple[str, bool]]:
+    """Parts that stay on one line, and whether a space stands before."""
+    for number, word in enumerate(text.split()):
+        spaced, unit, used, wide = number > 0, "", 0, False
+        for character in word:
+            size = cell_width(character)
+            # A wide character is a unit, with the combining ones behind it.
+            if unit and size and (wide or size == 2 or used + size > width):
+                yield unit, spaced
+                unit, used, spaced = "", 0, False
+            unit += character
+            used += size
+            wide = size == 2 or (wide and not size)
+        yield unit, spaced

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.filter_options import filter_options
-from penstock.cli.hit_page import HitPage
+from penstock.cli.hit_page import HitPage, covered_by, hint_branch, hint_covered, in_project, scope
+from penstock.cli.options import filter_options
 from penstock.cli.output import emit, emit_document_text, emit_json, printable
-from penstock.cli.places import covered_by, hint_branch, hint_covered, in_project, scope
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from penstock.cli.arguments import seconds_of_grace
+from penstock.cli.options import seconds_of_grace
 from penstock.cli.output import emit_json, printable
 from penstock.cli.session import Session
 from penstock.process_start import log_to_stderr

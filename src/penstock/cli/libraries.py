@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.cli.arguments import all_words
-from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
+from penstock.cli.options import all_words
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
-from penstock.cli.session import QUEUE_DISABLED, Session
+from penstock.cli.session import QUEUE_DISABLED, CommandGroup, Session
 from penstock.errors import UnknownLibrary
 from penstock.vocabulary import how_many
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.client.library_calls import ClientLibraries
     from penstock.service.libraries import IndexedLibrary, Libraries
     from penstock.service.requests import Receipt
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,20 +6,210 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from penstock.cli import text_grid
+from penstock import vocabulary
+from penstock.cli import output
 from penstock.cli.output import printable
-from penstock.cli.page_progress import PageCount, PageProgress
 from penstock.named_tuple import NamedTuple
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from penstock.catalog.protocol import Catalog
     from penstock.cli.session import Session
-    from penstock.job import Job
+    from penstock.job import Job, WorkerReport
+    from penstock.service.job_views import JobReport, JobView
     from penstock.service.jobs import JobFilter
+    from penstock.service.requests import Receipt, Stats
+
+
+# Jobs and statistics in the words and JSON shapes of the command line.
+
+
+_TARGETS = (
+    "file_path folder_path project_root document_id new_path library_name function_name tenant_id_to_delete "
+    "content"
+).split()
+
+_HANDLERS_VIEW = frozenset(["current", "total", "percent", "message", "current_file"])
+"""Keys of the stored progress that the report replaces."""
+_JSON_COLUMNS = ("payload_json", "progress_json", "result_json", "history_json", "followup_json", "metadata")
+
+
+def spoken(status: str) -> str:
+    """The command line's word for a status."""
+    return vocabulary.speak(status, "cli")
+
+
+def status_and_held(job: Job) -> str:
+    word = spoken(job.status)
+    if job.held is not None:
+        return f"{word} ({job.held})"
+    if job.status == "in_progress" and job.item_type in ("folder", "project"):
+        from penstock.service.job_views import report_of
+
+        report = report_of(job)
+        if report is not None and report.stage == "indexing":
+            return f"{word} ({report.percent_complete:g} %)"
+    return f"{word} (waiting)" if job.waiting else word
+
+
+def target(job: Job) -> str:
+    """The path, function or text a job works on, in one line."""
+    payload = job.shown_payload
+    found = next((str(payload[field]) for field in _TARGETS if payload.get(field)), "")
+    return " ".join(found.split()) if len(found) <= 200 else " ".join(found[:200].split()) + "…"
+
+
+def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, Any]:
+    """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
+    from penstock.dependencies import dependencies_of
+    from penstock.job import decoded_column
+    from penstock.service.job_views import result_of
+
+    columns = {name: getattr(job, name) for name in job.__struct_fields__}
+    for name in _JSON_COLUMNS:
+        text = columns.pop(name)
+        if name == "payload_json":
+            columns["payload"] = job.shown_payload
+        else:
+            columns[name.removesuffix("_json")] = decoded_column(job.queue_id, name, text) if text else None
+    del columns["after_json"]
+    waits = dependencies_of(job)
+    columns |= {"after": list(waits.after), "on_dependency_failure": waits.on_failure}
+    if report is not None:
+        columns |= {
+            "progress": _progress_as_json(columns["progress"] or {}, report),
+            "result": result_of(job, report),
+            "total_chunks": report.chunks_created,
+        }
+    times = {
+        "running_time_ms": _milliseconds(job.started_at, None if job.ended else now),
+        "execution_time_ms": _milliseconds(job.started_at, job.finished_at),
+    }
+    return {"job_id": columns.pop("queue_id")} | columns | {"status": spoken(job.status)} | times
+
+
+def _progress_as_json(stored: dict[str, Any], report: JobReport) -> dict[str, Any]:
+    """The report, with what else the worker stored in the progress."""
+    rest = {name: value for name, value in stored.items() if name not in _HANDLERS_VIEW}
+    reported = {name: getattr(report, name) for name in report.__struct_fields__}
+    return reported | {"percent_complete": report.percent_complete} | rest
+
+
+def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else round((end - start).total_seconds() * 1000)
+
+
+def progress_text(report: JobReport, root: str | None) -> str | None:
+    """Progress in one line, as ``800 of 2,169 files (36.9 %), 5,120 chunks, 2 failed; now deep/gate.txt``."""
+    if report.stage == "waiting":
+        return None
+    if report.stage == "walking":
+        parts = [f"walking: {how_many(report.files_total, 'file')} found"]
+    elif report.files_processed is None:
+        parts = [f"ended early with {how_many(report.files_total, 'file')} found"]
+    else:
+        share = f" ({report.percent_complete:g} %)" if report.files_total else ""
+        parts = [f"{report.files_processed:,} of {how_many(report.files_total, 'file')}{share}"]
+    if report.chunks_created:
+        parts.append(how_many(report.chunks_created, "chunk"))
+    parts += failed_text(report)
+    current = report.current_file
+    if current is not None and root is not None:
+        current = current.removeprefix(root.rstrip("/") + "/")
+    return ", ".join(parts) + (f"; now {current}" if current else "")
+
+
+def failed_text(report: JobReport) -> list[str]:
+    """Failed files as ``9 failed (1 inside another file)``; nothing if none failed."""
+    failed, inside = report.failed + report.failed_inside, report.failed_inside
+    where = f" ({inside:,} inside {'another file' if inside == 1 else 'other files'})" if inside else ""
+    return [f"{failed:,} failed{where}"] if failed else []
+
+
+def view_as_json(view: JobView) -> dict[str, Any]:
+    details = view.details
+    return job_as_json(details.job, view.report, view.now) | {
+        "reason": details.reason,
+        "remedy": details.remedy,
+        "queue_position": details.queue_position,
+        "queue_length": details.queue_length,
+        "history": details.history,
+    }
+
+
+def receipt_as_json(receipt: Receipt) -> dict[str, Any]:
+    return {name: getattr(receipt, name) for name in receipt.__struct_fields__} | {
+        "status": spoken(receipt.status)
+    }
+
+
+def stats_as_json(stats: Stats) -> dict[str, Any]:
+    def renamed(counts: dict[str, int]) -> dict[str, int]:
+        return {spoken(status): number for status, number in counts.items()}
+
+    return {name: getattr(stats, name) for name in stats.__struct_fields__} | {
+        "by_status": renamed(stats.by_status),
+        "by_item_type": {name: renamed(counts) for name, counts in stats.by_item_type.items()},
+        "workers": [_worker_as_json(worker) for worker in stats.workers],
+    }
+
+
+def _worker_as_json(worker: WorkerReport) -> dict[str, Any]:
+    columns = {name: getattr(worker, name) for name in worker.__struct_fields__ if name != "info_json"}
+    return columns | {"info": worker.info}
+
+
+# Pages read of the long documents and scans that jobs wait for.
+
+
+MOST_DOCUMENTS = 50
+"""Documents whose pages are counted at a time."""
+
+
+class PageCount(NamedTuple):
+    """Pages read or failed, and all pages, of the documents that were waited for so far."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {how_many(self.total, 'page')}"
+
+
+class PageProgress:
+    """Counts pages. The catalog is opened at the first document: most jobs wait for none."""
+
+    def __init__(self, open_catalog: Callable[[], Catalog]) -> None:
+        self._open = open_catalog
+        self._catalog: Catalog | None = None
+        self._totals: dict[int, int] = {}
+        """Pages of the documents seen: those that have ended stay in the count, which never goes back."""
+
+    def of(self, jobs: Iterable[Job]) -> PageCount | None:
+        """Count the pages of the documents waited for, now and before; None if these jobs wait for none."""
+        waited = [job.waiting_for for job in jobs if job.waiting and job.waiting_for is not None]
+        ids = [int(text) for text in waited if text.isdecimal()][:MOST_DOCUMENTS]
+        if not ids:
+            return None
+        if self._catalog is None:
+            self._catalog = self._open()
+        with self._catalog.snapshot() as snapshot:
+            found = {each: progress for each in ids if (progress := snapshot.progress(each)) is not None}
+        self._totals |= {each: progress.total_pages for each, progress in found.items()}
+        done = sum(each.ocr_completed_pages + each.ocr_failed_pages for each in found.values())
+        ended = sum(total for each, total in self._totals.items() if each not in found)
+        return PageCount(done + ended, sum(self._totals.values()))
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0
@@ -212,7 +402,7 @@ def shown_live(session: Session, job_id: str, title: str, *, here: bool) -> Iter
 
 
 def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool]) -> None:
-    width = text_grid.Screen.of(sys.stderr).width or text_grid.WITHOUT_TERMINAL
+    width = output.Screen.of(sys.stderr).width or output.WITHOUT_TERMINAL
     wide = width >= WIDE_LINE
     title, bar = printable(full_title), BAR_WIDTH if wide else SHORT_BAR
     title = shortened(title, width // 3) if wide else title.rpartition("/")[2][-SHORT_TITLE:]
@@ -229,7 +419,7 @@ def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool])
             text, elapsed = line_text(seen, pace.since, room), _clock(time.monotonic() - began)
             line = " ".join(filter(None, (next(spinner), title, drawn, text, elapsed)))
             # The cursor goes back to the start, so that a message of the log replaces the line.
-            _write(text_grid.cut(line, width - 1) + "\r")
+            _write(output.cut(line, width - 1) + "\r")
             if seen.ended or over(LOOK_S):
                 return
     finally:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.arguments import agreed
-from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.hit_page import relative
+from penstock.cli.options import agreed
 from penstock.cli.output import emit, emit_json, fields, printable, table
-from penstock.cli.session import QUEUE_DISABLED, Session
+from penstock.cli.session import QUEUE_DISABLED, CommandGroup, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.service.projects import ProjectView, Prune
     from penstock.service.requests import Receipt
+
 
 NONE_YET = "No projects yet. Index one: penstock index FOLDER, in a git work tree"
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, space_left, table
-from penstock.cli.session import OPTIONS, QUEUE_DISABLED, WITH_VALUES, Session
+from penstock.cli.progress import spoken
+from penstock.cli.session import OPTIONS, QUEUE_DISABLED, WITH_VALUES, CommandGroup, Session
 from penstock.errors import InvalidRequest, PayloadTooLarge
 from penstock.vocabulary import how_many
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.job import Job
     from penstock.service.notes import NoteView
     from penstock.service.requests import Receipt
+
 
 ADD = "add"
 WAIT_S = 3.0

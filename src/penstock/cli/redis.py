@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.command_group import CommandGroup, RenamedOption
 from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
-from penstock.cli.session import Command, Session
+from penstock.cli.session import Command, CommandGroup, RenamedOption, Session
 from penstock.errors import StoreError
 from penstock.process_start import log_to_stderr
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.redis_contract.producer_types import Health, PreparedMessage
+
 
 FOLLOW_S = 0.5
 WATCH_S = 2.0

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock import clock
-from penstock.cli.command_group import CommandGroup
 from penstock.cli.output import age, emit, emit_json, fields, table
-from penstock.cli.session import Session
+from penstock.cli.session import CommandGroup, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:

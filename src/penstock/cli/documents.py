@@ -1,17 +1,19 @@
-"""``penstock documents`` and ``why``."""
+"""``penstock collection``: the collections of documents, and their removal."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.command_group import CommandGroup
-from penstock.cli.filter_options import filter_options
-from penstock.cli.hit_page import relative
-from penstock.cli.index_failures import print_reasons
+from penstock.cli import index
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.hit_page import filtered_path, in_project, owner_word, place_text, relative, tenant_name
+from penstock.cli.index import print_reasons
+from penstock.cli.options import agreed, filter_options
 from penstock.cli.output import (
     age,
     emit,
@@ -24,14 +26,23 @@ from penstock.cli.output import (
     terminal_width,
     wrapped,
 )
-from penstock.cli.places import filtered_path, in_project, place_text
-from penstock.cli.session import Session
+from penstock.cli.session import QUEUE_DISABLED, CommandGroup, Session
+from penstock.errors import CollectionNotFound
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.values import Document, Source
-    from penstock.service.options import PathPlace
+    from penstock.client.collection_calls import ClientCollections
+    from penstock.job import Job
+    from penstock.service.collections import CollectionRecord, Collections
+    from penstock.service.options import MovedWhere, PathPlace
     from penstock.service.pages import ShownPage
+    from penstock.service.requests import Receipt, Submission
+    from penstock.service.upkeep import Difference
+
+
+# ``penstock documents`` and ``why``.
+
 
 MISSING_NAMED = 10
 """Failed pages and chunks named by ``why``."""
@@ -324,7 +335,7 @@ def _phases(document: Document) -> str:
 
 
 def _why_job(session: Session, id_or_prefix: str) -> None:
-    from penstock.cli.job_views import status_and_held
+    from penstock.cli.progress import status_and_held
 
     details = session.readers.view(id_or_prefix).details
     if session.as_json:
@@ -400,3 +411,292 @@ def why(
             for one in reason.below
         ]
         emit("\n" + table(["state", "path", "reason"], rows))
+
+
+# ``penstock rename``, ``delete``, ``delete-tenant`` and ``verify``.
+
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("old", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--collection", metavar="NAME", help="Collection of the documents.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.pass_obj
+def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
+    """Record that a file or folder was moved. No file is read or embedded again.
+
+    Move the file yourself, before or after. The job compares both paths with the disk when it runs.
+    """
+    if session.client is not None:
+        old, new = session.path(old), session.path(new)
+        print_queued(
+            session,
+            session.client.rename(old, new, tenant_id=where["tenant"], collection=where["collection"]),
+        )
+        return
+    from penstock.service.documents import renaming
+
+    named: MovedWhere = {"tenant_id": where["tenant"], "collection": where["collection"]}
+    submit(session, renaming(session.assembly.documents, old, new, named))
+
+
+@click.command()
+@click.argument("path_or_id", metavar="PATH|ID")
+@click.option("--collection", metavar="NAME", help="Collection of the documents.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.pass_obj
+def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
+    """Remove a document or folder from the index. Files are not touched."""
+    if session.client is not None:
+        named = {"tenant_id": where["tenant"], "collection": where["collection"]}
+        print_queued(session, session.client.remove(session.path_or_id(path_or_id), **named))
+        return
+    place = session.place_of(path_or_id, tenant=where["tenant"])
+    removal = session.assembly.documents.removal(
+        path_or_id, tenant_id=place.tenant_id, collection=where["collection"], branch=place.branch
+    )
+    submit(session, removal)
+
+
+@click.command("delete-tenant")
+@click.argument("name")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
+    """Remove all documents and jobs of a tenant. Files are not touched."""
+    if not yes and not agreed(f"Remove all documents and jobs of tenant {printable(name)}?"):
+        emit("Nothing was removed.")
+        raise SystemExit(REFUSED)
+    if session.client is not None:
+        print_queued(session, session.client.remove_tenant(name))
+        return
+    payload = {"tenant_id_to_delete": name}
+    submit(session, {"item_type": "delete_tenant", "op": "delete", "payload": payload})
+
+
+def submit(session: Session, submission: Submission) -> None:
+    """Submit a change and, where no worker is running, run it here."""
+    alive = session.assembly.worker_alive()
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    if not alive and not disabled and submission["item_type"] == "rename":
+        session.assembly.documents.refuse_another_model()
+    receipt = session.assembly.jobs.submit(exact=True, **submission)
+    if alive or disabled:
+        print_queued(session, receipt)
+        if disabled and not session.as_json:
+            session.hint(QUEUE_DISABLED)
+        return
+    session.run_here(receipt.job_id)
+    job = session.assembly.jobs.job(receipt.job_id)
+    result = {"outcome": str(job.status)} | job.result_fields
+    if session.as_json:
+        error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
+        emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
+    elif job.status == "done":
+        renamed = job.item_type == "rename" and job.result is None
+        session.confirm_done(_renamed(job) if renamed else _removed(result))
+    else:
+        emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
+    if job.status != "done":
+        raise SystemExit(REFUSED)
+
+
+def _removed(result: dict[str, Any]) -> str:
+    removed, because = result.get("removed"), result.get("note")
+    what = f": {how_many(removed, 'document')}" if removed is not None else ""
+    return f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else "")
+
+
+def _renamed(job: Job) -> str:
+    number = (job.progress or {}).get("counts", {}).get("renamed")
+    if number:
+        return f"renamed: {how_many(number, 'document')}"
+    return "nothing was renamed; both paths were compared with the disk"
+
+
+def print_queued(session: Session, receipt: Receipt) -> None:
+    """Print the id of a job that another process runs."""
+    if session.as_json:
+        emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
+    else:
+        session.confirm_done(f"Job queued: {receipt.job_id}")
+
+
+@click.command()
+@click.option("--tenant", metavar="NAME", help="Check only this tenant.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Repair the catalog, and queue a job for each path that differs from the disk.",
+)
+@click.option("--checksum", is_flag=True, help="Compare file contents as well; reads every file.")
+@click.pass_obj
+def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -> None:
+    """Compare the index with the disk and list differences.
+
+    --fix leaves a path alone when its whole folder is missing or cannot be read: the disk may be unmounted.
+    Remove such documents with `penstock delete PATH`.
+
+    Files that cannot be read are listed after the differences; there is nothing of them in the index.
+
+    The exit code is 0 without differences, and with --fix.
+    """
+    verifier = session.assembly.verifier
+    found = list(verifier.differences(tenant, checksum=checksum))
+    repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
+    receipts = verifier.fix(found) if fix and found else []
+    unreadable = verifier.unreadable(tenant)
+    if session.as_json:
+        queued = [receipt.job_id for receipt in receipts]
+        emit_json({"differences": found, "repaired": repaired, "queued": queued, "unreadable": unreadable})
+    elif not found:
+        emit("Everything matches.")
+    else:
+        emit(table(["path", "difference"], [(one.path or "(catalog)", one.what) for one in found[:SHOWN]]))
+        if len(found) > SHOWN:
+            emit(f"… and {len(found) - SHOWN:,} more; --json lists all.")
+        if repaired:
+            emit(f"{how_many(repaired, 'row')} of the catalog or its copies repaired.")
+        if receipts:
+            emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
+        if fix:
+            _print_left_alone(found)
+        if (repaired or receipts) and not session.quiet and not session.assembly.worker_alive():
+            emit("No worker is running. Start one with: penstock worker")
+    if unreadable and not session.as_json:
+        emit(f"\n{how_many(len(unreadable), 'file')} cannot be read:")
+        index.print_reasons("/", unreadable)
+    if found and not fix:
+        raise SystemExit(REFUSED)
+
+
+def _print_left_alone(found: list[Difference]) -> None:
+    left = Counter(one.left_alone for one in found if one.left_alone is not None)
+    for reason, number in left.most_common(SHOWN):
+        emit(f"{number:,} left alone: {printable(reason)}.")
+    if left:
+        emit("Run `penstock verify` again when they can be read, or remove them: penstock delete PATH")
+
+
+def _collections(session: Session) -> Collections | ClientCollections:
+    """The collections of the server that the user chose, or of this machine."""
+    if session.client is not None:
+        return session.client.collections
+    return _own(session)
+
+
+def _own(session: Session) -> Collections:
+    from penstock.service.collections import Collections
+
+    return Collections(session.assembly.catalog, session.assembly.jobs)
+
+
+def _found(session: Session, name: str, tenant: str | None) -> CollectionRecord:
+    """The collection of a tenant, or of the project here; a refusal names the project instead of its id."""
+    tenant_id = session.place(tenant=tenant).tenant_id
+    try:
+        return _collections(session).show(name, tenant_id=tenant_id)
+    except CollectionNotFound:
+        project = session.project_names.get(tenant_id) if tenant_id is not None else None
+        if project is None:
+            raise
+        raise CollectionNotFound(f"project {project!r} has no collection {name!r}") from None
+
+
+@click.group(cls=CommandGroup)
+def collection() -> None:
+    """List, show and clear collections of documents.
+
+    A collection belongs to one tenant, and has documents of any branch.
+    """
+
+
+@collection.command("list")
+@click.option("--tenant", metavar="NAME", help="List only this tenant's collections.")
+@click.pass_obj
+def list_collections(session: Session, /, tenant: str | None) -> None:
+    """List the collections with documents."""
+    found = _collections(session).list(tenant)
+    if session.as_json:
+        emit_json({"collections": found})
+    elif found:
+        rows = [
+            (
+                printable(tenant_name(session, one.tenant_id)),
+                printable(one.collection),
+                f"{one.documents:,}",
+                f"{one.chunks:,}",
+                f"{one.failed:,}" if one.failed else "",
+                ", ".join(printable(branch.branch) for branch in one.branches),
+            )
+            for one in found
+        ]
+        emit(table(["tenant", "collection", "documents", "chunks", "failed", "branches"], rows))
+    else:
+        emit("There are no collections with documents.")
+        session.hint("Index something: penstock index PATH --collection NAME")
+
+
+@collection.command("show")
+@click.argument("name")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the collection.")
+@click.pass_obj
+def show_collection(session: Session, /, name: str, tenant: str | None) -> None:
+    """Show one collection: documents, branches and open jobs."""
+    record = _found(session, name, tenant)
+    if session.as_json:
+        emit_json(record)
+        return
+    emit(
+        fields(
+            [
+                ("Collection", printable(record.collection)),
+                (owner_word(session, record.tenant_id), printable(tenant_name(session, record.tenant_id))),
+                ("Documents", f"{record.documents:,}"),
+                ("Partial", f"{record.partial:,}" if record.partial else None),
+                ("Failed", f"{record.failed:,}" if record.failed else None),
+                ("Pages", f"{record.pages:,}"),
+                ("Chunks", f"{record.chunks:,}"),
+                ("Open jobs", f"{record.open_jobs:,}" if record.open_jobs else None),
+            ]
+        )
+    )
+    if len(record.branches) > 1:
+        rows = [
+            (printable(one.branch), f"{one.documents:,}", f"{one.chunks:,}", f"{one.failed:,}")
+            for one in record.branches
+        ]
+        emit("\n" + table(["branch", "documents", "chunks", "failed"], rows))
+
+
+@collection.command()
+@click.argument("name")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the collection.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def clear(session: Session, /, name: str, tenant: str | None, yes: bool) -> None:
+    """Remove all documents of a collection. Files are not touched.
+
+    All branches are cleared. Requests from before the command index nothing any more, also if they run later;
+    later ones do.
+
+    \b
+    penstock collection clear handbook --yes
+    """
+    record = _found(session, name, tenant)
+    owner = f"{owner_word(session, record.tenant_id).lower()} {tenant_name(session, record.tenant_id)}"
+    if not yes and not agreed(
+        f"Remove {how_many(record.documents, 'document')} of collection {printable(record.collection)} "
+        f"of {printable(owner)}?"
+    ):
+        emit("Nothing was removed.")
+        raise SystemExit(REFUSED)
+    if session.client is not None:
+        print_queued(session, session.client.collections.clear(name, tenant_id=record.tenant_id))
+        return
+    from penstock.service.collections import clearing
+
+    submit(session, clearing(record.collection, record.tenant_id))

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.arguments import read_payload
-from penstock.cli.command_group import CommandGroup
-from penstock.cli.job_views import receipt_as_json
+from penstock.cli.hit_page import tenant_name
+from penstock.cli.options import read_payload
 from penstock.cli.output import age, emit, emit_json, fields, table
-from penstock.cli.places import tenant_name
-from penstock.cli.session import Session
+from penstock.cli.progress import receipt_as_json
+from penstock.cli.session import CommandGroup, Session
 
 if TYPE_CHECKING:
     from penstock.client.schedule_calls import ClientSchedules

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.command_group import CommandGroup
 from penstock.cli.hit_page import relative
 from penstock.cli.output import emit, emit_json, printable, table
-from penstock.cli.session import Session
+from penstock.cli.session import CommandGroup, Session
 from penstock.errors import InvalidRequest
 from penstock.service.graph import edge_hop
 from penstock.service.graph_svg import neighbourhood_svg
@@ -19,6 +18,7 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.graph import Mention, Node
+
 
 _TENANT = click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 _KIND = click.option("--kind", metavar="KIND", help="Only entities of this kind, such as person or class.")
