@@ -17,7 +17,7 @@ from bench.catalog import texts
 from bench.judged_sets import CORPUS
 from bench.plan import Plan
 from bench.results import Line, most
-from penstock.worker.small_folder import SMALL_BYTES
+from penstock.worker.in_process import SMALL_BYTES
 
 OVERHEAD, TWO, FLAT, MEMORY_MB = 1.15, 1.1, 1.1, 400
 STEPS = 8

@@ -53,7 +53,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.retry",
         "penstock.lifecycle",
         "penstock.worker.executor",
-        "penstock.worker.document_notifier",
+        "penstock.worker.lanes",
         "penstock.handlers.members",
         "penstock.handlers.file_request",
         "penstock.handlers.libraries",

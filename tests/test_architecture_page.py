@@ -40,12 +40,12 @@ ELSEWHERE = (
     "cli/",
     "application.py",
     "worker/child.py",
-    "worker/child_start.py",
+    "worker/pool.py",
     "worker/launch.py",
     "worker/pool.py",
     "worker/supervisor.py",
     "worker/upkeep.py",
-    "worker/watchdog.py",
+    "worker/supervisor.py",
 )
 """Files of commands, and of a worker with child processes."""
 PROCESSES_ONLY = {"Assembly.worker_alive", "Outbox.exchange", "Engine.exchange"}

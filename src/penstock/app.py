@@ -122,8 +122,8 @@ class Penstock(FunctionJobs):
 
         Nothing is killed: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
+        from penstock.worker.in_process import ThreadWorker
         from penstock.worker.launch import leases, write_backup
-        from penstock.worker.thread_worker import ThreadWorker
 
         self.functions.write_backup = partial(write_backup, self._assembly)
 

@@ -350,8 +350,8 @@ class Assembly:
 
     def run_small_job(self, job_id: str) -> bool:
         """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
+        from penstock.worker.in_process import run_small_job
         from penstock.worker.launch import small_job_options
-        from penstock.worker.small_job import run_small_job
 
         # Vectors of another store are written by tasks, which need a worker.
         options = small_job_options(self) if self.settings.vector_store == "default" else None

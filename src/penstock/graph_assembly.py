@@ -29,7 +29,7 @@ def open_store(settings: Settings) -> GraphCopy | None:
 def open_graph_copies(settings: Settings, catalog: Catalog) -> GraphCopies | None:
     """The copy of a catalog's graph in an outside store; None without one in the settings."""
     from penstock.handlers.outside_stores import GraphCopies
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     store = open_store(settings)
     return GraphCopies(catalog, store, Breakers()) if store is not None else None

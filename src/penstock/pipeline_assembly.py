@@ -112,7 +112,7 @@ def embed_endpoint(settings: Settings) -> EmbedEndpointOptions | None:
         return None
     from penstock.pipeline.budget import CallLimits
     from penstock.pipeline.embed.endpoint import SERVICE, EmbedEndpointOptions
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     calls = settings.embed_endpoint_calls, settings.embed_endpoint_per_minute
     return EmbedEndpointOptions(
@@ -130,7 +130,7 @@ def reranker(settings: Settings) -> RerankEndpoint | None:
     if settings.rerank_endpoint_url is None:
         return None
     from penstock.pipeline.rerank_endpoint import RerankEndpoint
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     options = _address(settings, "rerank")
     return RerankEndpoint(options, Breakers())
@@ -142,7 +142,7 @@ def graph_endpoint(settings: Settings) -> LlmExtractor | None:
         return None
     from penstock.pipeline.budget import CallLimits
     from penstock.pipeline.graph.llm import SERVICE, LlmExtractor, LlmOptions
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     calls = settings.graph_endpoint_calls, settings.graph_endpoint_per_minute
     return LlmExtractor(

@@ -28,7 +28,7 @@ def open_vector_search(
     if store is None:
         return own
     from penstock.service.search import StoreSearch
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     return StoreSearch(catalog, own, store, Breakers())
 
@@ -77,6 +77,6 @@ def attach_vectors(settings: Settings, catalog: Catalog) -> OutsideVectors | Non
             catalog.outside.detach(OutsideStore.VECTOR)
         return None
     from penstock.handlers.outside_stores import OutsideVectors
-    from penstock.worker.breaker import Breakers
+    from penstock.worker.executor import Breakers
 
     return OutsideVectors(catalog, store, Breakers())

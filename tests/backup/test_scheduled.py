@@ -15,7 +15,7 @@ from penstock import Penstock
 from penstock.config import Settings
 from penstock.errors import InvalidName, InvalidRequest, ScheduleExists
 from penstock.job import Job, Status
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 from tests.backup.places import assembled, give_all_back, settings_of
 from tests.servers.stores import DURABLE, others_later
 

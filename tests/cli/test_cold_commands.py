@@ -20,9 +20,8 @@ from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
 from penstock.handlers.context import Registry
 from penstock.job import Status
+from penstock.worker.in_process import SMALL_BYTES, is_small, run_small_job
 from penstock.worker.launch import small_job_options
-from penstock.worker.small_folder import SMALL_BYTES
-from penstock.worker.small_job import is_small, run_small_job
 
 COUNTED = """
 import _posixsubprocess, os, sys

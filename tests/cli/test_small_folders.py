@@ -18,9 +18,8 @@ from penstock import Penstock, clock, config, lifecycle
 from penstock.assembly import Assembly
 from penstock.handlers.context import Registry
 from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Status
+from penstock.worker.in_process import file_batches, is_small_folder, run_small_job
 from penstock.worker.launch import small_job_options
-from penstock.worker.small_folder import file_batches, is_small_folder
-from penstock.worker.small_job import run_small_job
 from tests.cli import test_cold_commands
 from tests.cli.test_cold_commands import Place
 
@@ -39,9 +38,9 @@ def test_folders_that_are_known_and_not_too_large_are_compared_here(
         lost = msgspec.structs.replace(known, lost_count=2)
 
         found = [is_small_folder(job, catalog) for job in (known, unknown, page, lost)]
-        monkeypatch.setattr("penstock.worker.small_folder.MOST_ENTRIES", 0)
+        monkeypatch.setattr("penstock.worker.in_process.MOST_ENTRIES", 0)
         with_few = [is_small_folder(job, catalog) for job in (known, unknown)]
-        monkeypatch.setattr("penstock.worker.small_folder.MOST_KNOWN", 0)
+        monkeypatch.setattr("penstock.worker.in_process.MOST_KNOWN", 0)
 
         assert [True, True, False, False] == found
         assert ([True, False], False) == (with_few, is_small_folder(known, catalog))
@@ -73,7 +72,7 @@ def test_many_or_large_changes_of_a_folder_are_left_to_a_worker(
             return list(file_batches(queue, folder, quick_model=limit != "MOST_SLOW"))
 
         assert [sorted(child.queue_id for child in children)] == [sorted(ids) for ids in batches()]
-        monkeypatch.setattr(f"penstock.worker.small_folder.{limit}", 2)
+        monkeypatch.setattr(f"penstock.worker.in_process.{limit}", 2)
         assert [] == batches()
 
 
@@ -94,7 +93,7 @@ def test_a_command_that_is_stopped_leaves_the_files_of_a_folder(
     place: Place, monkeypatch: pytest.MonkeyPatch, while_running: str, left: int
 ):
     """The first signal lets the running jobs finish; no worker is started for the others."""
-    monkeypatch.setattr("penstock.worker.small_folder.MOST_MEMBERS", 1)
+    monkeypatch.setattr("penstock.worker.in_process.MOST_MEMBERS", 1)
     (place.folder / "wheel.md").write_text("The wheel turns.\n")
     assembly = Assembly(config.load({}, state_dir=place.state))
     with closing(assembly):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock.job import NewJob
 from penstock.schedule import Missed, Schedule
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 from tests.conformance.durable_engines import opened
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ import pytest
 from penstock.job import Job, JobQuery
 from penstock.queue.protocol import Queue
 from penstock.schedule import SCHEDULED_FOR, Missed, Schedule
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 from tests.conformance import durable_engines
 from tests.conformance.conftest import T0, at, claim_all, done, new
 from tests.conformance.durable_engines import DURABLE, started

@@ -26,10 +26,8 @@ from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.pipeline import Pipeline
-from penstock.worker.breaker import Breakers
-from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.executor import Executor
-from penstock.worker.lanes import drop_unwanted
+from penstock.worker.executor import Breakers, Executor
+from penstock.worker.lanes import DocumentNotifier, drop_unwanted
 from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import PausedCatalog

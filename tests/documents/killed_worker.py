@@ -22,7 +22,7 @@ from penstock.assembly import Assembly
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import OutboxEntryKind, Outcome
 from penstock.pipeline.pipeline import Pipeline
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.lanes import DocumentNotifier
 from tests.worker.worker_processes import ROOT, children_of
 
 _OLDEST = os.getpid()

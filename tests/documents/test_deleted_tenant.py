@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from penstock.job import ClaimRequest, JobQuery, Status
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 from tests.documents.conftest import QUEUES, WAIT_S, IndexedFolder
 from tests.servers.redis import contents
 from tests.servers.stores import others_later

@@ -9,7 +9,7 @@ import pytest
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Document, Failure, PageState, Phase, Task, TaskRequest
 from penstock.handlers.source_files import PageFiles
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.lanes import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.scanned_documents import picture, scan
 from tests.servers.stores import FIRST, others_later

@@ -13,7 +13,7 @@ from penstock import lifecycle
 from penstock.catalog.values import OutboxEntryKind, Phase, Place, TaskRequest
 from penstock.job import ClaimRequest, Status
 from penstock.pipeline.embed.static import HashingEmbedder
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.lanes import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, book
 from tests.documents.killed_worker import POINTS, served
 from tests.pipeline.sample_documents import pdf

@@ -16,7 +16,7 @@ from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.graph.llm import LlmExtractor, LlmOptions
 from penstock.service.upkeep import Rebuilder
-from penstock.worker.breaker import Breakers
+from penstock.worker.executor import Breakers
 from tests.documents.conftest import WAIT_S, IndexedFolder, ManualWorker
 from tests.pipeline.chat_server import TOKENS_A_CALL, ChatServer, chat_server
 from tests.pipeline.scripted_endpoint import Answer, completion

@@ -21,11 +21,10 @@ from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.worker import batch_size
-from penstock.worker.child import Child
-from penstock.worker.child_handle import OCCUPIED_S, ChildHandle, child_for_small_jobs
-from penstock.worker.child_options import ChildOptions
+from penstock.worker import child
+from penstock.worker.child import Child, ChildOptions
 from penstock.worker.lanes import DocumentTools
+from penstock.worker.pool import OCCUPIED_S, ChildHandle, child_for_small_jobs
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 from tests.documents.test_lanes import begin
@@ -142,7 +141,7 @@ def docs(tmp_path: Path) -> Iterator[CallLog]:
 def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(docs: CallLog, monkeypatch: pytest.MonkeyPatch):
     """Three jobs, each added during a slice; the interrupted batch has many slices."""
     # Tasks get as much time as the job before them took, which on a busy machine is several slices.
-    monkeypatch.setattr(batch_size, "LONGEST_TASK_TIME_S", 1e-9)
+    monkeypatch.setattr(child, "LONGEST_TASK_TIME_S", 1e-9)
     docs.add_job()
 
     events = docs.work(lambda pieces: docs.add_job() if pieces in (1, 3) else None)
@@ -158,8 +157,8 @@ def test_a_child_that_is_kept_free_leaves_tasks_to_others_while_small_jobs_come(
     docs: CallLog, monkeypatch: pytest.MonkeyPatch
 ):
     # On a busy machine a small job may take long, and so may the time between two of them.
-    monkeypatch.setattr(batch_size, "SMALL_JOB_S", 1e9)
-    monkeypatch.setattr(batch_size, "SMALL_JOBS_S", 1e9)
+    monkeypatch.setattr(child, "SMALL_JOB_S", 1e9)
+    monkeypatch.setattr(child, "SMALL_JOBS_S", 1e9)
     docs.state.reserve_for_jobs(True)
 
     events = docs.work(lambda _: docs.add_jobs(3))

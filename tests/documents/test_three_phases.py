@@ -16,7 +16,7 @@ from penstock import Penstock, config
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Failure, Phase, Task, TaskRequest
 from penstock.handlers.context import Registry
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.lanes import DocumentNotifier
 from tests.catalog.test_seed_sql import PRINTED, run
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.graph_stores.conftest import needs_bolt

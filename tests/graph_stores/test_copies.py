@@ -20,7 +20,7 @@ from penstock.errors import InvalidSetting, ServiceUnavailable
 from penstock.graph_stores.address import GraphStoreUrl
 from penstock.graph_stores.neo4j import Neo4jCopy
 from penstock.handlers.outside_stores import GraphCopies
-from penstock.worker.breaker import Breakers
+from penstock.worker.executor import Breakers
 from tests.catalog.conftest import at, page, put, settle, source, take
 from tests.graph_stores.conftest import GraphUnderTest, needs_bolt
 from tests.servers import bolt

@@ -12,7 +12,7 @@ from penstock import Penstock
 from penstock.end_hooks import EndedJob
 from penstock.errors import InvalidPayload, InvalidRequest, UnknownFunction
 from penstock.job import Status
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 from tests.handlers.conftest import Payload, hooks_of, run_all
 from tests.servers.stores import ON_SERVERS, given_back, store_url
 

@@ -16,8 +16,7 @@ from penstock.errors import (
 from penstock.handlers.context import Context
 from penstock.job import ClaimRequest, Status
 from penstock.retry import Backoff
-from penstock.worker.breaker import Breakers
-from penstock.worker.executor import RESULT_LIMIT, Executor
+from penstock.worker.executor import RESULT_LIMIT, Breakers, Executor
 from tests.handlers.conftest import Payload, wait_until, waits, worked_off
 
 

@@ -14,7 +14,7 @@ from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownProject
 from penstock.job import Job, Status
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 
 REMOTE = "git@example.org:ours/mill.git"
 TENANT = hashlib.sha256(b"example.org/ours/mill").hexdigest()

@@ -16,7 +16,7 @@ from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.endpoint import EmbedEndpointOptions, EndpointEmbedder
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.endpoint import EndpointOptions
-from penstock.worker.breaker import OPENS_AFTER, Breakers
+from penstock.worker.executor import OPENS_AFTER, Breakers
 from tests.pipeline.embedding_server import (
     DIMENSION,
     TOKENS_A_TEXT,

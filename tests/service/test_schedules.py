@@ -21,7 +21,7 @@ from penstock.errors import (
 )
 from penstock.job import Status
 from penstock.queue.wait import wait_for
-from penstock.worker.schedule_runner import ScheduleRunner
+from penstock.worker.upkeep import ScheduleRunner
 
 
 @pytest.fixture

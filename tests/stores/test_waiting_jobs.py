@@ -10,7 +10,7 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.sql import filters
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.lanes import DocumentNotifier
 from penstock.worker.upkeep import OverdueEnder
 from tests.stores.new_jobs import new
 

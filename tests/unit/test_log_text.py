@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.worker.log_text import TRACEBACK_LIMIT, traceback_text
+from penstock.worker.executor import TRACEBACK_LIMIT, traceback_text
 
 FIRST = "Traceback (most recent call last):\n"
 

@@ -19,7 +19,7 @@ from penstock.pipeline.vectors.protocol import NearestVectors
 from penstock.service.search import StoreSearch
 from penstock.testing.vector_stores import DIMENSION
 from penstock.vector_stores.protocol import VectorStore, prefix_of
-from penstock.worker.breaker import Breakers
+from penstock.worker.executor import Breakers
 from tests.catalog.conftest import T0, at
 from tests.vector_stores.conftest import STORES
 

@@ -20,7 +20,7 @@ from penstock.handlers import async_run
 from penstock.handlers.context import Context, Registry, Wait
 from penstock.handlers.webhooks import WebhookOptions, deliver, is_webhook
 from penstock.job import NewJob
-from penstock.worker import breaker
+from penstock.worker import executor
 from tests.worker.leaking_functions import (
     leak_descriptors,
     leak_many_threads,
@@ -153,7 +153,7 @@ def down(context: Context) -> None:
 
 def down_for_a_moment(context: Context) -> None:
     """Fail as if the service were down, with a breaker probing again soon."""
-    breaker.FIRST_PROBE_S = 0.5
+    executor.FIRST_PROBE_S = 0.5
     raise ServiceUnavailable("qdrant")
 
 

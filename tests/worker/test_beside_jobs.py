@@ -14,7 +14,7 @@ import pytest
 from penstock import lifecycle
 from penstock.end_hooks import WEBHOOK
 from penstock.job import ClaimRequest, JobQuery, Status
-from penstock.worker.beside_jobs import MOST_BESIDE
+from penstock.worker.child import MOST_BESIDE
 from tests.worker.worker_processes import WorkerHost, until, within
 
 RECEIVERS = 12

@@ -11,8 +11,15 @@ import pytest
 from penstock.errors import ServiceUnavailable, StoreUnavailable
 from penstock.handlers.context import Context, Registry
 from penstock.job import Claim, Settlement, Status
-from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, BreakerOpen, Breakers
-from penstock.worker.executor import FREE_OUTAGES, Executor
+from penstock.worker.executor import (
+    FIRST_PROBE_S,
+    FREE_OUTAGES,
+    LONGEST_PROBE_S,
+    Breaker,
+    BreakerOpen,
+    Breakers,
+    Executor,
+)
 from tests.servers.stores import ON_FILES
 from tests.worker.worker_processes import WorkerHost, until
 

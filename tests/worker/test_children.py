@@ -14,8 +14,8 @@ import pytest
 from penstock.handlers.context import Registry
 from penstock.job import Status
 from penstock.queue.memory.queue import MemoryQueue
-from penstock.worker import child_start
-from penstock.worker.child_options import ChildOptions
+from penstock.worker import pool
+from penstock.worker.child import ChildOptions
 from tests.servers.stores import ON_FILES
 from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
 
@@ -40,7 +40,7 @@ def test_a_child_that_starts_after_the_death_of_its_worker_ends_without_a_traceb
     late = ChildOptions("w-1", str(gone), os.getpid(), timedelta(seconds=60), {}, 1.0)
 
     with pytest.raises(SystemExit, match="1"):
-        child_start.main(late, MemoryQueue, Registry)
+        pool.main(late, MemoryQueue, Registry)
 
     assert [f"a worker process ends at its start: {gone} is gone, its worker died"] == caplog.messages
 

@@ -21,14 +21,11 @@ from penstock.handlers.context import Context, Registry
 from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
 from penstock.queue.exchange import Exchange, SentExchange
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.worker import batch_size, child_handle
-from penstock.worker import child as child_module
-from penstock.worker.child import Child
-from penstock.worker.child_handle import ChildHandle
-from penstock.worker.child_options import ChildOptions
+from penstock.worker import child, pool
+from penstock.worker.child import Child, ChildOptions
+from penstock.worker.executor import Outbox, settle_all
 from penstock.worker.orphans import held_by
-from penstock.worker.outbox import Outbox, settle_all
-from penstock.worker.pool import ProcessPool
+from penstock.worker.pool import ChildHandle, ProcessPool
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import ExecutingJob, SharedState
 from penstock.worker.supervisor import Supervisor
@@ -129,7 +126,7 @@ class Runs:
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     # However slow the machine is: each batch counts as quick.
-    monkeypatch.setattr(batch_size, "AHEAD_WORTH_S", 1e9)
+    monkeypatch.setattr(child, "AHEAD_WORTH_S", 1e9)
     opened = Runs(tmp_path)
     yield opened
     opened.state.close(remove=True)
@@ -151,7 +148,7 @@ def test_each_job_runs_once_and_in_order(runs: Runs):
 
 
 def test_nothing_is_claimed_ahead_of_jobs_that_take_longer(runs: Runs, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(batch_size, "AHEAD_WORTH_S", 0.0)
+    monkeypatch.setattr(child, "AHEAD_WORTH_S", 0.0)
 
     def run(_queue: SendingQueue, context: Context) -> None:
         if context.job_id == _id(JOBS - 1):
@@ -174,7 +171,7 @@ def test_jobs_claimed_ahead_are_released_when_the_worker_stops(runs: Runs):
 
 
 def test_jobs_claimed_ahead_are_released_behind_a_slow_job(runs: Runs, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(child_module, "RELEASE_AFTER_S", 0.1)
+    monkeypatch.setattr(child, "RELEASE_AFTER_S", 0.1)
 
     def run(queue: SendingQueue, context: Context) -> None:
         if context.job_id != _id(JOBS // 2):
@@ -305,7 +302,7 @@ def test_a_claim_committed_after_the_death_of_its_process_is_released(tmp_path: 
 
 def _held_by_a_blocked_child(place: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SqliteQueue, Supervisor]:
     """A supervisor whose child runs a job that has blocked the interpreter since its start."""
-    monkeypatch.setattr(child_handle, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(pool, "LOOK_AGAIN_S", 0.0)
     queue = SqliteQueue(place / "queue.db")
     queue.add([call(number) for number in range(3)])
     (running,) = queue.claim(ClaimRequest("w1", 1))
@@ -368,7 +365,7 @@ def test_no_job_begins_while_results_are_sent_beside_the_one_before(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ):
     """A job that blocks the interpreter would stop the sender thread amid a transaction."""
-    monkeypatch.setattr(batch_size, "SLOW_S", 1e9)
+    monkeypatch.setattr(child, "SLOW_S", 1e9)
     sending, overlapping = threading.Event(), threading.Event()
 
     def settle(queue: SendingQueue, settlements: Sequence[Settlement]) -> list[Status | None]:

@@ -10,7 +10,7 @@ import pytest
 from penstock import lifecycle, transitions
 from penstock.job import Job, NewJob, Status
 from penstock.pipeline.budget import FileMark
-from penstock.worker import orphans, watchdog
+from penstock.worker import orphans, supervisor
 from penstock.worker.shared_state import ExecutingJob, Execution, FileRun
 
 BATCH = Execution(7, 100.0, tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3)))
@@ -53,15 +53,15 @@ def test_who_is_late(
     cpu: float | None,
     expected: tuple[set[int], str | None] | None,
 ):
-    found = watchdog.late_jobs(execution, run, elapsed, cpu)
+    found = supervisor.late_jobs(execution, run, elapsed, cpu)
 
     assert expected == (found and (set(found.indexes), found.resolve(held()).error_code))
 
 
 def test_a_batch_of_files_counts_from_the_file_in_hand():
-    assert 100.0 == watchdog.clock_start(BATCH, None)
-    assert 130.0 == watchdog.clock_start(BATCH, PARSING)
-    assert 100.0 == watchdog.clock_start(ALONE, PARSING)
+    assert 100.0 == supervisor.clock_start(BATCH, None)
+    assert 130.0 == supervisor.clock_start(BATCH, PARSING)
+    assert 100.0 == supervisor.clock_start(ALONE, PARSING)
 
 
 def test_a_suspect_spends_no_retry_and_runs_alone():
@@ -103,7 +103,7 @@ def test_a_job_that_ran_alone_pays_for_its_process(run: FileRun | None):
 def test_a_job_that_blocks_the_store_also_when_it_runs_alone_ends():
     job, ends = msgspec.structs.replace(held(), max_retries=1), []
     for _ in range(3):
-        settlement = watchdog.blocked_the_store(job)
+        settlement = supervisor.blocked_the_store(job)
         ends.append((settlement.status, settlement.retry_count))
         job = msgspec.structs.replace(
             job, retry_count=settlement.retry_count, lost_count=settlement.lost_count

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.job import ClaimRequest
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.worker.outbox import Outbox
+from penstock.worker.executor import Outbox
 from penstock.worker.shared_state import SharedState
 from tests.stores.new_jobs import new
 

@@ -14,8 +14,7 @@ from penstock.errors import ServiceUnavailable
 from penstock.handlers.context import Context, Registry
 from penstock.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
 from penstock.worker import orphans
-from penstock.worker.breaker import Breakers
-from penstock.worker.executor import Executor, executing_job
+from penstock.worker.executor import Breakers, Executor, executing_job
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.servers.stores import DURABLE
 from tests.worker.worker_processes import WorkerHost

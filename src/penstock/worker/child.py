@@ -9,35 +9,280 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import os
+import random
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import NoReturn
 
 import msgspec
 
 from penstock import lifecycle
+from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, PenstockError, StoreError
-from penstock.handlers.context import Registry
+from penstock.handlers.context import Context, Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.store_outage import STORE
 from penstock.vocabulary import how_many
-from penstock.worker.batch_size import BatchSize
-from penstock.worker.beside_jobs import BesideJobs
-from penstock.worker.breaker import Breakers
-from penstock.worker.child_options import ChildOptions
-from penstock.worker.claimed_jobs import ClaimedJobs
-from penstock.worker.executor import Executor, beside_context, context_factory, executing_job
-from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
+from penstock.worker.executor import (
+    Breakers,
+    Executor,
+    Outbox,
+    Stopped,
+    beside_context,
+    context_factory,
+    executing_job,
+)
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outage import OUTAGE, OutageRetry
-from penstock.worker.outbox import Outbox
-from penstock.worker.process_guard import ProcessGuard
-from penstock.worker.shared_state import MOST_MEMBERS, SharedState
-from penstock.worker.stopped import Stopped
+from penstock.worker.process_guard import REPLACED, Isolation, ProcessGuard, RecyclePolicy
+from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
+
+# Options of one child process of a worker.
+
+
+class ChildOptions(msgspec.Struct, frozen=True):
+    """Options of one child process, passed at the start."""
+
+    worker_id: str
+    state_path: str
+    parent_pid: int
+    lease: timedelta
+    lease_by_type: dict[str, timedelta]
+    poll_s: float
+    recycle_after: int | None = None
+    recycle_growth_mb: int | None = None
+    takes_jobs: bool = True
+    lanes: tuple[Phase, ...] = ()
+    recognizes: bool = True
+    """This process may recognize text in pictures; see the setting ``ocr_workers``."""
+
+
+# Batch sizes: how many jobs to claim at once, and how long tasks run between two claims.
+
+
+BATCH_LIMIT = 100
+BATCH_WORTH_S = 0.1
+"""Target amount of work in one claim."""
+AHEAD_WORTH_S = 0.02
+"""Longest work of a batch during which the next one is claimed: the jobs of both wait less than those of one
+batch may."""
+SLOW_S = 0.05
+NEWEST_SHARE = 0.2
+LONGEST_TASK_TIME_S = 0.1
+SMALL_JOB_S = 0.1
+"""Longest duration of a small job."""
+SMALL_JOBS_S = 1.0
+"""How long the next small job is expected after one."""
+
+
+class BatchSize:
+    """Running averages of job durations, and the turn of jobs and tasks."""
+
+    def __init__(self) -> None:
+        self._seconds_a_job = BATCH_WORTH_S
+        self._by_kind: dict[tuple[str, str], float] = {}
+        self._call_size = 1
+        self._task_time_s = 0.0
+        """Time left for tasks before more jobs are claimed: as long as the jobs before them ran."""
+        self._small_at = -math.inf
+
+    def record(self, kind: tuple[str, str], seconds: float, call_size: int = 1) -> None:
+        """Record the duration of a job of this kind, and the batch size of the handler."""
+        self._call_size = call_size
+        self._seconds_a_job += (seconds - self._seconds_a_job) * NEWEST_SHARE
+        before = self._by_kind.get(kind, seconds)
+        self._by_kind[kind] = before + (seconds - before) * NEWEST_SHARE
+
+    def limit(self, most: int | None = None) -> int:
+        """Number of jobs to claim. A batch handler gets all jobs of a call from one claim."""
+        jobs = max(int(BATCH_WORTH_S / max(self._seconds_a_job, 1e-6)), self._call_size)
+        return max(1, min(BATCH_LIMIT, jobs, BATCH_LIMIT if most is None else most))
+
+    @property
+    def is_quick(self) -> bool:
+        """True if a full batch takes so little time that the next may be claimed before its end."""
+        return self._seconds_a_job * BATCH_LIMIT <= AHEAD_WORTH_S
+
+    def record_jobs(self, seconds: float, *, single: bool, now: float) -> None:
+        """Give tasks as much time. ``single``: no other job was claimed with this one."""
+        self._task_time_s = min(max(self._task_time_s, 0.0) + seconds, LONGEST_TASK_TIME_S)
+        if single and seconds < SMALL_JOB_S:
+            self._small_at = now
+
+    def expects_small_jobs(self, now: float) -> bool:
+        """True if a single small job came a moment ago: the next one is likely."""
+        return now - self._small_at < SMALL_JOBS_S
+
+    @property
+    def tasks_due(self) -> bool:
+        """True if tasks run next."""
+        return self._task_time_s > 0
+
+    def record_tasks(self, seconds: float) -> None:
+        self._task_time_s -= seconds
+
+    def end_task_turn(self) -> None:
+        self._task_time_s = 0.0
+
+    def is_slow(self, kind: tuple[str, str]) -> bool:
+        """True if jobs of this kind take long, as far as this process knows."""
+        return self._by_kind.get(kind, SLOW_S) >= SLOW_S
+
+
+# The jobs in hand of a child: claimed, and not begun. The sender thread may add and take them as well.
+
+
+class ClaimedJobs:
+    """Claims in the order of the store."""
+
+    def __init__(self) -> None:
+        self._claims: deque[Claim] = deque()
+        self._lock = threading.Lock()
+        self._since = 0.0
+        self.taken_since = 0.0
+        """Time at which the jobs that were taken last were requested, or the first of them."""
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def names(self) -> set[tuple[str, int]]:
+        """Id and claim number of each."""
+        with self._lock:
+            return {(claim.queue_id, claim.claim_number) for claim in self._claims}
+
+    def add(self, claims: Collection[Claim], requested_at: float) -> None:
+        with self._lock:
+            if not self._claims:
+                self._since = requested_at
+            self._claims.extend(claims)
+
+    def first(self) -> Claim | None:
+        with self._lock:
+            return self._claims[0] if self._claims else None
+
+    def take(self, size: int) -> list[Claim]:
+        """Take the first job, and others of its kind that may run in one call with it."""
+        with self._lock:
+            if not self._claims:
+                return []
+            first = self._claims.popleft()
+            self.taken_since = self._since
+            if size == 1:
+                return [first]
+            kind = (first.item_type, first.op)
+            similar = [
+                claim
+                for claim in self._claims
+                if (claim.item_type, claim.op) == kind and not claim.lost_count
+            ][: size - 1]
+            taken = {claim.queue_id for claim in similar}
+            self._claims = deque(claim for claim in self._claims if claim.queue_id not in taken)
+        return [first, *similar]
+
+    def put_back(self, claims: Collection[Claim]) -> None:
+        with self._lock:
+            self._claims.extendleft(reversed(list(claims)))
+
+    def take_all(self) -> list[Claim]:
+        with self._lock:
+            claims, self._claims = list(self._claims), deque()
+        return claims
+
+
+# Jobs that mostly wait for the network, such as webhooks: each in a thread, beside the other work.
+#
+# One job after the other, a few receivers that do not answer would hold all processes. A thread that waits
+# for one costs next to nothing. The number is bounded: beyond it, jobs are released for a while.
+#
+# Such a job bounds its own time, so the watchdog does not look at it, and a cancel takes effect after the
+# attempt. When its process dies, it is released: a delivery does not crash a process.
+
+
+MOST_BESIDE = 16
+"""Most of these jobs in one process at a time."""
+THREADS_EACH = 3
+"""The thread of a job, one for its deadline, and one for the resolver."""
+FULL = f"{MOST_BESIDE} jobs of this kind wait for the network here; it is looked at again soon"
+AGAIN_S = 5.0
+"""Shortest time until a job that found no room is looked at again; at most twice as long."""
+
+
+class BesideJobs:
+    """The jobs in threads of one process. ``add_results`` takes their results, from any thread."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        state: SharedState,
+        make_context: Callable[[Claim], Context],
+        add_results: Callable[[list[Settlement]], object],
+    ) -> None:
+        self._executor = executor
+        self._state = state
+        self._make_context = make_context
+        self._add_results = add_results
+        self._changed = threading.Condition()
+        self._running: dict[tuple[str, int], ExecutingJob] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @property
+    def threads(self) -> int:
+        return THREADS_EACH * len(self._running)
+
+    def names(self) -> set[tuple[str, int]]:
+        """Id and claim number of each."""
+        with self._changed:
+            return set(self._running)
+
+    def start(self, claim: Claim) -> Settlement | None:
+        """Run a job in a thread; without room return its release."""
+        if len(self._running) >= MOST_BESIDE:
+            return _later(claim)
+        thread = threading.Thread(target=self._run, args=(claim,), name="penstock-beside", daemon=True)
+        name = claim.queue_id, claim.claim_number
+        with self._changed:
+            self._running[name] = ExecutingJob(*name, claim.timeout_s)
+            self._state.record_beside(tuple(self._running.values()))
+        try:
+            thread.start()
+        except RuntimeError:  # no thread or memory is left
+            self._remove(name)
+            return _later(claim)
+        return None
+
+    def wait_for_all(self, timeout: float) -> bool:
+        """Wait until no job runs; False after the timeout."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, timeout)
+
+    def _run(self, claim: Claim) -> None:
+        try:
+            self._add_results(self._executor.run([claim], lambda _, one: self._make_context(one)))
+            self._state.count_beside()
+        finally:
+            # Only now: until its result is in the outbox, the job counts as running.
+            self._remove((claim.queue_id, claim.claim_number))
+
+    def _remove(self, name: tuple[str, int]) -> None:
+        with self._changed:
+            del self._running[name]
+            self._state.record_beside(tuple(self._running.values()))
+            self._changed.notify_all()
+
+
+def _later(claim: Claim) -> Settlement:
+    delay = timedelta(seconds=AGAIN_S * random.uniform(1, 2))
+    return lifecycle.released(claim, FULL, delay=delay, code="ERR_TOO_EARLY")
+
 
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextvars
 import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -18,22 +20,460 @@ from penstock.errors import (
     InvalidRequest,
     JobError,
     LeaseLost,
+    PenstockError,
     PermanentFailure,
     ServiceUnavailable,
     StateDamaged,
+    StatementRefused,
     StoreError,
 )
 from penstock.errors.stores import OUTAGES
 from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
-from penstock.job import DEFAULT_TIMEOUT_S, Claim, Settlement, Status
+from penstock.job import DEFAULT_TIMEOUT_S, Claim, ClaimRequest, Job, Settlement, Status
+from penstock.lifecycle import Holder, printable
+from penstock.named_tuple import NamedTuple
+from penstock.queue.exchange import Exchange, SentExchange
+from penstock.queue.protocol import Queue
 from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
-from penstock.worker import log_text
-from penstock.worker.breaker import BreakerOpen, Breakers
-from penstock.worker.log_text import error_text, loggable_error, traceback_text
-from penstock.worker.outbox import Outbox
 from penstock.worker.shared_state import ExecutingJob, SharedState
-from penstock.worker.stopped import Stopped
+
+# The outbox: results on their way to the store. None is dropped because the store is unavailable.
+
+
+log = logging.getLogger("penstock.worker")
+
+
+def is_outage(error: BaseException) -> bool:
+    """Check whether the store failed as a whole, and did not refuse what was written."""
+    return isinstance(error, StoreError) and not isinstance(error, StatementRefused)
+
+
+class Ahead(NamedTuple):
+    """An exchange sent ahead."""
+
+    sent: SentExchange
+    results: list[Settlement]
+    until: int
+    """Place behind their copy in the shared state."""
+    began: float
+
+
+class Outbox:
+    """Results not sent yet. The main thread adds them; both the main and the sender thread send them.
+
+    The shared state has a copy, so that the supervisor can send the results of a dead child.
+    """
+
+    def __init__(self, queue: Queue, state: SharedState) -> None:
+        self._queue = queue
+        self._state = state
+        self._results: list[Settlement] = []
+        self._sent: list[Settlement] = []
+        self._ahead: Ahead | None = None
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def claims(self) -> set[tuple[str, int]]:
+        """Claims with results in the outbox or being sent."""
+        with self._lock:
+            ahead = self._ahead.results if self._ahead is not None else []
+            return {(result.queue_id, result.claim_number) for result in ahead + self._results + self._sent}
+
+    def add(self, results: Sequence[Settlement]) -> bool:
+        """Add results. False: the shared state has no room for a copy, so they should be sent at once."""
+        with self._lock:
+            self._results += results
+            return self._state.save_results(results)
+
+    def send(self) -> None:
+        """Settle all results. After a ``StoreError`` they are all still here for the next call."""
+        if not self._results:
+            return
+        with self._in_store():
+            with self._taken() as results:
+                statuses = settle_all(self._queue, results)
+            self._count(results, statuses)
+
+    def exchange(self, request: ClaimRequest) -> list[Claim]:
+        """Settle all results and claim, in one transaction unless the store refuses a result."""
+        with self._in_store():
+            with self._taken() as results:
+                began = time.monotonic()
+                try:
+                    exchange = self._queue.exchange(results, request)
+                except Exception as error:  # one bad result must not hold up the others
+                    if not results or is_outage(error):
+                        raise
+                    exchange = Exchange(settle_all(self._queue, results), [])
+            self._count(results, exchange.settled)
+            self._count_claims(exchange.claims, began)
+            return exchange.claims
+
+    # Ahead: the store works while jobs run here.
+
+    @property
+    def ahead(self) -> bool:
+        """True if an exchange was sent whose result is not read."""
+        return self._ahead is not None
+
+    def send_ahead(self, request: ClaimRequest) -> None:
+        """Send all results and a claim, if the store can do so without being waited for."""
+        with self._in_store():
+            if self._ahead is not None:
+                return
+            began = time.monotonic()
+            with self._lock:
+                results, until = list(self._results), self._state.results_end
+            sent = self._queue.send_exchange(results, request)
+            if sent is not None:
+                with self._lock:
+                    self._results = self._results[len(results) :]
+                    self._ahead = Ahead(sent, results, until, began)
+
+    def collect(self) -> list[Claim]:
+        """Wait for the exchange sent ahead. After an error its results are here again."""
+        with self._in_store():
+            ahead = self._ahead
+            if ahead is None:
+                return []
+            try:
+                exchange = ahead.sent.finish()
+            except BaseException as error:
+                with self._lock:
+                    self._results, self._ahead = ahead.results + self._results, None
+                if is_outage(error) or not isinstance(error, Exception):
+                    raise
+                return []  # one result is bad: the next exchange finds out which
+            with self._lock:
+                self._ahead = None
+                self._state.drop_results(ahead.until)
+            self._count(ahead.results, exchange.settled)
+            self._count_claims(exchange.claims, ahead.began)
+            return exchange.claims
+
+    def _count_claims(self, claims: Sequence[Claim], began: float) -> None:
+        if claims:
+            self._state.count("claims", len(claims))
+            self._state.count("claim_us", round((time.monotonic() - began) * 1_000_000))
+
+    def settle_now(self, settlement: Settlement) -> Status | None:
+        """Settle at once for a running handler; skips the batch, but waits for a send in progress."""
+        with self._in_store():
+            return self._queue.settle([settlement])[0]
+
+    def read_job(self, queue_id: str) -> Job | None:
+        """Read a row for a running handler."""
+        with self._in_store():
+            return self._queue.get(queue_id)
+
+    @contextmanager
+    def _in_store(self) -> Iterator[None]:
+        """Use the store, alone; the supervisor can see that this process may have a transaction open."""
+        with self._sending:
+            self._state.set_in_store(True)
+            try:
+                yield
+            finally:
+                self._state.set_in_store(False)
+
+    @contextmanager
+    def _taken(self) -> Iterator[list[Settlement]]:
+        """Take all results out; put them back in front when the block fails."""
+        with self._lock:
+            results = self._sent = self._results
+            self._results = []
+        try:
+            yield results
+        except BaseException:
+            with self._lock:
+                self._results = results + self._results
+                self._sent = []
+            raise
+        with self._lock:
+            self._sent = []
+            if not self._results and self._ahead is None:
+                self._state.clear_results()
+
+    def _count(self, results: Sequence[Settlement], statuses: Sequence[Status | None]) -> None:
+        traces.settled(results, statuses)
+        for result, status in zip(results, statuses, strict=True):
+            if status in (Status.DONE, Status.FAILED):
+                self._state.count("jobs_done" if status is Status.DONE else "jobs_failed")
+            elif status is Status.PENDING and result.error_code is not None:
+                self._state.count("retries")
+        refused = sum(status is None for status in statuses)
+        if refused:
+            self._state.count_refused(refused)
+            late = how_many(refused, "result")
+            log.warning("%s came too late: the jobs had been taken from this worker", late)
+
+
+def settle_all(queue: Queue, settlements: Sequence[Settlement]) -> list[Status | None]:
+    """Settle together, or one by one when the store refuses the batch; a refused result fails the job."""
+    if not settlements:
+        return []
+    try:
+        return queue.settle(settlements)
+    except Exception as error:  # one by one shows which result it is
+        if is_outage(error):
+            raise
+        return [_settle_one(queue, settlement) for settlement in settlements]
+
+
+def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
+    try:
+        return queue.settle([settlement])[0]
+    except Exception as error:  # the job fails with the reason of the refusal
+        if is_outage(error):
+            raise
+        log.warning("the result of job %s was refused: %s", settlement.queue_id, error)
+        job = queue.get(settlement.queue_id)
+        if job is None or job.claim_number != settlement.claim_number:
+            return None
+        code = error.code if isinstance(error, PenstockError) else "ERR_BAD_RESULT"
+        message = f"the store refused its result: {type(error).__name__}: {error}"
+        return queue.settle([lifecycle.failed(job, code, message)])[0]
+
+
+# Jobs and errors as text for rows and logs.
+#
+# A handler may raise an error of any length. Formatting, escaping and logging 50 MB takes minutes, so texts
+# are cut before anything else touches them.
+
+
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 2_000
+_CUT = "Traceback (most recent call last):\n  ...\n"
+NAME_LIMIT = 200
+QUOTED_LIMIT = 500
+LOGGED_LIMIT = 64_000
+"""Characters of an error and its causes that are logged unchanged."""
+BEHIND_LIMIT = 50
+"""Most causes and group members of an error that are logged."""
+
+
+def job_text(job: Holder) -> str:
+    """Name a job for the log, such as ``job_01… (function send_mail)``."""
+    kind = f"{job.item_type}/{job.op}"
+    if job.item_type == "function":
+        with suppress(StateDamaged):  # a payload may be anything
+            kind = f"function {job.payload.get('function_name')}"
+    return f"job {job.queue_id} ({printable(kind)[:300]})"
+
+
+class _NamedPayload(msgspec.Struct):
+    function_name: str = ""
+
+
+_decode_name = msgspec.json.Decoder(_NamedPayload).decode
+
+
+def function_name(claim: Holder) -> str:
+    """Return the function a job calls; for other jobs their type and operation."""
+    if claim.item_type == "function":
+        with suppress(msgspec.DecodeError):
+            return _decode_name(claim.payload_json).function_name
+    return f"{claim.item_type}/{claim.op}"
+
+
+def outcome_text(settlement: Settlement) -> str:
+    if settlement.status is not Status.PENDING:
+        return f"ends as {settlement.status.value}"
+    seconds = settlement.delay.total_seconds()
+    return f"is tried again in {seconds:g} s" if seconds else "is tried again at once"
+
+
+def error_text(error: BaseException) -> str:
+    """Format an error as text for any store."""
+    try:
+        text = retry.error_summary(error)[: NAME_LIMIT + MESSAGE_LIMIT]
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        text = f"{type(error).__name__[:NAME_LIMIT]}: (its text cannot be shown)"
+    return lifecycle.printable(text)[:MESSAGE_LIMIT]
+
+
+def traceback_text(error: BaseException) -> str:
+    """Format the traceback, which the row keeps until the last retry has failed, too.
+
+    Of a long one, the first line and the last frames are kept.
+    """
+    try:
+        text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
+    except Exception:  # noqa: BLE001 - formatting may run code of the error
+        return "(it cannot be shown)"
+    shown = lifecycle.printable(text[-TRACEBACK_LIMIT:])
+    if len(text) <= TRACEBACK_LIMIT >= len(shown):
+        return shown
+    last = shown[len(_CUT) - TRACEBACK_LIMIT :]
+    return _CUT + (last.partition("\n")[2] or last)
+
+
+def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
+    """Return the error or, if too long for the log, a short one with the same name and traceback."""
+    length = 0
+    for number, each in enumerate(_with_causes(error)):
+        length += len(_message(each)) + len(type(each).__name__)
+        length += sum(len(note) for note in getattr(each, "__notes__", ()) if isinstance(note, str))
+        if length > limit or number >= BEHIND_LIMIT:
+            name = type(error).__name__[:NAME_LIMIT]
+            short: type[Exception] = type(name, (Exception,), {"__module__": "builtins"})
+            return short(_message(error)[:QUOTED_LIMIT]).with_traceback(error.__traceback__)
+    return error
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
+        return "(its text cannot be shown)"
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        left += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
+
+
+# The exception that ends a handler. Apart from ``process_guard``, which commands need not load.
+
+
+class Stopped(BaseException):
+    """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
+
+
+# Circuit breakers: while a service is down, jobs wait for the service instead of spending retries.
+#
+# closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through
+# and decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
+
+
+OPENS_AFTER = 3
+FIRST_PROBE_S = 10.0
+LONGEST_PROBE_S = 300.0
+STUMBLE_S = 1.0
+"""Delay of a job after a failure that did not open the breaker yet."""
+
+State: TypeAlias = Literal["closed", "open", "half-open"]
+
+
+class BreakerOpen(ServiceUnavailable):
+    """The breaker is open: the service was not called."""
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """State of one service. The caller passes the time, in seconds of a monotonic clock."""
+
+    failures: int = 0
+    probe_at: float = 0.0
+    pause_s: float = 0.0
+    probing_until: float = 0.0
+    """Until then a probe is running, or was lost together with its job."""
+
+    def state(self, now: float) -> State:
+        if self.failures < OPENS_AFTER:
+            return "closed"
+        return "open" if now < self.probe_at else "half-open"
+
+    def allows(self, now: float) -> bool:
+        state = self.state(now)
+        return state == "closed" or (state == "half-open" and now >= self.probing_until)
+
+    def entered(self, now: float) -> Breaker:
+        """The breaker after an allowed call began."""
+        if self.state(now) == "closed":
+            return self
+        return msgspec.structs.replace(self, probing_until=now + self.pause_s)
+
+    def failed(self, now: float) -> Breaker:
+        """The breaker after a failed call. Calls begun before the breaker opened count as the same outage."""
+        failures = self.failures + 1
+        if self.state(now) == "open":
+            return self
+        if failures < OPENS_AFTER:
+            return msgspec.structs.replace(self, failures=failures)
+        pause = min(self.pause_s * 2, LONGEST_PROBE_S) if self.pause_s else FIRST_PROBE_S
+        return Breaker(failures=failures, probe_at=now + pause, pause_s=pause)
+
+    def undecided(self) -> Breaker:
+        """The breaker after a probe failed for another reason; the next call is a probe again."""
+        return msgspec.structs.replace(self, probing_until=0.0)
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until a call makes sense."""
+        if self.state(now) == "closed":
+            return STUMBLE_S * self.failures
+        return max(self.probe_at - now, self.probing_until - now, STUMBLE_S)
+
+
+class Breakers:
+    """The breakers of all services used by this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[str, Breaker] = {}
+        self._inside: set[tuple[int, str]] = set()
+        """Thread and service of the calls being made."""
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def calling(self, service: str) -> Iterator[None]:
+        """Guard calls to a service: refuse them while the breaker is open, close the breaker on success.
+
+        Failures are counted by ``delay``, which also sees errors raised outside of this block.
+        """
+        call = threading.get_ident(), service
+        if call in self._inside:
+            yield
+            return
+        with self._lock:
+            breaker, now = self._known.get(service, Breaker()), self._clock()
+            if not breaker.allows(now):
+                raise BreakerOpen(service)
+            self._known[service] = breaker.entered(now)
+            self._inside.add(call)
+        try:
+            yield
+        except ServiceUnavailable:
+            raise
+        except BaseException:
+            with self._lock:
+                self._known[service] = self._known.get(service, Breaker()).undecided()
+            raise
+        else:
+            with self._lock:
+                # A service that is not remembered counts as up.
+                self._known.pop(service, None)
+        finally:
+            with self._lock:
+                self._inside.discard(call)
+
+    def delay(self, error: ServiceUnavailable) -> timedelta:
+        """Count the failure; return the delay of the job."""
+        with self._lock:
+            breaker, now = self._known.get(error.service, Breaker()), self._clock()
+            if not isinstance(error, BreakerOpen):
+                breaker = self._known[error.service] = breaker.failed(now)
+        wait = timedelta(milliseconds=round(1000 * breaker.wait_s(now)))
+        return max(wait, error.retry_after or wait)
+
+    def states(self) -> dict[str, State]:
+        """States of all services with recent failures."""
+        now = self._clock()
+        with self._lock:
+            known = dict(self._known)
+        return {service: breaker.state(now) for service, breaker in known.items()}
+
 
 RESULT_LIMIT = 1 << 20
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
@@ -52,7 +492,6 @@ FAILURE_CODES = {
 NOT_BEGUN = frozenset({"ERR_NO_HANDLER", "ERR_TOO_EARLY"})
 """Codes of releases before any work."""
 
-log = logging.getLogger("penstock.worker")
 
 # Keys in the progress of a job that is retried, so that the next worker finds them.
 _ATTEMPTS = "no_handler"
@@ -229,7 +668,7 @@ def _waits_for_store(claim: Claim, error: StoreError) -> Settlement:
     wait = min(FIRST_STORE_WAIT * 2**before, LONGEST_STORE_WAIT)
     log.warning(
         "%s waits for its store, next attempt in %d s: %s",
-        log_text.job_text(claim),
+        job_text(claim),
         wait.total_seconds(),
         error_text(error),
         extra={"job_fields": traces.job_fields(claim) | {"error_code": error.code}},
@@ -305,7 +744,7 @@ def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> 
     The row keeps the text of the error only; the log is the place for the traceback.
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
-    values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
+    values = (job_text(claim), attempt, most, outcome_text(settlement), error_text(error))
     # An outage, or a job taken away, is no defect of the handler; the message says what happened.
     expected = isinstance(error, (JobError, InvalidRequest, *OUTAGES, LeaseLost))
     trace = None if expected else loggable_error(error)

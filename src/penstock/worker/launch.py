@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from penstock.handlers.context import Registry
     from penstock.service.doctor import Diagnosis
     from penstock.service.functions import FunctionJobs
-    from penstock.worker.on_demand import OnDemandWorker
-    from penstock.worker.small_job import SmallJobOptions
+    from penstock.worker.in_process import SmallJobOptions
     from penstock.worker.store_keeper import StoreKeeper
-    from penstock.worker.supervisor import Supervisor, WorkerOptions
+    from penstock.worker.supervisor import OnDemandWorker, Supervisor, WorkerOptions
 
 JOBS = "jobs"
 LANES = (JOBS, *Phase)
@@ -251,7 +250,7 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
 
 def on_demand_worker(assembly: Assembly, *, enabled: bool) -> OnDemandWorker:
     """A worker for a command other than ``worker``. ``enabled`` False: never started."""
-    from penstock.worker.on_demand import OnDemandWorker
+    from penstock.worker.supervisor import OnDemandWorker
 
     allowed = enabled and assembly.settings.queue_enabled
     return OnDemandWorker(
@@ -271,7 +270,7 @@ def _work_until_idle(assembly: Assembly) -> None:
 def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
     """Options of ``run_small_job``; None where only a worker may run jobs."""
     from penstock.pipeline.budget import MemoryShare
-    from penstock.worker.small_job import SmallJobOptions
+    from penstock.worker.in_process import SmallJobOptions
 
     settings = assembly.settings
     # The catalog's one host is known by the report of its worker; a memory:// queue has no worker.

@@ -34,9 +34,9 @@ from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker import log_text
+from penstock.worker import executor
+from penstock.worker.executor import settle_all
 from penstock.worker.outage import OUTAGE
-from penstock.worker.outbox import settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
 REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."
@@ -137,16 +137,16 @@ def log_lost(held: Sequence[Job], settlements: Sequence[Settlement]) -> None:
     """Log what becomes of each job of a lost worker; jobs beyond suspicion go on as if nothing had been."""
     suspects: dict[tuple[str | None, str], list[Job]] = {}
     for job, settlement in zip(held, settlements, strict=True):
-        outcome = log_text.outcome_text(settlement)
+        outcome = executor.outcome_text(settlement)
         if settlement.what != "released":
-            log.warning("%s: %s; it %s", log_text.job_text(job), settlement.error_message, outcome)
+            log.warning("%s: %s; it %s", executor.job_text(job), settlement.error_message, outcome)
         elif settlement.lost_count > job.lost_count:
             suspects.setdefault((settlement.error_message, outcome), []).append(job)
     for (message, outcome), jobs in suspects.items():
         # A batch has a hundred jobs and more, and one line of each would bury the others.
         shown = jobs[:SUSPECTS_LOGGED]
         for job in shown:
-            log.warning("%s: %s; it %s", log_text.job_text(job), message, outcome)
+            log.warning("%s: %s; it %s", executor.job_text(job), message, outcome)
         if len(jobs) > len(shown):
             log.warning("%s: %s; each %s", how_many(len(jobs) - len(shown), "more job"), message, outcome)
 

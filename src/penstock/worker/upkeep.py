@@ -14,17 +14,22 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from penstock import clock, lifecycle
+import msgspec
+
+from penstock import clock, items, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
+from penstock.end_hooks import hook_jobs
+from penstock.errors import DuplicateId, InvalidSchedule
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
 from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Scope, Status
 from penstock.queue.protocol import Queue
+from penstock.schedule import Schedule, due, skipped
 from penstock.vocabulary import how_many
-from penstock.worker import log_text, orphans
-from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker import executor, orphans
+from penstock.worker.lanes import DocumentNotifier
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.outage import OUTAGE, OutageLog
 
@@ -45,7 +50,7 @@ OVERDUE_AFTER = timedelta(days=1)
 KEPT_FOR = timedelta(days=7)
 """Retention of tombstones and of cached vectors whose text is in no document."""
 
-log = logging.getLogger("penstock.upkeep")
+upkeep_log = logging.getLogger("penstock.upkeep")
 
 
 class _Duty:
@@ -142,7 +147,7 @@ class Reaper:
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
-            log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
+            upkeep_log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [
                 lifecycle.with_first_start(
                     lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)),
@@ -163,7 +168,9 @@ class Reaper:
         jumped = 0.0 if self._offset is None else offset - self._offset
         if abs(jumped) > DRIFT_S:
             pause = self._longest_lease_s
-            log.warning("the clock jumped by %.0f s; expired leases are ignored for %.0f s", jumped, pause)
+            upkeep_log.warning(
+                "the clock jumped by %.0f s; expired leases are ignored for %.0f s", jumped, pause
+            )
             self._paused_until = now + pause
         self._offset = offset
         return now < self._paused_until
@@ -178,7 +185,7 @@ class Reconciler:
     def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
-            log.warning("repaired %s", how_many(repaired, "row"))
+            upkeep_log.warning("repaired %s", how_many(repaired, "row"))
         return False
 
 
@@ -218,7 +225,7 @@ class OverdueEnder:
 
     def _end(self, job: Job) -> None:
         if orphans.end_overdue(self._queue, self._catalog, job):
-            log.warning("%s: Timeout after %ds", log_text.job_text(job), job.timeout_s)
+            upkeep_log.warning("%s: Timeout after %ds", executor.job_text(job), job.timeout_s)
 
     def run(self) -> bool:
         page, more = self._pages.next_page()
@@ -232,7 +239,7 @@ class OverdueEnder:
             and not self._has_active_descendant(job, job.timeout_s, now)
         ]
         for job in overdue:
-            log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
+            upkeep_log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
             self._end(job)
         return more
 
@@ -308,7 +315,7 @@ class StuckWarner:
     def _warn_once(self, job: Job) -> None:
         self._seen[job.queue_id] = job.updated_at
         if self._warned.get(job.queue_id) != job.updated_at:
-            log.warning(
+            upkeep_log.warning(
                 "job %s (%s/%s, worker %s) shows no progress since %s",
                 job.queue_id,
                 job.item_type,
@@ -340,7 +347,7 @@ class Sweeper:
         """Take back tasks whose worker did not respond for longer than ``lease``."""
         late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
-            log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
+            upkeep_log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
             self._catalog.settle([publication.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 
@@ -349,8 +356,95 @@ class Sweeper:
         unfinished = self._catalog.unfinished(silent=lease, limit=AT_ONCE)
         for document_id in unfinished:
             if self._catalog.drop(document_id, UNFINISHED):
-                log.warning("dropped generation %d: %s", document_id, UNFINISHED)
+                upkeep_log.warning("dropped generation %d: %s", document_id, UNFINISHED)
         return len(unfinished) == AT_ONCE
 
     def sweep(self) -> bool:
         return self._catalog.sweep(clock.now() - KEPT_FOR) > 0
+
+
+# Runs of schedules: adds the jobs of due schedules.
+#
+# Every worker and server does this; there is no leader. The rules are in ``penstock.schedule``.
+
+
+EVERY_S = 1.0
+OPEN = frozenset({Status.PENDING, Status.IN_PROGRESS})
+DELETES_AT_ONCE = 500
+
+schedules_log = logging.getLogger("penstock.schedules")
+
+
+class ScheduleRunner:
+    """Adds jobs of due schedules. A run already added by another host is not added again."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def run(self, now: datetime | None = None) -> bool:
+        """Run the due schedules, a bounded number; True if there may be more."""
+        if not self._queue.due_schedules(now=now, limit=1):
+            return False
+        deleted = self._deleted_tenants()
+        # Only now: a delete that was done before has dropped its schedules.
+        found = self._queue.due_schedules(now=now, limit=AT_ONCE)
+        moment = now or self._queue.now()
+        for schedule in found:
+            asked_at = deleted.get(schedule.tenant_id)
+            self._run(schedule, moment, ends=asked_at is not None and schedule.created_at <= asked_at)
+        return len(found) == AT_ONCE
+
+    def _deleted_tenants(self) -> dict[str, datetime]:
+        """Tenants whose delete waits or runs, with the time of the newest request.
+
+        The delete drops the schedules from before its request. Jobs that they add until then would look like
+        later requests, and bring the documents back.
+        """
+        query = JobQuery(item_type="delete_tenant", statuses=OPEN, limit=DELETES_AT_ONCE)
+        asked: dict[str, datetime] = {}
+        while page := self._queue.find(query):
+            for job in page:
+                tenant_id, asked_at = job.payload["tenant_id_to_delete"], _newest_request(job)
+                asked[tenant_id] = max(asked_at, asked.get(tenant_id, asked_at))
+            if len(page) < query.limit:
+                break
+            query = msgspec.structs.replace(query, after=page[-1].queue_id)
+        return asked
+
+    def _run(self, schedule: Schedule, now: datetime, *, ends: bool = False) -> None:
+        try:
+            result = due(schedule, now)
+        except InvalidSchedule as error:
+            # This host has no such time zone; another one may have it.
+            schedules_log.warning("schedule %s cannot run here: %s", schedule.name, error)
+            return
+        if result is None:
+            return  # the clock went back meanwhile
+        if ends:
+            if self._queue.put_schedule(skipped(schedule, now), replaces=schedule.version):
+                schedules_log.warning("schedule %s did not run: its tenant is being deleted", schedule.name)
+            return
+        for job in result.jobs:
+            try:
+                self._queue.add([job, *hook_jobs(job, clock.new_ids)], now=now)
+            except DuplicateId:
+                continue  # added by another host, or before a crash
+        if self._queue.put_schedule(result.after, replaces=schedule.version):
+            self._log(schedule, len(result.jobs), result.after.skipped - schedule.skipped)
+
+    def _log(self, schedule: Schedule, jobs: int, skipped: int) -> None:
+        if jobs:
+            schedules_log.info("schedule %s ran: %s", schedule.name, schedule.summary)
+        if skipped:
+            runs = how_many(skipped, "run")
+            schedules_log.warning(
+                "schedule %s: %s from %s on missed and skipped", schedule.name, runs, schedule.next_at
+            )
+
+
+def _newest_request(job: Job) -> datetime:
+    asked_at = items.asked_at(job.metadata) or job.created_at
+    if job.followup_json is None:
+        return asked_at
+    followup = msgspec.json.decode(job.followup_json)
+    return max(asked_at, items.asked_at(followup.get("metadata") or "{}") or asked_at)
