@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from bench.floor_jsonl import JournalFloor
 from bench.floor_sqlite import SqliteFloor
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, NewJob
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, NewJob
 from penstock.queue.protocol import Queue
 
 ENGINES = ("sqlite", "jsonl", "postgres", "redis")
@@ -46,11 +46,11 @@ class Engine:
         self.queue.add(prepared)
 
     def exchange(self, held: Sequence[Claim], limit: int) -> Sequence[Claim]:
-        done = [lifecycle.done(claim) for claim in held]
+        done = [transitions.done(claim) for claim in held]
         return self.queue.exchange(done, ClaimRequest("bench", limit, LEASE)).claims
 
     def settle(self, held: Sequence[Claim]) -> None:
-        self.queue.settle([lifecycle.done(claim) for claim in held])
+        self.queue.settle([transitions.done(claim) for claim in held])
 
     def wait(self, timeout: float) -> None:
         self.queue.wait(timeout)

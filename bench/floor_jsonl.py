@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 
 from bench.inotify_floor import Bell
-from penstock import clock, transitions
-from penstock.job import Job, NewJob
+from penstock import clock
+from penstock.queue import transitions
+from penstock.queue.job import Job, NewJob
 
 _LEASE = timedelta(seconds=300)
 

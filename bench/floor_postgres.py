@@ -14,10 +14,11 @@ from typing import Any
 import psycopg
 
 from bench.postgres_server import store
-from penstock import clock, transitions
-from penstock.job import Job, NewJob
+from penstock import clock
+from penstock.queue import transitions
+from penstock.queue.job import Job, NewJob
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.values import inserted, texts
+from penstock.queue.postgres.rows import inserted, texts
 from penstock.queue.sql.statements import CLAIM_COLUMNS, load
 
 _INDEX = b"CREATE INDEX floor_claim ON unified_queue (priority DESC, created_at) WHERE status = 'pending'"

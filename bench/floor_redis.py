@@ -15,7 +15,7 @@ import redis
 
 from bench.server_redis import queue_url
 from penstock import clock
-from penstock.job import NewJob
+from penstock.queue.job import NewJob
 from penstock.queue.redis import codec
 
 _ADD = """

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.inotify_floor import Bell
-from penstock import clock, transitions
+from penstock import clock
 from penstock.clock import format_time
 from penstock.database.sqlite_connections import LOG_PAGES
-from penstock.job import NewJob
+from penstock.queue import transitions
+from penstock.queue.job import NewJob
 from penstock.queue.sql.statements import CLAIM_COLUMNS, JOB_COLUMNS
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.values import encoded
+from penstock.queue.sqlite.rows import encoded
 
 _INDEX = "CREATE INDEX floor_claim ON unified_queue (priority DESC, created_at) WHERE status = 'pending'"
 _INSERT = (

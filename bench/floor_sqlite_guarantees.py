@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.floor_sqlite import SqliteFloor
-from penstock import clock, transitions
+from penstock import clock
 from penstock.clock import format_new_time
-from penstock.job import NewJob
+from penstock.queue import transitions
+from penstock.queue.job import NewJob
 from penstock.queue.sql.statements import INSERTED_COLUMNS
-from penstock.queue.sqlite.plain_addition import plain_row
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import SQL
+from penstock.queue.sqlite.rows import SQL, plain_row
 
 _TENANT_AT, _PRIORITY_AT, _TURN_AT = map(INSERTED_COLUMNS.index, ("tenant_id", "priority", "turn"))
 

@@ -27,9 +27,9 @@ from starlette.routing import Route
 
 from penstock import clock
 from penstock.database.sqlite_connections import LOG_PAGES
-from penstock.job import NewJob
-from penstock.queue.sqlite.plain_addition import Refused, insert_plain
+from penstock.queue.job import NewJob
 from penstock.queue.sqlite.queue import SqliteQueue
+from penstock.queue.sqlite.rows import Refused, insert_plain
 
 TABLE = "CREATE TABLE note (id TEXT PRIMARY KEY, created_at TEXT DEFAULT CURRENT_TIMESTAMP, content TEXT)"
 

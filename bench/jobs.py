@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from penstock import clock
-from penstock.job import NewJob
+from penstock.queue.job import NewJob
 
 TENANTS = 20
 PRIORITIES = (3, 5, 9)

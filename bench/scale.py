@@ -12,8 +12,9 @@ from bench.contenders import Engine
 from bench.plan import Plan
 from bench.results import Line, most
 from bench.stores import fill, fresh
-from penstock import config, lifecycle
-from penstock.job import ClaimRequest, JobQuery, Scope, Status
+from penstock import config
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.protocol import Queue
 from penstock.queue.sql.statements import JOB_COLUMNS
@@ -56,7 +57,7 @@ def _age(queue: Queue, jobs: int) -> None:
     """A third of the rows have ended, and some are in progress."""
     held = queue.claim(ClaimRequest("bench", 100))
     for _ in range(jobs // 100):
-        done = [lifecycle.done(claim) for claim in held]
+        done = [transitions.done(claim) for claim in held]
         held = queue.exchange(done, ClaimRequest("bench", 100)).claims
 
 
@@ -97,7 +98,7 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
     service = Jobs(queue, config.load({}, url="memory://"))
     ids = [job.queue_id for job in queue.find(JobQuery(statuses=PENDING, newest_first=True, limit=1))]
     first = queue.claim(ClaimRequest("bench"))
-    queue.settle([lifecycle.released(claim, "measured") for claim in first])
+    queue.settle([transitions.released(claim, "measured") for claim in first])
     later = queue.now() + timedelta(hours=1)
     return {
         "claim and give back": lambda: _claim(queue),
@@ -131,7 +132,7 @@ def _held_back(queue: Queue, *scopes: Scope) -> None:
 
 def _claim(queue: Queue) -> None:
     claims = queue.claim(ClaimRequest("bench", 100))
-    queue.settle([lifecycle.released(claim, "measured") for claim in claims])
+    queue.settle([transitions.released(claim, "measured") for claim in claims])
 
 
 def _cost(call: Callable[[], object]) -> float:

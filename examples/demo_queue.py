@@ -12,8 +12,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock import Penstock, clock, items, lifecycle, retry
-from penstock.job import Claim, ClaimRequest, NewJob, Status
+from penstock import Penstock, clock
+from penstock.queue import payloads, retry, transitions
+from penstock.queue.job import Claim, ClaimRequest, NewJob, Status
 
 WORKER = ClaimRequest(worker_id="worker-1", limit=10)
 
@@ -56,7 +57,7 @@ def show_claiming(app: Penstock) -> None:
     assert [claim.item_type for claim in claims] == ["content", "file", "file"]
     for claim in claims:
         say(f"claimed {about(claim)}, priority {claim.priority}, claim number {claim.claim_number}")
-    answers = app.queue.settle([lifecycle.done(claim) for claim in claims])
+    answers = app.queue.settle([transitions.done(claim) for claim in claims])
     assert answers == [Status.DONE] * 3
     say("settled all three as done, in one transaction")
 
@@ -66,10 +67,10 @@ def show_children(app: Penstock) -> None:
     folder = app.submit(item_type="folder", op="ingest", payload={"folder_path": "/srv/notes"})
     (claim,) = app.queue.claim(WORKER)
     children = tuple(child(claim, f"/srv/notes/{number}.md") for number in range(1, 4))
-    app.queue.settle([lifecycle.waits(claim, children=children)])
+    app.queue.settle([transitions.waits(claim, children=children)])
     say(f"the folder {app.details(folder.job_id).reason}")
     claims = app.queue.claim(WORKER)
-    app.queue.settle([lifecycle.done(each) for each in claims])
+    app.queue.settle([transitions.done(each) for each in claims])
     assert len(claims) == 3
     assert app.job(folder.job_id).status is Status.DONE
     say("the last file is done, so the folder is done")
@@ -80,7 +81,7 @@ def show_retrying(app: Penstock) -> None:
     flaky = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/papers/far.pdf"})
     (claim,) = app.queue.claim(WORKER)
     failure = ConnectionError("no route to host")
-    app.queue.settle([lifecycle.failed_attempt(claim, retry.classify(failure), str(failure))])
+    app.queue.settle([transitions.failed_attempt(claim, retry.classify(failure), str(failure))])
     details = app.details(flaky.job_id)
     assert details.job.retry_count == 1
     assert details.job.held == "time"
@@ -91,12 +92,12 @@ def show_retrying(app: Penstock) -> None:
     assert again.dedupe_hit
     (claim,) = app.queue.claim(WORKER)
     say("the same request again: it ends the back-off, and the job is claimed at once")
-    app.queue.settle([lifecycle.failed(claim, "ERR_PARSE", "the page is torn")])
+    app.queue.settle([transitions.failed(claim, "ERR_PARSE", "the page is torn")])
     assert app.job(flaky.job_id).status is Status.FAILED
     say("the page is torn: a permanent error, so the job has failed and stays in the list")
 
     app.retry(flaky.job_id)
-    app.queue.settle([lifecycle.done(each) for each in app.queue.claim(WORKER)])
+    app.queue.settle([transitions.done(each) for each in app.queue.claim(WORKER)])
     assert app.job(flaky.job_id).status is Status.DONE
     say("the page is repaired: `penstock retry` puts the job back, and it is done")
     say(f"history: {', '.join(entry.what for entry in app.history(flaky.job_id))}")
@@ -111,10 +112,10 @@ def show_locking(app: Penstock) -> None:
     assert claim.queue_id == first.job_id
     assert details.job.held == "lock"
     say(f"one of two is claimed; the other is {details.reason}")
-    app.queue.settle([lifecycle.done(claim)])
+    app.queue.settle([transitions.done(claim)])
     (claim,) = app.queue.claim(WORKER)
     assert claim.queue_id == second.job_id
-    app.queue.settle([lifecycle.done(claim)])
+    app.queue.settle([transitions.done(claim)])
     say("the first has ended, so the second is claimed")
 
 
@@ -126,10 +127,10 @@ def show_following_up(app: Penstock) -> None:
     second = app.submit(item_type="file", op="update", payload=path)
     assert (second.job_id, second.run) == (first.job_id, 2)
     say(f"draft.md changed during the run: {second.message}; run {second.run} will see the change")
-    app.queue.settle([lifecycle.done(claim)])
+    app.queue.settle([transitions.done(claim)])
     (claim,) = app.queue.claim(WORKER)
     assert (claim.queue_id, claim.run, claim.op) == (first.job_id, 2, "update")
-    app.queue.settle([lifecycle.done(claim)])
+    app.queue.settle([transitions.done(claim)])
     assert app.wait(second.job_id, run=second.run, timeout=0).status is Status.DONE
     say("run 1 ended, and run 2 started automatically")
 
@@ -138,7 +139,7 @@ CHILD = """
 import sys, time
 from datetime import timedelta
 from penstock import Penstock
-from penstock.job import ClaimRequest
+from penstock.queue.job import ClaimRequest
 
 app = Penstock(sys.argv[1])
 (claim,) = app.queue.claim(ClaimRequest("worker-2", lease=timedelta(seconds=0.5)))
@@ -164,14 +165,14 @@ def show_losing_a_worker(app: Penstock, database: Path) -> None:
     while not (expired := app.queue.expired()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    app.queue.settle([lifecycle.lease_lost(job) for job in expired])
+    app.queue.settle([transitions.lease_lost(job) for job in expired])
     say("the lease ran out, so any worker may put the job back; this spends one retry")
     (claim,) = app.queue.claim(WORKER)
     assert (claim.queue_id, claim.claim_number, claim.retry_count) == (receipt.job_id, 2, 1)
     say(f"worker-1 holds the job now, with claim number {claim.claim_number}")
-    assert app.queue.settle([lifecycle.done(lost)]) == [None]
+    assert app.queue.settle([transitions.done(lost)]) == [None]
     say("a late result of worker-2, with claim number 1, is refused")
-    assert app.queue.settle([lifecycle.done(claim)]) == [Status.DONE]
+    assert app.queue.settle([transitions.done(claim)]) == [Status.DONE]
     say("the result of worker-1 is accepted: done")
 
 
@@ -184,7 +185,7 @@ def show_the_end(app: Penstock) -> None:
 
 def child(parent: Claim, path: str) -> NewJob:
     """Build the child job for one file of a folder."""
-    payload = items.parse_payload("file", "ingest", {"file_path": path})
+    payload = payloads.parse_payload("file", "ingest", {"file_path": path})
     place = {"tenant_id": parent.tenant_id, "branch": parent.branch, "collection": parent.collection}
     return NewJob(
         queue_id=clock.new_id(),
@@ -193,10 +194,10 @@ def child(parent: Claim, path: str) -> NewJob:
         tenant_id=parent.tenant_id,
         collection=parent.collection,
         branch=parent.branch,
-        idempotency_key=items.idempotency_key("file", parent.collection, payload),
-        lock_key=items.lock_key(payload, **place),
+        idempotency_key=payloads.idempotency_key("file", parent.collection, payload),
+        lock_key=payloads.lock_key(payload, **place),
         payload_json=f'{{"file_path":"{path}"}}',
-        priority=items.child_priority(parent.priority),
+        priority=payloads.child_priority(parent.priority),
     )
 
 

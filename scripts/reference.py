@@ -50,8 +50,8 @@ def failure_codes() -> dict[str, str]:
     """What else can stand in a job's ``error_code``: the tables of the modules that put it there."""
     found: dict[str, str] = {}
     for name in (
-        "penstock.retry",
-        "penstock.lifecycle",
+        "penstock.queue.retry",
+        "penstock.queue.transitions",
         "penstock.worker.executor",
         "penstock.worker.lanes",
         "penstock.handlers.members",
@@ -350,7 +350,7 @@ PAGES: dict[str, tuple[str, str, Callable[[ModuleType], str]]] = {
     "cli.md": ("Commands", "penstock.cli.main", cli_page),
     "exit-codes.md": ("Exit codes", "penstock.cli.exit_codes", exit_codes_page),
     "formats.md": ("Formats", "penstock.pipeline.extract.factory", formats_page),
-    "items.md": ("Item types and payloads", "penstock.items", items_page),
+    "items.md": ("Item types and payloads", "penstock.queue.payloads", items_page),
 }
 
 

@@ -266,7 +266,7 @@ def test_no_module_is_a_grab_bag():
         ("job", "import os.path"),
         ("retry", "import random"),
         ("items", "from pathlib import Path"),
-        ("errors", "from penstock.job import Job"),
+        ("errors", "from penstock.queue.job import Job"),
         ("clock", "from penstock.config import Settings"),
         ("lifecycle", "from penstock.queue.protocol import Queue"),
         ("queue.protocol", "from penstock.queue.memory.queue import MemoryQueue"),
@@ -296,7 +296,7 @@ def test_a_wrong_arrow_is_seen(module: str, source: str):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("lifecycle", "from penstock import retry\nfrom penstock.job import Job"),
+        ("lifecycle", "from penstock.queue import retry as retry\nfrom penstock.queue.job import Job"),
         ("items", "from pathlib import PurePosixPath\nfrom penstock.errors import InvalidPayload"),
         ("queue.memory", "from .protocol import Queue\nfrom penstock import clock, errors"),
         ("queue.sql.store", "from ..protocol import Queue\nfrom penstock.queue.sql import queries"),

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, config, errors, lifecycle
+from penstock import Penstock, config, errors
 from penstock.errors import PenstockError
-from penstock.job import Beat, ClaimRequest, Job, JobQuery
+from penstock.queue import transitions
+from penstock.queue.job import Beat, ClaimRequest, Job, JobQuery
 from penstock.queue.sqlite.queue import SqliteQueue
 
 NOBODY = 65534
@@ -148,12 +149,12 @@ def test_an_unknown_id_and_an_ambiguous_prefix(app: Penstock, ask: str):
 
 def test_settle_and_renew_with_someone_elses_claim(app: Penstock):
     (stale, _) = app.queue.claim(ClaimRequest("w1", limit=2))
-    app.queue.settle([lifecycle.released(stale, "shutting down")])
+    app.queue.settle([transitions.released(stale, "shutting down")])
     (held,) = app.queue.claim(ClaimRequest("w2"))
     assert stale.queue_id == held.queue_id
     before = rows(app)
 
-    assert [None] == app.queue.settle([lifecycle.done(stale)])
+    assert [None] == app.queue.settle([transitions.done(stale)])
     (renewed,) = app.queue.renew([Beat(stale.queue_id, stale.claim_number, timedelta(hours=1), '{"a": 1}')])
     assert not renewed.held
     assert before == rows(app)

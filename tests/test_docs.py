@@ -147,7 +147,7 @@ def test_every_command_and_option_has_help():
 
 
 def test_the_back_off_is_documented_as_it_is():
-    retry, functions = module("penstock.retry"), module("penstock.service.functions")
+    retry, functions = module("penstock.queue.retry"), module("penstock.service.functions")
     first = [str(retry.JOB_BACKOFF.seconds(number)) for number in (1, 2, 3)]
 
     assert retry.FUNCTION_BACKOFF.summary() in guide("functions.md")
@@ -156,7 +156,7 @@ def test_the_back_off_is_documented_as_it_is():
 
 
 def test_every_item_type_and_payload_field_is_documented():
-    items = module("penstock.items")
+    items = module("penstock.queue.payloads")
     documented = read("items.md")
 
     assert [] == [name for name in items.MATRIX if f"### {name}\n" not in documented]

@@ -29,8 +29,9 @@ from bench.capacity.kept_store import ENGINES, KeptStore, kept_store
 from bench.capacity.process_memory import tree_mb
 from bench.peers.marks import MARKS_VARIABLE, Marks, Times
 from bench.processes import cpu_seconds
-from penstock import Penstock, lifecycle
-from penstock.job import ClaimRequest
+from penstock import Penstock
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 
 JOBS = 1_000_000
 A_CALL = 1_000
@@ -160,7 +161,7 @@ class JobCapacity:
 
 def _claim(app: Penstock, limit: int) -> None:
     claims = app.queue.claim(ClaimRequest("capacity", limit))
-    app.queue.settle([lifecycle.released(claim, "measured") for claim in claims])
+    app.queue.settle([transitions.released(claim, "measured") for claim in claims])
 
 
 def rates(times: Times) -> list[float]:

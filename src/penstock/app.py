@@ -14,8 +14,8 @@ from penstock import config
 from penstock.assembly import Assembly
 from penstock.config import Settings
 from penstock.errors import InvalidSetting
-from penstock.job import Job
-from penstock.queue.wait import wait_for
+from penstock.queue.engine import wait_for
+from penstock.queue.job import Job
 from penstock.service.functions import FunctionJobs
 from penstock.service.requests import Receipt
 

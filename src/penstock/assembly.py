@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from penstock.handlers.context import Registry
     from penstock.handlers.removal import OpenQueue
     from penstock.http.server import HttpServer
-    from penstock.items import Source
     from penstock.legacy.kinds import Imports
     from penstock.legacy.message_mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache import CacheDirectory
     from penstock.pipeline.vectors.protocol import NearestVectors
+    from penstock.queue.payloads import Source
     from penstock.queue.protocol import Queue
     from penstock.redis_contract.contract import Contract
     from penstock.redis_contract.gateway import Gateway
@@ -270,7 +270,7 @@ class Assembly:
 
     def wait(self, job_id: str, timeout: float | None = None) -> None:
         """Return once the job has ended, or after ``timeout`` seconds."""
-        from penstock.queue.wait import wait_for
+        from penstock.queue.engine import wait_for
 
         wait_for(self.queue, lambda: self.jobs.job(job_id).ended, timeout)
 

@@ -60,7 +60,7 @@ class JsonLogFormatter(logging.Formatter):
         import json  # all three loaded for this format only
 
         from penstock import traces
-        from penstock.lifecycle import printable
+        from penstock.queue.transitions import printable
 
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),

@@ -6,10 +6,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from penstock.job import Job
-from penstock.lifecycle import released
-from penstock.limits import gated
-from penstock.transitions import settled
+from penstock.queue.job import Job
+from penstock.queue.limits import gated
+from penstock.queue.transitions import released, settled
 
 RESTORED_NOTE = "restored from a backup"
 RESTORED_STEP = 1_000

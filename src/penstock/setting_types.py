@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from penstock import cron
 from penstock.extensions import ExtensionKind, find, names
-from penstock.items import ITEM_TYPES, NameKind, validate_name
 from penstock.named_tuple import NamedTuple
+from penstock.queue import schedules
+from penstock.queue.payloads import ITEM_TYPES, NameKind, validate_name
 
 
 class SettingType(NamedTuple):
@@ -182,7 +182,7 @@ def _languages(value: Any) -> str:
 
 def _zone(value: Any) -> str:
     name = str(value).strip()
-    cron.zone_of(name)
+    schedules.zone_of(name)
     return name
 
 

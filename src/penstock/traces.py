@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.end_hooks import TRACEPARENT
-from penstock.job import Claim, Job, NewJob, Settlement, Status
+from penstock.queue.job import Claim, Job, NewJob, Settlement, Status
+from penstock.queue.transitions import TRACEPARENT
 
 _API = "opentelemetry.trace"
 _PROPAGATION = "opentelemetry.trace.propagation.tracecontext"

@@ -21,7 +21,7 @@ from penstock.cli.main import cli
 from penstock.cli.stores import time_left
 from penstock.config import Settings
 from penstock.errors import BackupDamaged, DiskFull, RestoreUnfinished, StoreNotEmpty, WorkersRunning
-from penstock.job import ClaimRequest, Job, JobQuery, Scope, Status, WorkerReport
+from penstock.queue.job import ClaimRequest, Job, JobQuery, Scope, Status, WorkerReport
 from tests.backup.places import assembled, give_all_back, index_of, settings_of
 from tests.servers.stores import DURABLE, others_later
 

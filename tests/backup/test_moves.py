@@ -12,7 +12,7 @@ import pytest
 from penstock import Penstock, clock
 from penstock.backup.stores import StoreTarget
 from penstock.config import Settings
-from penstock.job import WorkerReport
+from penstock.queue.job import WorkerReport
 from tests.backup.places import assembled, give_all_back, index_of, settings_of
 from tests.backup.test_backups import KILLS, Source, folder, jobs_of, killed, one, run  # noqa: F401 - fixtures
 from tests.servers.stores import DURABLE, others_later

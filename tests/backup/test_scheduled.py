@@ -14,7 +14,7 @@ import pytest
 from penstock import Penstock
 from penstock.config import Settings
 from penstock.errors import InvalidName, InvalidRequest, ScheduleExists
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
 from penstock.worker.upkeep import ScheduleRunner
 from tests.backup.places import assembled, give_all_back, settings_of
 from tests.servers.stores import DURABLE, others_later

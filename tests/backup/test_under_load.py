@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.config import Settings
-from penstock.job import JobQuery, Status
+from penstock.queue.job import JobQuery, Status
 from tests.backup.places import assembled, give_all_back, index_of, settings_of
 from tests.servers.stores import FIRST
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from penstock import lifecycle
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Place
-from penstock.job import ClaimRequest, NewJob
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, NewJob
 from penstock.queue.sql.statements import JOB_COLUMNS
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.browser.chromium import Tab
@@ -39,7 +39,7 @@ def fill(server: LiveServer, copies: int, page_count: int) -> str:
     codes = ("ERR_PARSE", "ERR_ENCRYPTED", "ERR_NO_TEXT")
     queue.settle(
         [
-            lifecycle.failed(claim, codes[number % 3], f"the file /srv/{number}.pdf is damaged")
+            transitions.failed(claim, codes[number % 3], f"the file /srv/{number}.pdf is damaged")
             for number, claim in enumerate(claims)
         ]
     )

@@ -33,7 +33,7 @@ from penstock.catalog.values import (
     TaskRequest,
     TaskStatus,
 )
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 from tests.conformance.durable_engines import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

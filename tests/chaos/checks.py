@@ -15,8 +15,8 @@ import msgspec
 from penstock import Penstock, config
 from penstock.catalog.values import OutboxEntryKind
 from penstock.errors import StoreError
-from penstock.job import Job, JobQuery, Status
 from penstock.process_start import TRACE_MARK
+from penstock.queue.job import Job, JobQuery, Status
 from tests.chaos import history, leftovers
 from tests.chaos.attack import Attack
 from tests.chaos.clients import Calls, Edits

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.errors import PenstockError, StoreError
-from penstock.job import ClaimRequest, NewJob, Settlement
+from penstock.queue.job import ClaimRequest, NewJob, Settlement
 
 FILE = "CHAOS_HISTORY"
 """Variable with the path of the file. Without it nothing is recorded."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.chaos.history import Added, Call, Claimed, Settled
 
 ENDED = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED})

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.errors import DuplicateId, StoreUnavailable
-from penstock.job import ClaimRequest, NewJob, Settlement, Status
+from penstock.queue.job import ClaimRequest, NewJob, Settlement, Status
 from penstock.queue.memory.queue import MemoryQueue
 from tests.chaos import history
 from tests.chaos.history import Claimed

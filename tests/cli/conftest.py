@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock
 from penstock.cli.main import cli
-from penstock.job import ClaimRequest, Status
-from penstock.retry import Classification
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
+from penstock.queue.retry import Classification
 from tests.pipeline.kept_zygotes import kept_zygotes as kept_zygotes
 
 Run = Callable[..., Result]
@@ -70,4 +71,4 @@ def add(run: Run, text: str = "The mill runs.", *more: str) -> str:
 def fail(app: Penstock) -> None:
     claims = app.queue.claim(ClaimRequest("w1", 10))
     cause = Classification("permanent", "ERR_PARSE")
-    app.queue.settle([lifecycle.failed_attempt(claim, cause, "torn page") for claim in claims])
+    app.queue.settle([transitions.failed_attempt(claim, cause, "torn page") for claim in claims])

@@ -19,7 +19,7 @@ from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import TimeBudgetExceeded
 from penstock.handlers.context import Registry
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.worker.in_process import SMALL_BYTES, is_small, run_small_job
 from penstock.worker.launch import small_job_options
 

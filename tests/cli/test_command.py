@@ -127,7 +127,7 @@ def process(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_and_version_need_no_heavy_package():
-    heavy = "{'sqlite3', 'msgspec', 'penstock.config', 'penstock.job'}"
+    heavy = "{'sqlite3', 'msgspec', 'penstock.config', 'penstock.queue.job'}"
     for arguments in ("['--help']", "['queue', 'add', '--help']", "['queue', '--help']"):
         code = (
             "import sys; from penstock.cli.main import cli\n"

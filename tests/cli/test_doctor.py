@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
-from penstock.job import WorkerReport
 from penstock.pipeline.extract.sandbox import server
+from penstock.queue.job import WorkerReport
 from tests.cli.conftest import Run
 
 Ask = Callable[..., Any]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
-from penstock.job import ClaimRequest, JobQuery, Status, WorkerReport
+from penstock.queue.job import ClaimRequest, JobQuery, Status, WorkerReport
 from penstock.service import doctor
 from penstock.service.keys import Keys
 from penstock.service.runtime_file import FILE

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
-from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
+from penstock.queue.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear

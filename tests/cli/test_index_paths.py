@@ -17,7 +17,7 @@ from penstock import Penstock
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index import index_each
 from penstock.cli.session import Session
-from penstock.items import serial_lock
+from penstock.queue.payloads import serial_lock
 from tests.cli.conftest import Run
 
 

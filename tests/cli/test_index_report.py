@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
-from penstock.job import WorkerReport
+from penstock.queue.job import WorkerReport
 from tests.cli.conftest import Run
 from tests.documents.conftest import IndexedFolder
 from tests.worker.worker_processes import until

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock
 from penstock.cli.progress import JobProgress, JobSample, Pace, line_text, shortened
 from penstock.handlers.reindex import WalkCounts
-from penstock.job import Claim, ClaimRequest, NewJob, Settlement
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, NewJob, Settlement
 
 WIDE = 80
 
@@ -48,7 +49,7 @@ def walk(app: Penstock, run: int, files: int, *, resumed_chunks: int = 0) -> Non
     counts = WalkCounts(seen=files, added=files, sent=files, bytes=10 * files)
     counts.resumed_chunks = resumed_chunks
     result = json.dumps({"outcome": "indexed"} | counts.as_dict())
-    app.queue.settle([lifecycle.waits(claim, children=children, result_json=result)])
+    app.queue.settle([transitions.waits(claim, children=children, result_json=result)])
 
 
 def child(name: str) -> NewJob:
@@ -70,7 +71,7 @@ def index(app: Penstock, number: int) -> None:
 
 
 def indexed(claim: Claim) -> Settlement:
-    return lifecycle.done(claim, result_json='{"outcome":"indexed","chunks":2}')
+    return transitions.done(claim, result_json='{"outcome":"indexed","chunks":2}')
 
 
 def test_rate_and_time_left_count_from_the_first_progress(app: Penstock, watch: Watch):

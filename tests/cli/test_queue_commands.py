@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, lifecycle
-from penstock.job import ClaimRequest, WorkerReport
-from penstock.retry import Classification
+from penstock import Penstock
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, WorkerReport
+from penstock.queue.retry import Classification
 from tests.cli.conftest import Run, add, fail
 
 # add
@@ -330,7 +331,7 @@ def test_a_failed_job_is_shown_with_a_remedy(run: Run, ask: Callable[..., Any], 
     job_id = add(run, "one")
     assert ask("jobs", job_id)["remedy"] is None
     (claim,) = app.queue.claim(ClaimRequest("w1", 1))
-    app.queue.settle([lifecycle.failed_attempt(claim, Classification("permanent", code), "torn page")])
+    app.queue.settle([transitions.failed_attempt(claim, Classification("permanent", code), "torn page")])
 
     remedies = {
         "ERR_PARSE": "Open the file with the program that made it and save it again.",

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, clock, config
 from penstock.assembly import Assembly
 from penstock.handlers.context import Registry
-from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Status
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery, NewJob, Status
 from penstock.worker.in_process import file_batches, is_small_folder, run_small_job
 from penstock.worker.launch import small_job_options
 from tests.cli import test_cold_commands
@@ -66,7 +67,7 @@ def test_many_or_large_changes_of_a_folder_are_left_to_a_worker(
         for name, size in changes.items():
             (place.folder / name).write_text("x" * size)
         children = tuple(_child_of(claim, str(place.folder / name)) for name in changes)
-        queue.settle([lifecycle.waits(claim, children=children)])
+        queue.settle([transitions.waits(claim, children=children)])
 
         def batches() -> list[Sequence[str]]:
             return list(file_batches(queue, folder, quick_model=limit != "MOST_SLOW"))
@@ -130,7 +131,7 @@ def _waiting_folder(assembly: Assembly, place: Place, *, began_s: float) -> str:
     claim = assembly.queue.start(job_id, ClaimRequest("w1"), now=began)
     assert claim is not None
     children = tuple(_child_of(claim, str(path)) for path in place.folder.iterdir())
-    assembly.queue.settle([lifecycle.waits(claim, children=children)])
+    assembly.queue.settle([transitions.waits(claim, children=children)])
     return job_id
 
 

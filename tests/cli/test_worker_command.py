@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock import Penstock, config
-from penstock.job import Held, Status
+from penstock.queue.job import Held, Status
 from tests.servers.redis import own_server
 from tests.servers.stores import DURABLE, FIRST, given_back, others_later, store_url
 from tests.signals import hear

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import AsyncClient, Client, Penstock, config
 from penstock.catalog.rules.phases import LATER_PHASES
-from penstock.job import Job
+from penstock.queue.job import Job
 from tests.http.live_server import LiveServer, until
 
 KINDS = ("Client", "AsyncClient")

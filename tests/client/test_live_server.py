@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, PenstockError, errors
-from penstock.job import Job
+from penstock.queue.job import Job
 from tests.client.conftest import SERVE, Indexed, MakeClient
 from tests.http.live_server import until
 

@@ -13,11 +13,11 @@ from weakref import WeakValueDictionary
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Job, NewJob
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Job, NewJob
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.protocol import Queue
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 from tests.servers.stores import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -156,17 +156,17 @@ def row(queue: Queue, queue_id: str) -> Job:
 
 def retry(queue: Queue, claim: Claim, now: datetime = T0) -> None:
     """Settle an attempt with a transient failure: back-off."""
-    queue.settle([lifecycle.failed_attempt(claim, TRANSIENT, "no route")], now=now)
+    queue.settle([transitions.failed_attempt(claim, TRANSIENT, "no route")], now=now)
 
 
 def fail(queue: Queue, claim: Claim, now: datetime = T0) -> None:
-    queue.settle([lifecycle.failed(claim, "ERR_PARSE", "not a PDF")], now=now)
+    queue.settle([transitions.failed(claim, "ERR_PARSE", "not a PDF")], now=now)
 
 
 def done(queue: Queue, claim: Claim, now: datetime = T0) -> None:
-    queue.settle([lifecycle.done(claim)], now=now)
+    queue.settle([transitions.done(claim)], now=now)
 
 
 def reap(queue: Queue, now: datetime) -> None:
     """Settle expired leases, as upkeep does."""
-    queue.settle([lifecycle.lease_lost(job) for job in queue.expired(now=now)], now=now)
+    queue.settle([transitions.lease_lost(job) for job in queue.expired(now=now)], now=now)

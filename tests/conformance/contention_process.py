@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import lifecycle
 from penstock.clock import new_ids
-from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Status
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
 from tests.conformance.durable_engines import opened
 
@@ -102,7 +102,7 @@ class Process:
         held = self._held
         start = time.monotonic()
         answer = self._queue.exchange(
-            [lifecycle.done(claim) for claim in held], ClaimRequest(self._worker, BATCH)
+            [transitions.done(claim) for claim in held], ClaimRequest(self._worker, BATCH)
         )
         end = time.monotonic()
         self._held = answer.claims

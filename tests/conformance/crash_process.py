@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from penstock import lifecycle
 from penstock.clock import new_ids
-from penstock.job import Beat, Claim, ClaimRequest, JobQuery, NewJob, Settlement, Status
+from penstock.queue import transitions
+from penstock.queue.job import Beat, Claim, ClaimRequest, JobQuery, NewJob, Settlement, Status
 from penstock.queue.protocol import Queue
 from tests.conformance.durable_engines import opened
 
@@ -153,11 +153,11 @@ class Victim:
         if way == "expanded":
             self._held.append(claim)
         settlements: dict[str, Any] = {
-            "done": lambda: lifecycle.done(claim),
-            "failed": lambda: lifecycle.failed(claim, "ERR_PARSE", "not a PDF"),
-            "released": lambda: lifecycle.released(claim, "shutting down"),
-            "waits": lambda: lifecycle.waits(claim, children=children),
-            "expanded": lambda: lifecycle.expanded(claim, children),
+            "done": lambda: transitions.done(claim),
+            "failed": lambda: transitions.failed(claim, "ERR_PARSE", "not a PDF"),
+            "released": lambda: transitions.released(claim, "shutting down"),
+            "waits": lambda: transitions.waits(claim, children=children),
+            "expanded": lambda: transitions.expanded(claim, children),
         }
         attempt = Attempt(claim.queue_id, claim.claim_number, way, marker, len(children))
         return attempt, settlements[way]()

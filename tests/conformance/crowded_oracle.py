@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from penstock.job import ClaimRequest, Scope
-from penstock.limits import Limit
+from penstock.queue.job import ClaimRequest, Scope
+from penstock.queue.limits import Limit
 from tests.conformance.oracle import Oracle
 from tests.conformance.random_values import (
     CROWDED_SPECS,

@@ -21,10 +21,21 @@ from random import Random
 
 import msgspec
 
-from penstock import lifecycle
-from penstock.job import Beat, Claim, ClaimRequest, Held, Job, JobQuery, NewJob, Scope, Settlement, Status
+from penstock.queue import transitions
+from penstock.queue.job import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    Held,
+    Job,
+    JobQuery,
+    NewJob,
+    Scope,
+    Settlement,
+    Status,
+)
 from penstock.queue.protocol import Queue
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 from tests.conformance.durable_engines import opened
 
 SOON = Classification("transient", "ERR_NETWORK", timedelta(milliseconds=20))
@@ -223,13 +234,13 @@ class Actor:
 
     def _ending(self, claim: Claim, way: str) -> Settlement:
         if way == "retry":
-            return lifecycle.failed_attempt(claim, SOON, "no route")
+            return transitions.failed_attempt(claim, SOON, "no route")
         if way == "release":
-            return lifecycle.released(claim, "shutting down")
-        return lifecycle.failed(claim, "ERR_PARSE", "no") if way == "fail" else lifecycle.done(claim)
+            return transitions.released(claim, "shutting down")
+        return transitions.failed(claim, "ERR_PARSE", "no") if way == "fail" else transitions.done(claim)
 
     def _reap(self) -> None:
-        self._queue.settle([lifecycle.lease_lost(job) for job in self._queue.expired()])
+        self._queue.settle([transitions.lease_lost(job) for job in self._queue.expired()])
 
 
 def main(engine: str, place: Path, number: int, plan: Plan) -> None:

@@ -8,7 +8,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from penstock.queue.rules import pauses
+from penstock.queue.rules import rows
 from tests.conformance.crowded_oracle import CrowdedOracle
 from tests.conformance.oracle import Opener
 
@@ -19,7 +19,7 @@ def explore(opener: Opener, *, examples: int, shrink: bool = True, seed: int | N
     machine = machine if seed is None else hypothesis.seed(seed)(machine)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     # A resume takes several calls, so that others come in between.
-    with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
+    with patch.multiple(rows, MOVED_AT_ONCE=2, RESUME_STEPS=1):
         run_state_machine_as_test(
             machine,
             settings=settings(

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.dependencies import WaitDecision, dependencies_of, verdict
 from penstock.errors import PenstockError
-from penstock.job import CHILDREN, ENDED, SUSPECT, Held, Job, Status
+from penstock.queue.job import CHILDREN, ENDED, SUSPECT, Held, Job, Status
 from penstock.queue.protocol import Queue
+from penstock.queue.transitions import WaitDecision, dependencies_of, verdict
 
 
 def breaches(jobs: Sequence[Job], *, cut_trees: frozenset[str] = frozenset()) -> list[str]:

@@ -13,8 +13,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest
 from penstock.queue.protocol import Queue
 from tests.conformance.durable_engines import opened
 
@@ -37,7 +37,7 @@ class TimedWorker:
         if self._claim is not None and milliseconds < self._ends_at:
             return 0
         now = moment(milliseconds)
-        over = [] if self._claim is None else [lifecycle.done(self._claim)]
+        over = [] if self._claim is None else [transitions.done(self._claim)]
         claims = self._queue.exchange(over, self._request, now=now).claims
         self._claim, self._ends_at = claims[0] if claims else None, milliseconds + JOB_MS
         return len(claims)
@@ -55,7 +55,7 @@ def main(engine: str, place: str, die_at: int) -> None:
         milliseconds = int(line)
         if milliseconds % 1_000 == 0:
             late = queue.expired(now=moment(milliseconds))
-            queue.settle([lifecycle.lease_lost(job) for job in late], now=moment(milliseconds))
+            queue.settle([transitions.lease_lost(job) for job in late], now=moment(milliseconds))
             queue.admit(now=moment(milliseconds))
         started = sum(worker.step(milliseconds) for worker in workers)
         if die_at and milliseconds >= die_at and started:

@@ -13,8 +13,8 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock import lifecycle
-from penstock.job import (
+from penstock.queue import transitions
+from penstock.queue.job import (
     Beat,
     Claim,
     ClaimRequest,
@@ -28,11 +28,11 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.limits import Limit
+from penstock.queue.limits import Limit
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.protocol import Queue
-from penstock.queue.rules import pauses
+from penstock.queue.rules import rows
 from tests.conformance.durable_engines import MEMORY_DISK
 from tests.conformance.invariants import Refusal, breaches, differences, outcome
 from tests.conformance.random_values import (
@@ -225,7 +225,7 @@ class Oracle(RuleBasedStateMachine):
             children = [self.new(spec) for spec in specs]
             wrong = {"queue_id": holder.queue_id, "idempotency_key": "taken"}
             children[-1] = msgspec.structs.replace(children[-1], **wrong)
-            settlements = [lifecycle.waits(holder, children=tuple(children))]
+            settlements = [transitions.waits(holder, children=tuple(children))]
             found = outcome(self.engine, "settle", [settlements], {"now": self.now})
             if not isinstance(found, Refusal) or found.error != "DuplicateId":
                 raise Difference(f"settle answered {found!r}, though an id of a child was taken")
@@ -238,7 +238,7 @@ class Oracle(RuleBasedStateMachine):
     def hand_over(self, pick: int, request: ClaimRequest) -> None:
         """Release and claim again: the same worker may hold a job twice, and only the second claim counts."""
         holder = self.holder(pick, stale=False)
-        given_back = [lifecycle.released(holder, "shutting down")] if holder else []
+        given_back = [transitions.released(holder, "shutting down")] if holder else []
         self.both("exchange", given_back, request)
 
     @rule(pick=st.integers(0, 7), way=st.just("done") | st.sampled_from(sorted(WAYS)))
@@ -258,7 +258,7 @@ class Oracle(RuleBasedStateMachine):
             self.clock_forward(400)
             self.both("claim", again)
         leased = [job for job in self.in_progress() if job.lease_until is not None]
-        self.both("settle", [lifecycle.done(job) for job in leased[:count]])
+        self.both("settle", [transitions.done(job) for job in leased[:count]])
 
     @rule(
         pick=st.integers(0, 7),
@@ -278,7 +278,7 @@ class Oracle(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([100, 2]))
     def reap(self, limit: int) -> None:
         late = self.both("expired", limit=limit)
-        self.both("settle", [lifecycle.lease_lost(job) for job in late])
+        self.both("settle", [transitions.lease_lost(job) for job in late])
 
     # A person's calls.
 
@@ -382,7 +382,7 @@ class Oracle(RuleBasedStateMachine):
                 broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
         held = [job for job in jobs if job.held is Held.PAUSE]
         known = self.reference.pauses()
-        broken += [f"{job.queue_id}: of no pause" for job in held if not pauses.is_kept(job, known)]
+        broken += [f"{job.queue_id}: of no pause" for job in held if not rows.is_kept(job, known)]
         self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))

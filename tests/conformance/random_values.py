@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from penstock import lifecycle
-from penstock.job import (
+from penstock.queue import transitions
+from penstock.queue.job import (
     Claim,
     ClaimRequest,
     Held,
@@ -21,8 +21,8 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.limits import Limit
-from penstock.retry import Classification
+from penstock.queue.limits import Limit
+from penstock.queue.retry import Classification
 
 LONG = "long " * 1_000
 """Longer than what an engine keeps in the row itself."""
@@ -63,28 +63,28 @@ def _delayed(seconds: int) -> timedelta:
 
 def _failure(kind: Any, after: timedelta | None = None) -> Callable[..., Settlement]:
     failure = Classification(kind, f"ERR_{kind.upper()}", after)
-    return lambda holder, _: lifecycle.failed_attempt(holder, failure, "it broke", jitter=0.5)
+    return lambda holder, _: transitions.failed_attempt(holder, failure, "it broke", jitter=0.5)
 
 
 WAYS: dict[str, Callable[[Claim | Job, tuple[NewJob, ...]], Settlement]] = {
-    "done": lambda holder, _: lifecycle.done(holder),
-    "done with a result": lambda holder, _: lifecycle.done(holder, result_json='{"chunks":2,"pages":3}'),
+    "done": lambda holder, _: transitions.done(holder),
+    "done with a result": lambda holder, _: transitions.done(holder, result_json='{"chunks":2,"pages":3}'),
     "transient": _failure("transient"),
     "transient, told when": _failure("transient", timedelta(seconds=7)),
     "permanent": _failure("permanent"),
     "cancelled": _failure("cancelled"),
-    "timed out": lambda holder, _: lifecycle.timed_out(holder),
-    "released": lambda holder, _: lifecycle.released(holder, "shutting down"),
-    "released for later": lambda holder, _: lifecycle.released(holder, "no handler", delay=_delayed(30)),
-    "released with a code": lambda holder, _: lifecycle.released(holder, "down", code="ERR_SERVICE"),
-    "lost": lambda holder, _: lifecycle.lease_lost(holder, jitter=-0.5),
-    "waits": lambda holder, children: lifecycle.waits(holder, children=children),
-    "waits, with progress": lambda holder, children: lifecycle.waits(
+    "timed out": lambda holder, _: transitions.timed_out(holder),
+    "released": lambda holder, _: transitions.released(holder, "shutting down"),
+    "released for later": lambda holder, _: transitions.released(holder, "no handler", delay=_delayed(30)),
+    "released with a code": lambda holder, _: transitions.released(holder, "down", code="ERR_SERVICE"),
+    "lost": lambda holder, _: transitions.lease_lost(holder, jitter=-0.5),
+    "waits": lambda holder, children: transitions.waits(holder, children=children),
+    "waits, with progress": lambda holder, children: transitions.waits(
         holder, children=children, progress_json='{"at":9}'
     ),
-    "waits for a document": lambda holder, _: lifecycle.waits(holder, "document"),
-    "expanded": lambda holder, children: lifecycle.expanded(holder, children),
-    "expanded, with progress": lambda holder, children: lifecycle.expanded(
+    "waits for a document": lambda holder, _: transitions.waits(holder, "document"),
+    "expanded": lambda holder, children: transitions.expanded(holder, children),
+    "expanded, with progress": lambda holder, children: transitions.expanded(
         holder, children, progress_json='{"at":1}'
     ),
 }

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.job import Claim, ClaimRequest, Job, JobQuery, Settlement, Status
-from penstock.queue.exchange import Exchange
-from penstock.queue.memory.lazy_heap import claim_order
+from penstock.queue.job import Claim, ClaimRequest, Job, JobQuery, Settlement, Status
 from penstock.queue.memory.queue import MemoryQueue
-from penstock.queue.memory.table import Table
+from penstock.queue.memory.table import Table, claim_order
+from penstock.queue.protocol import Exchange
 from tests.conformance.invariants import outcome
 
 Call: TypeAlias = tuple[str, Sequence[Any], Mapping[str, Any]]

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from penstock.job import NewJob
-from penstock.schedule import Missed, Schedule
+from penstock.queue.job import NewJob
+from penstock.queue.schedules import Missed, Schedule
 from penstock.worker.upkeep import ScheduleRunner
 from tests.conformance.durable_engines import opened
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import DuplicateId
-from penstock.job import AddResult, Held, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import AddResult, Held, JobQuery, Status
 from penstock.queue.memory.queue import MemoryQueue
 from tests.conformance.conftest import (
     T0,
@@ -127,7 +127,7 @@ def test_asking_again_in_a_back_off_asks_for_children_that_are_done_already(queu
     """Otherwise a file changed after the end of a child would keep the old state."""
     parent = running(queue, new(item_type="folder"))
     queue.settle(
-        [lifecycle.expanded(parent, (new("child", priority=4),), progress_json='{"cursor": 1}')], now=T0
+        [transitions.expanded(parent, (new("child", priority=4),), progress_json='{"cursor": 1}')], now=T0
     )
     done(queue, claim_one(queue))
     retry(queue, parent)
@@ -137,7 +137,7 @@ def test_asking_again_in_a_back_off_asks_for_children_that_are_done_already(queu
     assert (parent.queue_id, 2) == (answer.queue_id, answer.run)
     again = claim_one(queue, at(1))
     assert (parent.queue_id, 2, None) == (again.queue_id, again.run, again.progress_json)
-    queue.settle([lifecycle.waits(again, children=(new("child", priority=4),))], now=at(1))
+    queue.settle([transitions.waits(again, children=(new("child", priority=4),))], now=at(1))
     job = row(queue, parent.queue_id)
     assert (Status.IN_PROGRESS, 1) == (job.status, job.children_open)
     done(queue, claim_one(queue, at(1)), now=at(2))
@@ -211,7 +211,7 @@ def test_nothing_joins_a_row_without_dedupe(queue):
     assert [AddResult(request.queue_id, Status.PENDING)] == queue.add([request], now=T0)
 
 
-@pytest.mark.parametrize("end", [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag])
+@pytest.mark.parametrize("end", [transitions.done, transitions.timed_out, transitions.cancelled_by_flag])
 def test_a_finished_job_never_blocks_its_key(queue, end):
     queue.settle([end(running(queue))], now=T0)
     request = new()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import QueueFull
-from penstock.job import ClaimRequest, JobQuery, QueueLimits, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, QueueLimits, Status
 from tests.conformance.conftest import T0, at, claim_all, claim_one, many, new, put, retry, running
 
 TWO = QueueLimits(indexing=2)
@@ -75,13 +75,13 @@ def test_what_waits_for_its_retry_counts(queue):
 
 def test_what_ended_does_not_count(queue):
     put(queue, *many(2))
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=T0)
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=T0)
     queue.add(many(2), limits=TWO, now=T0)
 
 
 def test_children_do_not_count(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(5, "child")))], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(many(5, "child")))], now=T0)
     queue.add(many(2), limits=TWO, now=T0)
 
 
@@ -89,7 +89,7 @@ def test_children_are_never_refused(queue):
     parent = running(queue, new("parent", item_type="folder"))
     queue.add(many(2), limits=TWO, now=T0)
     assert [Status.IN_PROGRESS] == queue.settle(
-        [lifecycle.waits(parent, children=tuple(many(5, "child")))], now=T0
+        [transitions.waits(parent, children=tuple(many(5, "child")))], now=T0
     )
 
 

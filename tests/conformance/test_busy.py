@@ -1,7 +1,7 @@
 """Busy: whether a worker with ``--until-idle`` has to go on."""
 
-from penstock import lifecycle
-from penstock.job import Scope
+from penstock.queue import transitions
+from penstock.queue.job import Scope
 from tests.conformance.conftest import at, claim_all, done, many, new, put, retry, running
 
 
@@ -36,6 +36,6 @@ def test_what_is_paused_does_not_count(queue):
 
 def test_a_job_that_waits_for_a_document_counts_only_where_documents_do(queue):
     claim = running(queue)
-    queue.settle([lifecycle.waits(claim, waiting_for="17")], now=at(0))
+    queue.settle([transitions.waits(claim, waiting_for="17")], now=at(0))
     assert queue.busy(now=at(0))
     assert not queue.busy(documents=False, now=at(0))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import CancelResult, Held, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import CancelResult, Held, JobQuery, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     T0,
@@ -28,7 +28,7 @@ def statuses(queue, *ids):
 
 def waiting_folder(queue, *children):
     claim = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    queue.settle([transitions.waits(claim, children=children)], now=T0)
     return claim
 
 
@@ -71,12 +71,12 @@ def test_a_running_job_is_asked_to_stop(queue):
 @pytest.mark.parametrize(
     ("reported", "expected"),
     [
-        (lifecycle.done, Status.DONE),
-        (lifecycle.timed_out, Status.FAILED),
-        (lifecycle.cancelled_by_flag, Status.CANCELLED),
-        (lambda claim: lifecycle.failed_attempt(claim, TRANSIENT, "x"), Status.CANCELLED),
-        (lambda claim: lifecycle.released(claim, "shutdown"), Status.CANCELLED),
-        (lifecycle.lease_lost, Status.CANCELLED),
+        (transitions.done, Status.DONE),
+        (transitions.timed_out, Status.FAILED),
+        (transitions.cancelled_by_flag, Status.CANCELLED),
+        (lambda claim: transitions.failed_attempt(claim, TRANSIENT, "x"), Status.CANCELLED),
+        (lambda claim: transitions.released(claim, "shutdown"), Status.CANCELLED),
+        (transitions.lease_lost, Status.CANCELLED),
     ],
     ids=["done", "failed", "cancelled", "retry", "released", "lost"],
 )
@@ -89,12 +89,12 @@ def test_what_is_reported_after_the_flag(queue, reported, expected):
 
 def test_a_job_that_waits_for_its_document_is_cancelled_at_once(queue):
     claim = running(queue)
-    queue.settle([lifecycle.waits(claim, "document")], now=at(1))
+    queue.settle([transitions.waits(claim, "document")], now=at(1))
     answer = queue.cancel([claim.queue_id], now=at(2))
     assert [CancelResult(claim.queue_id, Status.IN_PROGRESS, Status.CANCELLED)] == answer
 
 
-@pytest.mark.parametrize("end", [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag])
+@pytest.mark.parametrize("end", [transitions.done, transitions.timed_out, transitions.cancelled_by_flag])
 def test_an_ended_job_is_left_untouched(queue, end):
     claim = running(queue)
     queue.settle([end(claim)], now=at(1))
@@ -142,7 +142,7 @@ def test_a_waiting_parent_ends_with_its_last_running_child(queue):
         [parent.queue_id], now=at(1)
     )
     assert (True, True) == (row(queue, child.queue_id).cancel_requested, row(queue, parent.queue_id).waiting)
-    queue.settle([lifecycle.cancelled_by_flag(child)], now=at(2))
+    queue.settle([transitions.cancelled_by_flag(child)], now=at(2))
     assert (Status.CANCELLED, at(2)) == (
         row(queue, parent.queue_id).status,
         row(queue, parent.queue_id).finished_at,
@@ -170,41 +170,41 @@ def test_ended_children_are_left_untouched(queue):
 def test_a_cancel_reaches_through_two_levels(queue):
     top = waiting_folder(queue, new("middle", item_type="folder"), new("file", priority=0))
     middle = claim_one(queue)
-    queue.settle([lifecycle.waits(middle, children=tuple(many(2, "leaf")))], now=T0)
+    queue.settle([transitions.waits(middle, children=tuple(many(2, "leaf")))], now=T0)
     leaf = claim_one(queue)
     queue.cancel([top.queue_id], now=at(1))
     flagged = {job.queue_id for job in queue.find(JobQuery(statuses=frozenset({Status.IN_PROGRESS})))}
     assert {top.queue_id, middle.queue_id, leaf.queue_id} == flagged
     assert [True] * 3 == [row(queue, queue_id).cancel_requested for queue_id in flagged]
-    queue.settle([lifecycle.cancelled_by_flag(leaf)], now=at(2))
+    queue.settle([transitions.cancelled_by_flag(leaf)], now=at(2))
     assert {(Status.CANCELLED,): 5} == queue.count(JobQuery(), by=["status"])
 
 
 def test_a_running_parent_takes_its_children_with_it_when_it_stops(queue):
     parent = running(queue, new("parent", item_type="folder"))
     children = many(2, "c")
-    queue.settle([lifecycle.expanded(parent, tuple(children))], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(children))], now=T0)
     queue.cancel([parent.queue_id], now=at(1))
     assert [Status.PENDING] * 2 == statuses(queue, *(child.queue_id for child in children))
-    queue.settle([lifecycle.cancelled_by_flag(parent)], now=at(2))
+    queue.settle([transitions.cancelled_by_flag(parent)], now=at(2))
     assert {(Status.CANCELLED,): 3} == queue.count(JobQuery(), by=["status"])
 
 
 def test_a_parent_that_goes_to_wait_after_the_flag_is_cancelled_with_its_children(queue):
     parent = running(queue, new("parent", item_type="folder"))
     queue.cancel([parent.queue_id], now=at(1))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(3, "c")))], now=at(2))
+    queue.settle([transitions.waits(parent, children=tuple(many(3, "c")))], now=at(2))
     assert {(Status.CANCELLED,): 4} == queue.count(JobQuery(), by=["status"])
 
 
 def test_a_parent_in_back_off_is_cancelled_with_its_children(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.expanded(parent, tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(many(2, "c")))], now=T0)
     retry(queue, parent)
     child = claim_one(queue)
     queue.cancel([parent.queue_id], now=at(1))
     assert (True, None) == (row(queue, parent.queue_id).waiting, row(queue, parent.queue_id).held)
-    queue.settle([lifecycle.cancelled_by_flag(child)], now=at(2))
+    queue.settle([transitions.cancelled_by_flag(child)], now=at(2))
     assert {(Status.CANCELLED,): 3} == queue.count(JobQuery(), by=["status"])
 
 

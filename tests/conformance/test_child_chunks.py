@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Status
+from penstock.queue import transitions
+from penstock.queue.job import Status
 from tests.conformance.conftest import T0, claim_all, claim_one, fail, new, put, row, running
 
 WALKED = '{"outcome":"indexed","total":3}'
@@ -17,13 +17,13 @@ def waiting(queue, *keys, request=None):
     """A folder that has walked and waits for one child for each key."""
     claim = running(queue, request or folder())
     children = tuple(new(key, priority=4) for key in keys)
-    queue.settle([lifecycle.waits(claim, children=children, result_json=WALKED)], now=T0)
+    queue.settle([transitions.waits(claim, children=children, result_json=WALKED)], now=T0)
     return claim.queue_id
 
 
 def end(queue, claims, *results):
     settlements = [
-        lifecycle.done(claim, result_json=result) for claim, result in zip(claims, results, strict=True)
+        transitions.done(claim, result_json=result) for claim, result in zip(claims, results, strict=True)
     ]
     queue.settle(settlements, now=T0)
 
@@ -41,7 +41,10 @@ def test_the_chunks_of_a_child_count_beside_a_failed_one(queue):
     parent = waiting(queue, "a", "b")
     good, bad = claim_all(queue)
     queue.settle(
-        [lifecycle.failed(bad, "ERR_PARSE", "not a PDF"), lifecycle.done(good, result_json='{"chunks":7}')],
+        [
+            transitions.failed(bad, "ERR_PARSE", "not a PDF"),
+            transitions.done(good, result_json='{"chunks":7}'),
+        ],
         now=T0,
     )
     assert (Status.FAILED, 7) == (row(queue, parent).status, row(queue, parent).total_chunks)
@@ -89,7 +92,7 @@ def test_the_next_run_starts_without_chunks(queue):
 
 def test_a_retried_parent_starts_without_chunks(queue):
     claim = running(queue, folder())
-    queue.settle([lifecycle.expanded(claim, (new("a", priority=9),))], now=T0)
+    queue.settle([transitions.expanded(claim, (new("a", priority=9),))], now=T0)
     end(queue, [claim_one(queue)], '{"chunks":5}')
     fail(queue, claim)
     assert 5 == row(queue, claim.queue_id).total_chunks

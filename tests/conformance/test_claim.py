@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Status
-from penstock.queue.rules.candidates import DUE_AT_ONCE
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Status
+from penstock.queue.rules.rows import DUE_AT_ONCE
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -131,7 +131,7 @@ def test_every_claim_of_a_job_has_a_higher_number(queue):
     claim = running(queue)
     numbers = [claim.claim_number]
     for _ in range(4):
-        queue.settle([lifecycle.released(claim, "shutdown")], now=T0)
+        queue.settle([transitions.released(claim, "shutdown")], now=T0)
         claim = claim_one(queue)
         numbers.append(claim.claim_number)
     assert [1, 2, 3, 4, 5] == numbers
@@ -238,7 +238,7 @@ def test_a_suspect_that_retries_stays_one(queue):
 
 def test_a_suspect_that_is_given_back_stays_one(queue):
     lost = suspect(queue, new("suspect"))
-    queue.settle([lifecycle.released(claim_one(queue, at(301)), "shutdown")], now=at(301))
+    queue.settle([transitions.released(claim_one(queue, at(301)), "shutdown")], now=at(301))
     put(queue, *many(2), now=at(302))
     assert [lost] == [claim.queue_id for claim in claim_all(queue, at(302))]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.job import JobQuery, Status
+from penstock.queue.job import JobQuery, Status
 from tests.conformance.contention_process import PROCESSES, Call, Entry, history_of
 from tests.conformance.durable_engines import DURABLE, ROOT, opened, started
 

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from penstock import lifecycle, transitions
 from penstock.clock import new_id, now
-from penstock.job import CHILDREN, ENDED, ClaimRequest, Job, JobQuery, NewJob, Status
+from penstock.queue import transitions
+from penstock.queue.job import CHILDREN, ENDED, ClaimRequest, Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
 from tests.conformance.crash_process import Attempt, Line
 from tests.conformance.durable_engines import DURABLE, MEMORY_DISK, opened, started
@@ -180,10 +180,10 @@ def _does_not_go_on(queue: Queue) -> Iterator[str]:
     jobs = queue.find(EVERYTHING)
     yield from _children_not_stopped(jobs)
     yield from breaches(jobs)
-    queue.settle([lifecycle.released(job, "killed") for job in queue.find(RUNNING) if job.lease_until])
+    queue.settle([transitions.released(job, "killed") for job in queue.find(RUNNING) if job.lease_until])
     queue.add([_urgent()])
     claims = queue.claim(ClaimRequest("survivor", 1))
-    if [Status.DONE] != queue.settle([lifecycle.done(claim) for claim in claims]):
+    if [Status.DONE] != queue.settle([transitions.done(claim) for claim in claims]):
         yield f"{claims} could not be done"
     queue.prune(dict.fromkeys(ENDED, now() - timedelta(milliseconds=20)))
 

@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 import pytest
 
-from penstock import lifecycle
-from penstock.dependencies import DEPENDENCY_FAILED, dependencies_of
 from penstock.errors import DependencyCycle, DuplicateId, OtherDependencies, UnknownDependency
-from penstock.job import ClaimRequest, Held, JobQuery, NewJob, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, NewJob, Scope, Status
 from penstock.queue.protocol import Queue
-from penstock.queue.rules import dependencies
+from penstock.queue.rules import addition
+from penstock.queue.transitions import DEPENDENCY_FAILED, dependencies_of
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, fail, new, put, row, running
 
 PENDING, RUNNING, DONE, FAILED, CANCELLED = Status
@@ -33,7 +33,7 @@ def run_all(queue: Queue, *, seconds: int = 0) -> list[str]:
     ran = []
     while claims := claim_all(queue, at(seconds), limit=10):
         ran += [claim.queue_id for claim in claims]
-        queue.settle([lifecycle.done(claim) for claim in claims], now=at(seconds))
+        queue.settle([transitions.done(claim) for claim in claims], now=at(seconds))
     return ran
 
 
@@ -51,7 +51,7 @@ def test_job_waits_until_the_job_before_it_is_done(queue: Queue) -> None:
 def test_exchange_claims_the_released_job_at_once(queue: Queue) -> None:
     first = running(queue)
     (second,) = put(queue, after(first.queue_id))
-    answer = queue.exchange([lifecycle.done(first)], ClaimRequest("w1"), now=at(1))
+    answer = queue.exchange([transitions.done(first)], ClaimRequest("w1"), now=at(1))
     assert [second] == [claim.queue_id for claim in answer.claims]
 
 
@@ -131,9 +131,9 @@ def test_large_cascade_is_cut_into_transactions(queue: Queue) -> None:
     jobs = [after(first.queue_id) for _ in range(7)]
     last = after(jobs[0].queue_id, jobs[6].queue_id)
     ids = put(queue, *jobs, last)
-    with patch.object(dependencies, "RESOLVED_AT_ONCE", 2), patch("penstock.queue.engine.CASCADE_BATCH", 2):
+    with patch.object(addition, "RESOLVED_AT_ONCE", 2), patch("penstock.queue.engine.CASCADE_BATCH", 2):
         queue.cancel([first.queue_id], now=at(1))
-        queue.settle([lifecycle.cancelled_by_flag(first)], now=at(2))
+        queue.settle([transitions.cancelled_by_flag(first)], now=at(2))
     assert {CANCELLED} == set(statuses(queue, *ids))
 
 
@@ -150,7 +150,7 @@ def test_job_waits_for_all_of_its_dependencies(queue: Queue) -> None:
 def test_retry_is_no_end(queue: Queue) -> None:
     first = running(queue)
     (second,) = put(queue, after(first.queue_id))
-    queue.settle([lifecycle.released(first, "shutting down")], now=at(1))
+    queue.settle([transitions.released(first, "shutting down")], now=at(1))
     assert row(queue, second).held is Held.AFTER
 
 
@@ -281,7 +281,7 @@ def test_follow_up_is_awaited_too(queue: Queue) -> None:
 def test_parent_is_awaited_with_its_children(queue: Queue) -> None:
     parent = running(queue, new("folder", item_type="folder"))
     (second,) = put(queue, after(parent.queue_id))
-    queue.settle([lifecycle.waits(parent, children=(new("child"),))], now=at(1))
+    queue.settle([transitions.waits(parent, children=(new("child"),))], now=at(1))
     assert row(queue, second).held is Held.AFTER
     done(queue, claim_one(queue, at(2)), at(2))
     assert row(queue, second).held is None
@@ -359,7 +359,7 @@ def test_cascade_killed_after_any_step_is_finished_by_upkeep(queue: Queue, steps
         cascade(*given)
 
     with (
-        patch.object(dependencies, "RESOLVED_AT_ONCE", 2),
+        patch.object(addition, "RESOLVED_AT_ONCE", 2),
         patch.object(queue, "_cascade", one_more),
         suppress(SystemExit),
     ):

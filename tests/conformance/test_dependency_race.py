@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock import lifecycle
+from penstock.queue import transitions
 from penstock.queue.protocol import Queue
 from tests.conformance.conftest import at, claim_all, new, put
 
@@ -20,7 +20,7 @@ def test_no_end_is_missed_by_a_job_that_is_added_meanwhile(opened: Callable[[], 
     def end_all() -> None:
         for queue_id in ids:
             barrier.wait()
-            settling.settle([lifecycle.done(claims[queue_id])], now=at(1))
+            settling.settle([transitions.done(claims[queue_id])], now=at(1))
 
     thread = threading.Thread(target=end_all)
     thread.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.job import Held
+from penstock.queue.job import Held
 from penstock.queue.protocol import Queue
 from tests.conformance.conftest import at, claim_all, claim_one, done, fail, new, put, row
 from tests.conformance.test_dependencies import after, chain, run_all

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from tests.conformance.conftest import T0, at, claim_one, fail, many, new, put, row
 
 
 def end(queue: Queue, seconds: float, *, result: str = '{"sacks":3}') -> str:
     claim = claim_one(queue, at(seconds))
-    queue.settle([lifecycle.done(claim, result_json=result)], now=at(seconds))
+    queue.settle([transitions.done(claim, result_json=result)], now=at(seconds))
     return claim.queue_id
 
 
@@ -36,7 +36,7 @@ def test_other_results_stay(queue: Queue) -> None:
 def test_exchange_keeps_the_time_of_a_result(queue: Queue) -> None:
     put(queue, *many(3, result_ttl_s=5))
     claims = queue.claim(ClaimRequest("w1", 3), now=T0)
-    queue.exchange([lifecycle.done(claim, result_json="1") for claim in claims], ClaimRequest("w1"), now=T0)
+    queue.exchange([transitions.done(claim, result_json="1") for claim in claims], ClaimRequest("w1"), now=T0)
     queue.expire_results(now=at(5), limit=2)
     queue.expire_results(now=at(5), limit=2)
     assert {job.result_json for job in queue.find(JobQuery())} == {None}
@@ -46,7 +46,7 @@ def test_a_failed_job_and_one_without_a_result_need_nothing(queue: Queue) -> Non
     first, second = put(queue, *many(2, result_ttl_s=1))
     fail(queue, claim_one(queue))
     claim = claim_one(queue)
-    queue.settle([lifecycle.done(claim)], now=T0)
+    queue.settle([transitions.done(claim)], now=T0)
     queue.expire_results(now=at(10))
     assert [row(queue, each).status for each in (first, second)] == [Status.FAILED, Status.DONE]
 
@@ -56,7 +56,7 @@ def test_the_result_of_a_later_run_has_a_time_of_its_own(queue: Queue) -> None:
     (queue_id,) = put(queue, new("a", result_ttl_s=60))
     claim = claim_one(queue)
     put(queue, new("b", idempotency_key=row(queue, queue_id).idempotency_key))
-    queue.settle([lifecycle.done(claim, result_json="1")], now=at(1))
+    queue.settle([transitions.done(claim, result_json="1")], now=at(1))
     end(queue, 50, result="2")
     queue.expire_results(now=at(62))
     assert row(queue, queue_id).result == 2

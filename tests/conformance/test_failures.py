@@ -2,9 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.failure_reasons import BUCKETS, failure_reason
-from penstock.job import JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import BUCKETS, JobQuery, Status, failure_reason
 from tests.conformance.conftest import T0, at, claim_all, claim_one, many, new, put, row, running
 
 DAMAGED = failure_reason("ERR_PARSE", "damaged")
@@ -16,7 +15,7 @@ def found(queue, **filters):
 
 def fail_all(queue, message, now=T0, code="ERR_PARSE"):
     settlements = [
-        lifecycle.failed(claim, code, message.format(number))
+        transitions.failed(claim, code, message.format(number))
         for number, claim in enumerate(claim_all(queue, now))
     ]
     queue.settle(settlements, now=now)
@@ -29,7 +28,7 @@ def failures(queue):
     put(queue, *many(2, "b", tenant_id="globex"))
     fail_all(queue, "page {} is missing", now=at(-30))
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=(new("child"),))], now=T0)
+    queue.settle([transitions.waits(parent, children=(new("child"),))], now=T0)
     fail_all(queue, "Connection refused", now=T0, code="ERR_NETWORK")
     return parent.queue_id
 
@@ -42,14 +41,14 @@ def test_only_failed_jobs_have_a_reason_and_a_retry_takes_it_away(queue):
     assert failure_reason("ERR_NETWORK", "Connection refused") == job.error_reason
     queue.requeue([job.queue_id], now=T0)
     assert None is row(queue, job.queue_id).error_reason
-    queue.settle([lifecycle.done(claim_one(queue))], now=T0)
+    queue.settle([transitions.done(claim_one(queue))], now=T0)
     assert None is row(queue, job.queue_id).error_reason
 
 
 def test_a_follow_up_has_no_reason(queue):
     claim = running(queue, new("a"))
     put(queue, new("a"))
-    queue.settle([lifecycle.failed(claim, "ERR_PARSE", "damaged")], now=T0)
+    queue.settle([transitions.failed(claim, "ERR_PARSE", "damaged")], now=T0)
 
     job = row(queue, claim.queue_id)
     assert (Status.PENDING, None) == (job.status, job.error_reason)

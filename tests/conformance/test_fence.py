@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Beat, JobQuery, RenewResult, Settlement, Status
+from penstock.queue import transitions
+from penstock.queue.job import Beat, JobQuery, RenewResult, Settlement, Status
 from tests.conformance.conftest import LEASE, T0, at, claim_all, claim_one, many, new, put, reap, row, running
 
 
@@ -28,7 +28,7 @@ def reaped_and_claimed_by_the_same_worker(queue):
 
 def given_back_at_shutdown(queue):
     stale = running(queue)
-    queue.settle([lifecycle.released(stale, "shutdown")], now=at(1))
+    queue.settle([transitions.released(stale, "shutdown")], now=at(1))
     return stale
 
 
@@ -46,25 +46,25 @@ def given_back_and_claimed_by_the_same_worker(queue):
 
 def handed_over_to_wait(queue):
     stale = running(queue)
-    queue.settle([lifecycle.waits(stale, "document")], now=at(1))
+    queue.settle([transitions.waits(stale, "document")], now=at(1))
     return stale
 
 
 def handed_over_to_children(queue):
     stale = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(stale, children=tuple(many(2, "child")))], now=at(1))
+    queue.settle([transitions.waits(stale, children=tuple(many(2, "child")))], now=at(1))
     return stale
 
 
 def ended(queue):
     stale = running(queue)
-    queue.settle([lifecycle.done(stale)], now=at(1))
+    queue.settle([transitions.done(stale)], now=at(1))
     return stale
 
 
 def failed_and_requeued(queue):
     stale = running(queue)
-    queue.settle([lifecycle.timed_out(stale)], now=at(1))
+    queue.settle([transitions.timed_out(stale)], now=at(1))
     queue.requeue([stale.queue_id], now=at(2))
     claim_one(queue, at(3))
     return stale
@@ -73,15 +73,15 @@ def failed_and_requeued(queue):
 def in_the_next_run(queue):
     stale = running(queue)
     put(queue, new(payload_json='{"v":2}'))
-    queue.settle([lifecycle.done(stale)], now=at(1))
+    queue.settle([transitions.done(stale)], now=at(1))
     claim_one(queue, at(2))
     return stale
 
 
 def reopened_parent(queue):
     stale = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(stale, children=(new("child"),))], now=at(1))
-    queue.settle([lifecycle.timed_out(claim_one(queue, at(2)))], now=at(2))
+    queue.settle([transitions.waits(stale, children=(new("child"),))], now=at(1))
+    queue.settle([transitions.timed_out(claim_one(queue, at(2)))], now=at(2))
     queue.requeue([stale.queue_id], now=at(3))
     return stale
 
@@ -109,13 +109,13 @@ WAYS = [
 ]
 
 ENDINGS = {
-    "done": lifecycle.done,
-    "failed": lifecycle.timed_out,
-    "released": lambda claim: lifecycle.released(claim, "shutdown"),
-    "lost": lifecycle.lease_lost,
-    "cancelled": lifecycle.cancelled_by_flag,
-    "waits": lambda claim: lifecycle.waits(claim, children=tuple(many(2, "late child"))),
-    "expanded": lambda claim: lifecycle.expanded(claim, tuple(many(2, "late child"))),
+    "done": transitions.done,
+    "failed": transitions.timed_out,
+    "released": lambda claim: transitions.released(claim, "shutdown"),
+    "lost": transitions.lease_lost,
+    "cancelled": transitions.cancelled_by_flag,
+    "waits": lambda claim: transitions.waits(claim, children=tuple(many(2, "late child"))),
+    "expanded": lambda claim: transitions.expanded(claim, tuple(many(2, "late child"))),
 }
 
 
@@ -149,28 +149,28 @@ def test_a_lost_claim_cannot_report_progress(queue, stale):
 
 def test_the_present_holder_is_not_disturbed_by_a_lost_claim(queue):
     stale = running(queue)
-    queue.settle([lifecycle.released(stale, "shutdown")], now=at(1))
+    queue.settle([transitions.released(stale, "shutdown")], now=at(1))
     present = claim_one(queue, at(2))
-    queue.settle([lifecycle.timed_out(stale)], now=at(3))
-    assert [Status.DONE] == queue.settle([lifecycle.done(present)], now=at(4))
+    queue.settle([transitions.timed_out(stale)], now=at(3))
+    assert [Status.DONE] == queue.settle([transitions.done(present)], now=at(4))
 
 
 def test_the_second_settlement_of_one_claim_in_a_batch_is_lost(queue):
     claim = running(queue)
-    settlements = [lifecycle.done(claim), lifecycle.timed_out(claim)]
+    settlements = [transitions.done(claim), transitions.timed_out(claim)]
     assert [Status.DONE, None] == queue.settle(settlements, now=T0)
     assert Status.DONE is row(queue, claim.queue_id).status
 
 
 def test_a_claim_that_was_given_back_in_the_same_batch_is_lost(queue):
     claim = running(queue)
-    settlements = [lifecycle.released(claim, "shutdown"), lifecycle.done(claim)]
+    settlements = [transitions.released(claim, "shutdown"), transitions.done(claim)]
     assert [Status.PENDING, None] == queue.settle(settlements, now=T0)
 
 
 def test_a_claim_number_from_the_future_is_refused(queue):
     claim = running(queue)
-    ahead = msgspec.structs.replace(lifecycle.done(claim), claim_number=claim.claim_number + 1)
+    ahead = msgspec.structs.replace(transitions.done(claim), claim_number=claim.claim_number + 1)
     assert [None] == queue.settle([ahead], now=T0)
     assert Status.IN_PROGRESS is row(queue, claim.queue_id).status
 
@@ -180,14 +180,14 @@ def test_what_is_unknown_or_was_never_claimed_cannot_be_settled(queue):
     (other,) = put(queue, new("other"))
     unknown = Settlement(queue_id="job_none", claim_number=1, status=Status.DONE, what="done")
     unclaimed = Settlement(queue_id=other, claim_number=0, status=Status.DONE, what="done")
-    assert [None, None, Status.DONE] == queue.settle([unknown, unclaimed, lifecycle.done(claim)], now=T0)
+    assert [None, None, Status.DONE] == queue.settle([unknown, unclaimed, transitions.done(claim)], now=T0)
 
 
 def test_one_lost_claim_does_not_spoil_the_batch(queue):
     put(queue, *many(3))
     first, second, third = claim_all(queue)
-    queue.settle([lifecycle.released(second, "shutdown")], now=at(1))
-    settlements = [lifecycle.done(first), lifecycle.done(second), lifecycle.done(third)]
+    queue.settle([transitions.released(second, "shutdown")], now=at(1))
+    settlements = [transitions.done(first), transitions.done(second), transitions.done(third)]
     assert [Status.DONE, None, Status.DONE] == queue.settle(settlements, now=at(2))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import AddResult, Beat, Held, RenewResult, Status
+from penstock.queue import transitions
+from penstock.queue.job import AddResult, Beat, Held, RenewResult, Status
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -52,7 +52,7 @@ def test_the_present_run_is_left_alone(queue):
 
 @pytest.mark.parametrize(
     "end",
-    [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag],
+    [transitions.done, transitions.timed_out, transitions.cancelled_by_flag],
     ids=["done", "failed", "cancelled"],
 )
 def test_the_end_of_a_run_starts_the_next(queue, end):
@@ -120,7 +120,7 @@ def test_a_retry_counts_no_higher_than_the_follow_up_allows(queue):
 
 def test_what_is_given_back_takes_the_follow_up_along(queue):
     claim = followed(queue)
-    queue.settle([lifecycle.released(claim, "shutdown")], now=at(2))
+    queue.settle([transitions.released(claim, "shutdown")], now=at(2))
     job = row(queue, claim.queue_id)
     assert (Status.PENDING, 2, {"v": 2}, None) == (job.status, job.run, job.payload, job.held)
 
@@ -201,21 +201,21 @@ def test_the_lock_goes_to_whoever_waited_before_the_next_run(queue):
 def test_a_persons_cancel_drops_the_follow_up(queue):
     claim = followed(queue)
     queue.cancel([claim.queue_id], now=at(2))
-    assert [Status.CANCELLED] == queue.settle([lifecycle.cancelled_by_flag(claim)], now=at(3))
+    assert [Status.CANCELLED] == queue.settle([transitions.cancelled_by_flag(claim)], now=at(3))
     assert (1, None) == (row(queue, claim.queue_id).run, row(queue, claim.queue_id).followup_json)
 
 
 def test_done_after_a_persons_cancel_does_not_start_the_dropped_follow_up(queue):
     claim = followed(queue)
     queue.cancel([claim.queue_id], now=at(2))
-    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(3))
+    assert [Status.DONE] == queue.settle([transitions.done(claim)], now=at(3))
 
 
 def test_what_is_asked_for_after_the_cancel_is_done(queue):
     claim = running(queue)
     queue.cancel([claim.queue_id], now=at(1))
     assert 2 == queue.add([new(payload_json='{"v":2}')], now=at(2))[0].run
-    assert [Status.PENDING] == queue.settle([lifecycle.cancelled_by_flag(claim)], now=at(3))
+    assert [Status.PENDING] == queue.settle([transitions.cancelled_by_flag(claim)], now=at(3))
     job = row(queue, claim.queue_id)
     assert (2, {"v": 2}, False) == (job.run, job.payload, job.cancel_requested)
 
@@ -228,7 +228,7 @@ def test_a_delete_asks_the_present_run_to_stop(queue):
 
 @pytest.mark.parametrize(
     "end",
-    [lifecycle.cancelled_by_flag, lifecycle.done, lifecycle.timed_out, lifecycle.lease_lost],
+    [transitions.cancelled_by_flag, transitions.done, transitions.timed_out, transitions.lease_lost],
     ids=lambda end: end.__name__,
 )
 def test_a_delete_runs_next_however_the_present_run_ends(queue, end):
@@ -249,31 +249,31 @@ def test_a_running_delete_is_not_stopped_by_another(queue):
 
 def test_a_waiting_job_is_followed_like_a_running_one(queue):
     claim = running(queue)
-    queue.settle([lifecycle.waits(claim, "document")], now=at(1))
+    queue.settle([transitions.waits(claim, "document")], now=at(1))
     assert [AddResult(claim.queue_id, Status.IN_PROGRESS, 2, dedupe_hit=True)] == queue.add(
         [new()], now=at(2)
     )
-    queue.settle([lifecycle.done(row(queue, claim.queue_id))], now=at(3))
+    queue.settle([transitions.done(row(queue, claim.queue_id))], now=at(3))
     job = row(queue, claim.queue_id)
     assert (Status.PENDING, 2, None) == (job.status, job.run, job.waiting_for)
 
 
 def test_a_parent_starts_its_next_run_when_its_last_child_ends(queue):
     claim = running(queue, new(item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=tuple(many(2, "c")))], now=at(1))
+    queue.settle([transitions.waits(claim, children=tuple(many(2, "c")))], now=at(1))
     put(queue, new(item_type="folder", payload_json='{"v":2}'), now=at(2))
-    queue.settle([lifecycle.done(child) for child in claim_all(queue, at(3))], now=at(4))
+    queue.settle([transitions.done(child) for child in claim_all(queue, at(3))], now=at(4))
     job = row(queue, claim.queue_id)
     assert (Status.PENDING, 2, {"v": 2}, 0) == (job.status, job.run, job.payload, job.children_open)
 
 
 def test_the_next_run_of_a_parent_has_children_of_its_own(queue):
     claim = running(queue, new(item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=(new("c"),))], now=at(1))
+    queue.settle([transitions.waits(claim, children=(new("c"),))], now=at(1))
     put(queue, new(item_type="folder"), now=at(2))
     done(queue, claim_one(queue, at(3)), at(3))
     again = claim_one(queue, at(4))
-    queue.settle([lifecycle.waits(again, children=(new("c"),))], now=at(5))
+    queue.settle([transitions.waits(again, children=(new("c"),))], now=at(5))
     assert 1 == row(queue, claim.queue_id).children_open
     done(queue, claim_one(queue, at(6)), at(6))
     assert Status.DONE is row(queue, claim.queue_id).status
@@ -281,12 +281,12 @@ def test_the_next_run_of_a_parent_has_children_of_its_own(queue):
 
 def test_children_of_the_last_run_do_not_count_for_the_next(queue):
     claim = running(queue, new(item_type="folder"))
-    queue.settle([lifecycle.expanded(claim, tuple(many(2, "old")))], now=at(1))
+    queue.settle([transitions.expanded(claim, tuple(many(2, "old")))], now=at(1))
     put(queue, new(item_type="folder"), now=at(2))
     fail(queue, claim, at(3))
     old = claim_all(queue, at(4), limit=2)
     again = claim_one(queue, at(4))
-    queue.settle([lifecycle.waits(again, children=(new("fresh"),))], now=at(5))
-    queue.settle([lifecycle.timed_out(child) for child in old], now=at(6))
+    queue.settle([transitions.waits(again, children=(new("fresh"),))], now=at(5))
+    queue.settle([transitions.timed_out(child) for child in old], now=at(6))
     job = row(queue, claim.queue_id)
     assert (Status.IN_PROGRESS, 1, 0) == (job.status, job.children_open, job.children_failed)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import JobQuery, Status
-from penstock.limits import Limit
+from penstock.queue.job import JobQuery, Status
+from penstock.queue.limits import Limit
 from tests.conformance import durable_engines
 from tests.conformance.conftest import put
 from tests.conformance.limit_process import moment

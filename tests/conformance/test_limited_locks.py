@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Held, JobQuery, NewJob, Scope, Status
-from penstock.limits import Limit
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Held, JobQuery, NewJob, Scope, Status
+from penstock.queue.limits import Limit
 from penstock.queue.protocol import Queue
-from penstock.queue.rules.limits import PASSED_AT_ONCE
+from penstock.queue.rules.held_jobs import PASSED_AT_ONCE
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, reap, retry, row
 
 API = "api"
@@ -178,7 +178,7 @@ def test_a_pause_and_its_resume_lose_no_job(queue: Queue) -> None:
         queue.reconcile(now=at(second))
         queue.admit(now=at(second))
         for claim in claim_all(queue, at(second)):
-            queue.settle([lifecycle.done(claim)], now=at(second))
+            queue.settle([transitions.done(claim)], now=at(second))
             finished.append(claim.queue_id)
     assert sorted(finished) == sorted(ids)
     assert {row(queue, queue_id).status for queue_id in ids} == {Status.DONE}

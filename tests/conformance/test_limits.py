@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, NewJob, Scope, Status
-from penstock.limits import Limit
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, NewJob, Scope, Status
+from penstock.queue.limits import Limit
 from penstock.queue.protocol import Queue
-from penstock.queue.rules.limits import ADMITTED_AT_ONCE
+from penstock.queue.rules.held_jobs import ADMITTED_AT_ONCE
 from tests.conformance.conftest import (
     T0,
     at,
@@ -66,7 +66,7 @@ def test_exchange_claims_the_next_job_of_the_key_at_once(queue: Queue) -> None:
     concurrent(queue, 1)
     first, second = put(queue, *limited(2))
     claim = claim_one(queue)
-    answer = queue.exchange([lifecycle.done(claim)], ClaimRequest("w1", 5), now=at(1))
+    answer = queue.exchange([transitions.done(claim)], ClaimRequest("w1", 5), now=at(1))
     assert [each.queue_id for each in answer.claims] == [second]
     assert row(queue, first).limit_at is None
 
@@ -138,7 +138,7 @@ def test_a_waiting_parent_has_no_slot(queue: Queue) -> None:
     concurrent(queue, 1)
     _, second = put(queue, *limited(2))
     parent = claim_one(queue)
-    queue.settle([lifecycle.waits(parent, children=(new("child"),))], now=at(1))
+    queue.settle([transitions.waits(parent, children=(new("child"),))], now=at(1))
     assert held(queue, second) == [None]
 
 
@@ -147,10 +147,10 @@ def test_children_with_a_key_wait_for_its_limit(queue: Queue) -> None:
     put(queue, new("parent"))
     parent = claim_one(queue)
     children = tuple(limited(3, "child"))
-    expanded = lifecycle.expanded(parent, children)
+    expanded = transitions.expanded(parent, children)
     queue.settle([expanded], now=at(1))
     # Sent twice, after a crash.
-    queue.settle([expanded, lifecycle.waits(parent, children=children)], now=at(1))
+    queue.settle([expanded, transitions.waits(parent, children=children)], now=at(1))
     for number, child in enumerate(children):
         claim = claim_one(queue, at(2 + number))
         assert claim.queue_id == child.queue_id

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Scope, Status
 from tests.conformance.conftest import (
     T0,
     at,
@@ -48,7 +48,9 @@ def test_locks_reach_over_tenants(queue):
 
 
 @pytest.mark.parametrize(
-    "end", [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag], ids=lambda end: end.__name__
+    "end",
+    [transitions.done, transitions.timed_out, transitions.cancelled_by_flag],
+    ids=lambda end: end.__name__,
 )
 def test_every_end_passes_the_lock_on(queue, end):
     _, second = put(queue, *locked(2))
@@ -63,7 +65,7 @@ def test_a_job_of_a_lock_is_served_in_the_order_of_arrival(queue):
     served = []
     while claims := claim_all(queue):
         served += [claim.queue_id for claim in claims]
-        queue.settle([lifecycle.done(claim) for claim in claims], now=T0)
+        queue.settle([transitions.done(claim) for claim in claims], now=T0)
     assert ids == served
 
 
@@ -116,7 +118,7 @@ def test_a_lock_is_kept_through_back_off(queue):
 def test_a_lock_is_kept_when_the_job_is_given_back(queue):
     put(queue, *locked(2))
     (holder,) = claim_all(queue)
-    queue.settle([lifecycle.released(holder, "shutdown")], now=T0)
+    queue.settle([transitions.released(holder, "shutdown")], now=T0)
     assert [holder.queue_id] == [claim.queue_id for claim in claim_all(queue)]
 
 
@@ -131,7 +133,7 @@ def test_a_lock_is_kept_when_the_worker_is_lost(queue):
 def test_a_lock_is_kept_while_the_job_waits(queue):
     put(queue, *locked(2))
     (holder,) = claim_all(queue)
-    queue.settle([lifecycle.waits(holder, "document")], now=T0)
+    queue.settle([transitions.waits(holder, "document")], now=T0)
     assert row(queue, holder.queue_id).lock_held
     assert [] == claim_all(queue)
 
@@ -237,7 +239,7 @@ def test_the_oldest_job_does_not_pass_an_earlier_one_of_its_lock(queue):
     served = []
     while claims := queue.claim(ClaimRequest("w1", 1, oldest=True), now=at(5)):
         served += [claim.queue_id for claim in claims]
-        queue.settle([lifecycle.done(claim) for claim in claims], now=at(5))
+        queue.settle([transitions.done(claim) for claim in claims], now=at(5))
     assert [urgent, early, late] == served
 
 
@@ -261,13 +263,13 @@ def test_the_order_of_arrival_holds_whatever_the_ids_are(queue, meanwhile):
     served = []
     while claims := claim_all(queue):
         served += [claim.queue_id for claim in claims]
-        queue.settle([lifecycle.done(claim) for claim in claims], now=T0)
+        queue.settle([transitions.done(claim) for claim in claims], now=T0)
     assert ["job_z", "job_y", "job_x"][: len(served)] == served
 
 
 def test_the_lock_of_a_requeued_job_is_taken_anew(queue):
     first, second = put(queue, *locked(2))
-    queue.settle([lifecycle.timed_out(claim_one(queue))], now=T0)
+    queue.settle([transitions.timed_out(claim_one(queue))], now=T0)
     claim_one(queue)
     queue.requeue([first], now=at(1))
     assert [] == claim_all(queue, at(1))
@@ -276,7 +278,7 @@ def test_the_lock_of_a_requeued_job_is_taken_anew(queue):
 
 def test_children_of_one_lock_run_one_by_one(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(locked(2, "child")))], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(locked(2, "child")))], now=T0)
     (first,) = claim_all(queue)
     done(queue, first)
     (second,) = claim_all(queue)
@@ -286,5 +288,5 @@ def test_children_of_one_lock_run_one_by_one(queue):
 
 def test_several_locks_are_passed_on_in_one_settle(queue):
     put(queue, *[new(f"{key}{i}", lock_key=key) for key in "xyz" for i in range(2)])
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=T0)
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=T0)
     assert ["x", "y", "z"] == sorted(str(claim.lock_key) for claim in claim_all(queue))

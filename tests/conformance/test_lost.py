@@ -1,7 +1,7 @@
 """Lost workers: expired leases, and the cost of a loss."""
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, Status
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -28,7 +28,7 @@ def test_a_job_past_its_lease_is_expired(queue):
 def test_only_leased_jobs_expire(queue):
     put(queue, *many(4))
     waiting, ended, retried, expiring = claim_all(queue)
-    queue.settle([lifecycle.waits(waiting, "document"), lifecycle.done(ended)], now=T0)
+    queue.settle([transitions.waits(waiting, "document"), transitions.done(ended)], now=T0)
     retry(queue, retried)
     assert [expiring.queue_id] == [job.queue_id for job in queue.expired(now=at(10_000))]
 
@@ -89,13 +89,13 @@ def test_a_holder_that_settled_in_time_is_not_lost(queue):
     claim = running(queue)
     (expired,) = queue.expired(now=at(301))
     done(queue, claim, at(301))
-    assert [None] == queue.settle([lifecycle.lease_lost(expired)], now=at(302))
+    assert [None] == queue.settle([transitions.lease_lost(expired)], now=at(302))
     assert Status.DONE is row(queue, claim.queue_id).status
 
 
 def test_two_reapers_spend_one_retry(queue):
     claim = running(queue)
-    losses = [lifecycle.lease_lost(queue.expired(now=at(301))[0]) for _ in range(2)]
+    losses = [transitions.lease_lost(queue.expired(now=at(301))[0]) for _ in range(2)]
     assert [Status.PENDING] == queue.settle(losses[:1], now=at(301))
     assert [None] == queue.settle(losses[1:], now=at(301))
     assert 1 == row(queue, claim.queue_id).retry_count
@@ -106,12 +106,12 @@ def test_a_reaper_does_not_take_what_was_claimed_again_meanwhile(queue):
     (expired,) = queue.expired(now=at(301))
     reap(queue, at(301))
     (claim,) = queue.claim(ClaimRequest("w2"), now=at(301))
-    assert [None] == queue.settle([lifecycle.lease_lost(expired)], now=at(302))
-    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(303))
+    assert [None] == queue.settle([transitions.lease_lost(expired)], now=at(302))
+    assert [Status.DONE] == queue.settle([transitions.done(claim)], now=at(303))
 
 
 def end_leases(queue, now):
-    queue.settle([lifecycle.lease_ended(job) for job in queue.expired(now=now)], now=now)
+    queue.settle([transitions.lease_ended(job) for job in queue.expired(now=now)], now=now)
 
 
 def test_claims_of_a_lost_host_pay_only_when_they_are_lost_alone(queue):
@@ -122,7 +122,7 @@ def test_claims_of_a_lost_host_pay_only_when_they_are_lost_alone(queue):
 
     suspects = [claim_all(queue, at(302 + number)) for number in range(3)]
     assert [1, 1, 1] == [len(claims) for claims in suspects]
-    queue.settle([lifecycle.done(claim) for claims in suspects[1:] for claim in claims], now=at(310))
+    queue.settle([transitions.done(claim) for claims in suspects[1:] for claim in claims], now=at(310))
     end_leases(queue, at(700))
     job = row(queue, suspects[0][0].queue_id)
     assert (Status.FAILED, "ERR_WORKER_LOST") == (job.status, job.error_code)

@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Scope, Status
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, retry, row, running
 
 HAND = ClaimRequest("hand", lease=timedelta(hours=2))
@@ -111,7 +111,7 @@ def test_a_job_is_started_by_its_id(queue):
         job.lease_until,
     )
     assert (job.claim_number, job.payload_json) == (claim.claim_number, claim.payload_json)
-    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(6))
+    assert [Status.DONE] == queue.settle([transitions.done(claim)], now=at(6))
     assert 1 == len(claim_all(queue, at(7)))
 
 
@@ -133,7 +133,7 @@ def test_several_jobs_are_started_by_their_ids(queue):
     assert [last, first] == [claim.queue_id for claim in claims]
     assert [at(5)] * 2 == [row(queue, job).started_at for job in (first, last)]
     assert (Status.PENDING, at(1)) == (row(queue, second).status, row(queue, running).started_at)
-    assert [Status.DONE] * 2 == queue.settle([lifecycle.done(claim) for claim in claims], now=at(6))
+    assert [Status.DONE] * 2 == queue.settle([transitions.done(claim) for claim in claims], now=at(6))
     assert [second] == [claim.queue_id for claim in claim_all(queue, at(7))]
 
 
@@ -188,6 +188,6 @@ def test_a_failure_by_hand_spends_a_retry_as_far_as_there_is_one(queue):
     for spent in (1, 2, 2):
         job = job or one(queue, max_retries=2)
         claim = queue.start(job, HAND, now=at(1))
-        queue.settle([lifecycle.failed_by_hand(claim, "ERR_UNKNOWN", "no")], now=at(2))
+        queue.settle([transitions.failed_by_hand(claim, "ERR_UNKNOWN", "no")], now=at(2))
         assert (Status.FAILED, spent) == (row(queue, job).status, row(queue, job).retry_count)
         queue.requeue([job], keep_retries=True, now=at(3))

@@ -12,7 +12,7 @@ from threading import Barrier
 import msgspec
 import pytest
 
-from penstock.job import JobQuery, Status
+from penstock.queue.job import JobQuery, Status
 from penstock.queue.memory.queue import MemoryQueue
 from tests.conformance.durable_engines import DURABLE, given_back, opened, started
 from tests.conformance.entity_calls import Actor, Plan, Record

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import DuplicateId
-from penstock.job import CHILDREN, Beat, JobQuery, RenewResult, Status
+from penstock.queue import transitions
+from penstock.queue.job import CHILDREN, Beat, JobQuery, RenewResult, Status
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -30,7 +30,7 @@ def folder(key="parent", **fields):
 def expand(queue, *children, parent=None):
     """Add a folder waiting for children."""
     claim = running(queue, parent or folder())
-    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    queue.settle([transitions.waits(claim, children=children)], now=T0)
     return claim
 
 
@@ -38,7 +38,7 @@ def nested(queue):
     """A folder with one folder with one file: their claims from the top down, all but the file waiting."""
     top = expand(queue, folder("middle", priority=4))
     middle = claim_one(queue)
-    queue.settle([lifecycle.waits(middle, children=(new("leaf", priority=3),))], now=T0)
+    queue.settle([transitions.waits(middle, children=(new("leaf", priority=3),))], now=T0)
     return top, middle, claim_one(queue)
 
 
@@ -70,7 +70,7 @@ def test_a_grandchild_knows_its_root(queue):
 def test_a_parent_expands_in_steps_and_keeps_its_claim(queue):
     parent = running(queue, folder())
     for step in range(3):
-        settlement = lifecycle.expanded(
+        settlement = transitions.expanded(
             parent, tuple(many(2, f"s{step}-")), progress_json=f'{{"step":{step}}}'
         )
         assert [Status.IN_PROGRESS] == queue.settle([settlement], now=at(step))
@@ -84,9 +84,9 @@ def test_a_parent_expands_in_steps_and_keeps_its_claim(queue):
 def test_several_steps_of_expansion_fit_into_one_batch(queue):
     parent = running(queue, folder())
     settlements = [
-        lifecycle.expanded(parent, tuple(many(2, "a"))),
-        lifecycle.expanded(parent, tuple(many(2, "b"))),
-        lifecycle.waits(parent, children=tuple(many(2, "c"))),
+        transitions.expanded(parent, tuple(many(2, "a"))),
+        transitions.expanded(parent, tuple(many(2, "b"))),
+        transitions.waits(parent, children=tuple(many(2, "c"))),
     ]
     assert [Status.IN_PROGRESS] * 3 == queue.settle(settlements, now=T0)
     assert 6 == row(queue, parent.queue_id).children_open
@@ -95,7 +95,7 @@ def test_several_steps_of_expansion_fit_into_one_batch(queue):
 def test_the_resume_cursor_outlives_a_lost_worker(queue):
     parent = running(queue, folder())
     queue.settle(
-        [lifecycle.expanded(parent, tuple(many(2, "c", priority=0)), progress_json='{"at":2}')], now=T0
+        [transitions.expanded(parent, tuple(many(2, "c", priority=0)), progress_json='{"at":2}')], now=T0
     )
     reap(queue, at(301))
     assert {"at": 2} == claim_one(queue, at(301)).progress
@@ -103,10 +103,10 @@ def test_the_resume_cursor_outlives_a_lost_worker(queue):
 
 def test_an_expansion_repeated_after_a_crash_adds_nothing(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, tuple(many(3, "c", priority=0)))], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(many(3, "c", priority=0)))], now=T0)
     reap(queue, at(301))
     again = claim_one(queue, at(301))
-    settlement = lifecycle.waits(again, children=tuple(many(4, "c", priority=0)))
+    settlement = transitions.waits(again, children=tuple(many(4, "c", priority=0)))
     queue.settle([settlement], now=at(302))
     assert 4 == row(queue, parent.queue_id).children_open
     assert 4 == len(children_of(queue, parent))
@@ -114,11 +114,11 @@ def test_an_expansion_repeated_after_a_crash_adds_nothing(queue):
 
 def test_an_expansion_repeated_after_children_ended_does_not_run_them_again(queue):
     parent = running(queue, folder(priority=1))
-    queue.settle([lifecycle.expanded(parent, tuple(many(2, "c")))], now=T0)
-    queue.settle([lifecycle.done(child) for child in claim_all(queue)], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.done(child) for child in claim_all(queue)], now=T0)
     reap(queue, at(301))
     again = claim_one(queue, at(301))
-    queue.settle([lifecycle.waits(again, children=tuple(many(2, "c")))], now=at(302))
+    queue.settle([transitions.waits(again, children=tuple(many(2, "c")))], now=at(302))
     assert Status.DONE is row(queue, parent.queue_id).status
     assert [] == claim_all(queue, at(303))
 
@@ -182,17 +182,17 @@ def test_a_parent_without_children_is_done_at_once(queue):
 
 def test_a_parent_whose_children_have_ended_before_it_waits_is_done_at_once(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, tuple(many(2, "c")))], now=T0)
-    queue.settle([lifecycle.done(child) for child in claim_all(queue)], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.done(child) for child in claim_all(queue)], now=T0)
     assert Status.IN_PROGRESS is row(queue, parent.queue_id).status
-    queue.settle([lifecycle.waits(parent)], now=at(1))
+    queue.settle([transitions.waits(parent)], now=at(1))
     assert Status.DONE is row(queue, parent.queue_id).status
 
 
 def test_a_parent_that_says_done_waits_for_its_open_children(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, (new("child"),))], now=T0)
-    assert [Status.IN_PROGRESS] == queue.settle([lifecycle.done(parent, result_json='{"n":1}')], now=T0)
+    queue.settle([transitions.expanded(parent, (new("child"),))], now=T0)
+    assert [Status.IN_PROGRESS] == queue.settle([transitions.done(parent, result_json='{"n":1}')], now=T0)
     assert row(queue, parent.queue_id).waiting
     done(queue, claim_one(queue))
     job = row(queue, parent.queue_id)
@@ -201,7 +201,7 @@ def test_a_parent_that_says_done_waits_for_its_open_children(queue):
 
 def test_a_parent_that_fails_does_not_wait_for_its_children(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, (new("child"),))], now=T0)
+    queue.settle([transitions.expanded(parent, (new("child"),))], now=T0)
     fail(queue, parent)
     assert Status.FAILED is row(queue, parent.queue_id).status
     done(queue, claim_one(queue))
@@ -211,7 +211,7 @@ def test_a_parent_that_fails_does_not_wait_for_its_children(queue):
 
 def test_a_parent_in_back_off_is_not_ended_by_its_children(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, (new("child"),))], now=T0)
+    queue.settle([transitions.expanded(parent, (new("child"),))], now=T0)
     retry(queue, parent)
     done(queue, claim_one(queue))
     job = row(queue, parent.queue_id)
@@ -233,7 +233,9 @@ def test_a_parent_is_done_when_all_its_children_are(queue):
 
 def test_children_that_end_in_one_batch_end_their_parent(queue):
     parent = expand(queue, *many(3, "c"))
-    assert [Status.DONE] * 3 == queue.settle([lifecycle.done(child) for child in claim_all(queue)], now=at(1))
+    assert [Status.DONE] * 3 == queue.settle(
+        [transitions.done(child) for child in claim_all(queue)], now=at(1)
+    )
     assert (Status.DONE, 0) == (row(queue, parent.queue_id).status, row(queue, parent.queue_id).children_open)
 
 
@@ -242,7 +244,7 @@ def test_a_failed_child_fails_its_parent_at_the_end(queue):
     first, second, third = claim_all(queue)
     fail(queue, second)
     assert Status.IN_PROGRESS is row(queue, parent.queue_id).status
-    queue.settle([lifecycle.done(first), lifecycle.done(third)], now=at(1))
+    queue.settle([transitions.done(first), transitions.done(third)], now=at(1))
     job = row(queue, parent.queue_id)
     assert (Status.FAILED, "ERR_CHILDREN_FAILED") == (job.status, job.error_code)
     assert f"1 of 3 files failed ({second.queue_id})" == job.error_message
@@ -251,7 +253,7 @@ def test_a_failed_child_fails_its_parent_at_the_end(queue):
 def test_a_failed_parent_names_three_of_its_failed_children(queue):
     parent = expand(queue, *many(5, "c"))
     claims = claim_all(queue)
-    queue.settle([lifecycle.timed_out(child) for child in claims], now=at(1))
+    queue.settle([transitions.timed_out(child) for child in claims], now=at(1))
     named = ", ".join(claim.queue_id for claim in claims[:3])
     assert f"5 of 5 files failed ({named}, …)" == row(queue, parent.queue_id).error_message
 
@@ -288,7 +290,7 @@ def test_cancelled_children_do_not_fail_their_parent(queue):
     parent = expand(queue, *many(2, "c"))
     first, second = claim_all(queue)
     queue.cancel([first.queue_id], now=at(1))
-    queue.settle([lifecycle.cancelled_by_flag(first), lifecycle.done(second)], now=at(2))
+    queue.settle([transitions.cancelled_by_flag(first), transitions.done(second)], now=at(2))
     assert Status.DONE is row(queue, parent.queue_id).status
 
 
@@ -300,7 +302,7 @@ def test_a_parent_whose_last_open_child_is_cancelled_ends(queue):
     assert Status.DONE is row(queue, parent.queue_id).status
 
 
-@pytest.mark.parametrize("end", [lifecycle.done, lifecycle.timed_out], ids=lambda end: end.__name__)
+@pytest.mark.parametrize("end", [transitions.done, transitions.timed_out], ids=lambda end: end.__name__)
 def test_an_end_bubbles_up_through_all_levels(queue, end):
     top, middle, leaf = nested(queue)
     queue.settle([end(leaf)], now=at(5))
@@ -326,9 +328,9 @@ def test_the_end_of_a_parent_passes_its_lock_on(queue):
 
 def test_children_and_parent_can_end_in_one_batch(queue):
     parent = running(queue, folder())
-    queue.settle([lifecycle.expanded(parent, (new("child"),))], now=T0)
+    queue.settle([transitions.expanded(parent, (new("child"),))], now=T0)
     child = claim_one(queue)
-    queue.settle([lifecycle.done(child), lifecycle.waits(parent)], now=at(1))
+    queue.settle([transitions.done(child), transitions.waits(parent)], now=at(1))
     assert Status.DONE is row(queue, parent.queue_id).status
 
 
@@ -336,7 +338,7 @@ def test_a_thousand_children_end_their_parent(queue):
     parent = expand(queue, *many(1000, "c"))
     claims = claim_all(queue)
     broken = claims[500]
-    settlements = [lifecycle.done(c) if c is not broken else lifecycle.timed_out(c) for c in claims]
+    settlements = [transitions.done(c) if c is not broken else transitions.timed_out(c) for c in claims]
     queue.settle(settlements, now=at(1))
     expected = f"1 of 1,000 files failed ({broken.queue_id})"
     assert expected == row(queue, parent.queue_id).error_message
@@ -347,13 +349,13 @@ def test_a_child_whose_id_is_taken_is_refused_and_takes_nobodys_place(queue):
     (taken,) = put(queue, new("other"))
     before = queue.find(JobQuery())
     with pytest.raises(DuplicateId):
-        queue.settle([lifecycle.waits(parent, children=(new("child", queue_id=taken),))], now=at(1))
+        queue.settle([transitions.waits(parent, children=(new("child", queue_id=taken),))], now=at(1))
     assert before == queue.find(JobQuery())
 
 
 def test_an_expansion_sent_twice_with_the_same_ids_adds_nothing(queue):
     parent = running(queue, folder())
-    expansion = lifecycle.expanded(parent, tuple(many(3, "c")))
+    expansion = transitions.expanded(parent, tuple(many(3, "c")))
     assert [Status.IN_PROGRESS] == queue.settle([expansion], now=T0)
     assert [Status.IN_PROGRESS] == queue.settle([expansion], now=at(1))
     assert 3 == row(queue, parent.queue_id).children_open

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Beat, ClaimRequest, Held, JobQuery, RenewResult, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import Beat, ClaimRequest, Held, JobQuery, RenewResult, Scope, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     LEASE,
@@ -79,7 +79,7 @@ def test_what_runs_goes_on(queue):
     queue.pause(Scope("acme"), now=at(1))
     beat = Beat(claim.queue_id, claim.claim_number, LEASE)
     assert [RenewResult(held=True)] == queue.renew([beat], now=at(2))
-    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(3))
+    assert [Status.DONE] == queue.settle([transitions.done(claim)], now=at(3))
 
 
 def test_what_comes_back_in_a_pause_waits(queue):
@@ -90,7 +90,7 @@ def test_what_comes_back_in_a_pause_waits(queue):
 
 def test_children_are_paused_too(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=(new("c", collection="x"),))], now=at(0))
+    queue.settle([transitions.waits(parent, children=(new("c", collection="x"),))], now=at(0))
     queue.pause(Scope(collection="x"), now=at(1))
     assert [] == claim_all(queue, at(2))
 

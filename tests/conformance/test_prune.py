@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery, Status
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, fail, many, new, put, row, running
 
 EVERYTHING = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), at(1_000_000))
@@ -15,7 +15,7 @@ def left(queue):
 
 def folder(queue, *children):
     claim = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    queue.settle([transitions.waits(claim, children=children)], now=T0)
     return claim
 
 
@@ -64,7 +64,7 @@ def test_cancelled_jobs_go_too(queue):
 def test_nothing_that_lives_goes(queue):
     put(queue, *many(3))
     claim_one(queue)
-    queue.settle([lifecycle.waits(claim_one(queue), "document")], now=T0)
+    queue.settle([transitions.waits(claim_one(queue), "document")], now=T0)
     assert 0 == queue.prune(EVERYTHING)
     assert 3 == len(left(queue))
 
@@ -87,13 +87,13 @@ def test_the_oldest_end_goes_first(queue):
 
 def test_batches_come_to_an_end(queue):
     put(queue, *many(25))
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=T0)
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=T0)
     assert [10, 10, 5, 0] == [queue.prune(EVERYTHING, limit=10) for _ in range(4)]
 
 
 def test_children_go_with_their_root(queue):
     folder(queue, *many(3, "c"))
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=at(1))
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=at(1))
     assert 4 == queue.prune(EVERYTHING)
     assert [] == left(queue)
 
@@ -111,7 +111,7 @@ def test_children_that_ended_earlier_stay_with_their_root(queue):
 def test_children_of_another_status_go_with_their_root(queue):
     folder(queue, *many(2, "c"))
     first, second = claim_all(queue)
-    queue.settle([lifecycle.done(first), lifecycle.timed_out(second)], now=at(1))
+    queue.settle([transitions.done(first), transitions.timed_out(second)], now=at(1))
     assert 0 == queue.prune({Status.DONE: at(100)})
     assert 3 == queue.prune({Status.FAILED: at(100)})
 
@@ -119,14 +119,14 @@ def test_children_of_another_status_go_with_their_root(queue):
 def test_a_tree_of_three_levels_goes_whole(queue):
     folder(queue, new("middle", item_type="folder"))
     middle = claim_one(queue)
-    queue.settle([lifecycle.waits(middle, children=tuple(many(2, "leaf")))], now=T0)
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=at(1))
+    queue.settle([transitions.waits(middle, children=tuple(many(2, "leaf")))], now=T0)
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=at(1))
     assert 4 == queue.prune(EVERYTHING)
 
 
 def test_a_live_descendant_keeps_its_tree(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.expanded(parent, tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.expanded(parent, tuple(many(2, "c")))], now=T0)
     fail(queue, parent)
     first, second = claim_all(queue)
     done(queue, first)
@@ -137,7 +137,7 @@ def test_a_live_descendant_keeps_its_tree(queue):
 
 def test_a_tree_that_is_kept_does_not_keep_others(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.expanded(parent, (new("c", priority=0),))], now=T0)
+    queue.settle([transitions.expanded(parent, (new("c", priority=0),))], now=T0)
     fail(queue, parent)
     done(queue, running(queue, new("other")), at(1))
     assert 1 == queue.prune(EVERYTHING, limit=1)
@@ -147,7 +147,7 @@ def test_a_tree_that_is_kept_does_not_keep_others(queue):
 @pytest.mark.parametrize("limit", [1, 3, 10])
 def test_a_tree_larger_than_a_batch_goes_in_several_with_its_root_last(queue, limit):
     parent = folder(queue, *many(9, "c"))
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=at(1))
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=at(1))
     while queue.get(parent.queue_id) is not None:
         assert 0 < queue.prune(EVERYTHING, limit=limit) <= limit
     assert [] == left(queue)
@@ -155,7 +155,7 @@ def test_a_tree_larger_than_a_batch_goes_in_several_with_its_root_last(queue, li
 
 def test_one_item_type_can_be_pruned_alone_with_its_trees(queue):
     parent = folder(queue, *many(2, "c"))
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=at(1))
+    queue.settle([transitions.done(claim) for claim in claim_all(queue)], now=at(1))
     call = running(queue, new("call", item_type="function", op="run"))
     done(queue, call)
     assert 0 == queue.prune(EVERYTHING, item_type="file")

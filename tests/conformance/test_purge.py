@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock import lifecycle
-from penstock.job import Held, JobQuery, Scope, Status
-from penstock.limits import Limit
+from penstock.queue import transitions
+from penstock.queue.job import Held, JobQuery, Scope, Status
+from penstock.queue.limits import Limit
 from tests.conformance.conftest import (
     at,
     claim_all,
@@ -70,9 +70,9 @@ def test_a_claim_on_a_purged_row_is_lost(queue):
     claim = running(queue)
     queue.purge(everything(queue), now=at(1))
 
-    assert [None] == queue.settle([lifecycle.done(claim)], now=at(2))
+    assert [None] == queue.settle([transitions.done(claim)], now=at(2))
     child = new("child")
-    assert [None] == queue.settle([lifecycle.waits(claim, children=(child,))], now=at(2))
+    assert [None] == queue.settle([transitions.waits(claim, children=(child,))], now=at(2))
     assert [] == everything(queue)
 
 
@@ -98,7 +98,7 @@ def test_the_lock_of_a_purged_row_is_passed_on(queue):
 
 def test_a_tree_goes_in_any_order_and_a_parent_that_stays_is_counted_again(queue):
     parent = running(queue, new("parent"))
-    queue.settle([lifecycle.waits(parent, children=(new("c1", tenant_id="gone"), new("c2")))], now=at(1))
+    queue.settle([transitions.waits(parent, children=(new("c1", tenant_id="gone"), new("c2")))], now=at(1))
     children = {job.idempotency_key: job for job in everything(queue) if job.parent_id is not None}
     done(queue, next(c for c in claim_all(queue, at(2)) if c.queue_id == children["c2"].queue_id), at(3))
 

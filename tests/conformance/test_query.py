@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import InvalidRequest, QueueFull
-from penstock.job import Held, JobQuery, Position, QueueLimits, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import Held, JobQuery, Position, QueueLimits, Scope, Status
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.redis.queue import RedisQueue
 from tests.conformance.conftest import (
@@ -29,7 +29,7 @@ def found(queue, **filters):
 def zoo(queue):
     """Add one job of each kind."""
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=(new("child", priority=10),))], now=T0)
+    queue.settle([transitions.waits(parent, children=(new("child", priority=10),))], now=T0)
     claim_one(queue, worker="w2")
     running(queue, new("locked", lock_key="doc:1", op="update"))
     put(queue, new("behind", lock_key="doc:1"))
@@ -193,7 +193,7 @@ def test_what_is_held_is_not_ahead_but_counts_in_the_length(queue):
 
 def test_a_due_retry_is_ahead(queue):
     claim = running(queue)
-    queue.settle([lifecycle.released(claim, "shutdown")], now=T0)
+    queue.settle([transitions.released(claim, "shutdown")], now=T0)
     (queue_id,) = put(queue, new("other", tenant_id="B"))
     assert Position(1, 2, 1) == queue.position(queue_id)
 
@@ -244,7 +244,7 @@ def test_a_position_is_exact_up_to_its_bound(queue):
 
 def test_files_of_a_running_folder_and_calls_are_no_requests(queue):
     folder = running(queue, new("folder", item_type="folder"))
-    queue.settle([lifecycle.waits(folder, children=tuple(many(20, "f", priority=8)))], now=T0)
+    queue.settle([transitions.waits(folder, children=tuple(many(20, "f", priority=8)))], now=T0)
     first, low, later = put(
         queue, new("first", priority=9), new("low", priority=1), new("later", priority=9, run_at=at(60))
     )
@@ -266,7 +266,7 @@ def test_files_of_a_running_folder_and_calls_are_no_requests(queue):
 def test_requests_behind_many_files_have_their_position(queue):
     folder = running(queue, new("folder", item_type="folder"))
     files = tuple(many(POSITION_CAP + 5, "f", priority=8))
-    queue.settle([lifecycle.waits(folder, children=files)], now=T0)
+    queue.settle([transitions.waits(folder, children=files)], now=T0)
     ids = put(queue, *many(3, "request", priority=1))
 
     assert Position(2, 3, POSITION_CAP) == queue.position(ids[2])

@@ -11,11 +11,11 @@ from threading import Barrier
 
 import pytest
 
-from penstock import lifecycle
 from penstock.clock import new_ids
-from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Scope, Settlement, Status
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.protocol import Queue
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 from tests.conformance.durable_engines import DURABLE, opened
 from tests.conformance.invariants import breaches
 from tests.servers.stores import given_back
@@ -51,7 +51,7 @@ class Racer:
     def end(self) -> None:
         """Finish all held and claimable jobs, so locks and parents end."""
         while True:
-            done = [lifecycle.done(claim) for claim in self._held]
+            done = [transitions.done(claim) for claim in self._held]
             self._held = self._queue.exchange(done, ClaimRequest("w", 20)).claims
             if not self._held:
                 return
@@ -94,14 +94,14 @@ class Racer:
     def _ending(self, claim: Claim) -> Settlement:
         way = self._random.choice(["done"] * 6 + ["failed", "retry", "released", "lost", "waits", "waits"])
         if way == "waits" and claim.parent_id is None:
-            return lifecycle.waits(claim, children=tuple(self._new(3)))
+            return transitions.waits(claim, children=tuple(self._new(3)))
         if way == "failed":
-            return lifecycle.failed(claim, "ERR_PARSE", "not a PDF")
+            return transitions.failed(claim, "ERR_PARSE", "not a PDF")
         if way == "retry":
-            return lifecycle.failed_attempt(claim, FAILURE, "no route")
+            return transitions.failed_attempt(claim, FAILURE, "no route")
         if way == "released":
-            return lifecycle.released(claim, "shutting down")
-        return lifecycle.lease_lost(claim) if way == "lost" else lifecycle.done(claim)
+            return transitions.released(claim, "shutting down")
+        return transitions.lease_lost(claim) if way == "lost" else transitions.done(claim)
 
     def _some(self) -> list[str]:
         found = self._queue.find(JobQuery(limit=200))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import JobQuery, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery, Scope, Status
 from penstock.queue.redis.server import Server
-from penstock.queue.rules import cancellation, pause_batches, requeue
+from penstock.queue.rules import held_jobs, settlement
 from tests.conformance.conftest import (
     T0,
     at,
@@ -25,9 +25,9 @@ def busy(queue):
     """A queue with something in every state."""
     parent = running(queue, new("parent", item_type="folder"))
     children = (*many(3, "child"), new("nested", item_type="folder", priority=9))
-    queue.settle([lifecycle.waits(parent, children=children)], now=T0)
+    queue.settle([transitions.waits(parent, children=children)], now=T0)
     nested = claim_one(queue)
-    queue.settle([lifecycle.waits(nested, children=(new("leaf", priority=0),))], now=T0)
+    queue.settle([transitions.waits(nested, children=(new("leaf", priority=0),))], now=T0)
     fail(queue, claim_one(queue))
     done(queue, claim_one(queue))
     put(
@@ -61,7 +61,7 @@ def test_a_woken_job_that_nobody_claimed_yet_needs_nothing(queue):
 
 def test_a_parent_that_was_asked_to_stop_and_waits_for_a_running_child_needs_nothing(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(many(2, "c")))], now=T0)
     claim_one(queue)
     queue.cancel([parent.queue_id], now=at(1))
     before = queue.find(JobQuery())
@@ -71,8 +71,8 @@ def test_a_parent_that_was_asked_to_stop_and_waits_for_a_running_child_needs_not
 
 def test_a_requeued_tree_needs_nothing(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(2, "c")))], now=T0)
-    queue.settle([lifecycle.timed_out(claim) for claim in claim_all(queue)], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.timed_out(claim) for claim in claim_all(queue)], now=T0)
     queue.requeue([parent.queue_id], now=at(1))
     before = queue.find(JobQuery())
     assert 0 == queue.reconcile(now=at(2))
@@ -111,7 +111,7 @@ def crash(monkeypatch):
 
 def folder(queue, *children):
     claim = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    queue.settle([transitions.waits(claim, children=children)], now=T0)
     return claim.queue_id
 
 
@@ -121,7 +121,7 @@ def statuses(queue):
 
 def test_a_cancel_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(3, "c"))
-    crash(cancellation, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    crash(settlement, "stop_children", lambda: queue.cancel([parent], now=at(1)))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 3} == statuses(queue)
     queue.reconcile(now=at(2))
     assert {Status.CANCELLED: 4} == statuses(queue)
@@ -130,18 +130,20 @@ def test_a_cancel_cut_short_is_carried_on(queue, crash):
 def test_a_requeue_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(3, "c"))
     first, second, third = claim_all(queue)
-    queue.settle([lifecycle.done(first), lifecycle.timed_out(second), lifecycle.timed_out(third)], now=T0)
-    crash(requeue, "return_children", lambda: queue.requeue([parent], now=at(1)))
+    queue.settle(
+        [transitions.done(first), transitions.timed_out(second), transitions.timed_out(third)], now=T0
+    )
+    crash(settlement, "return_children", lambda: queue.requeue([parent], now=at(1)))
     queue.reconcile(now=at(2))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 2, Status.DONE: 1} == statuses(queue)
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
+    queue.settle([transitions.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
     assert {Status.DONE: 4} == statuses(queue)
 
 
 def test_the_requeue_of_a_cancelled_tree_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(2, "c"))
     queue.cancel([parent], now=at(1))
-    crash(requeue, "return_children", lambda: queue.requeue([parent], now=at(2)))
+    crash(settlement, "return_children", lambda: queue.requeue([parent], now=at(2)))
     queue.reconcile(now=at(3))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 2} == statuses(queue)
 
@@ -149,15 +151,15 @@ def test_the_requeue_of_a_cancelled_tree_cut_short_is_carried_on(queue, crash):
 def test_a_settle_that_was_to_stop_children_is_carried_on(queue, crash):
     parent = running(queue, new("parent", item_type="folder"))
     queue.cancel([parent.queue_id], now=at(1))
-    waits = lifecycle.waits(parent, children=tuple(many(2, "c")))
-    crash(cancellation, "stop_children", lambda: queue.settle([waits], now=at(2)))
+    waits = transitions.waits(parent, children=tuple(many(2, "c")))
+    crash(settlement, "stop_children", lambda: queue.settle([waits], now=at(2)))
     queue.reconcile(now=at(3))
     assert {Status.CANCELLED: 3} == statuses(queue)
 
 
 def test_what_was_put_right_stays_right(queue, crash):
     parent = folder(queue, *many(2, "c"))
-    crash(cancellation, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    crash(settlement, "stop_children", lambda: queue.cancel([parent], now=at(1)))
     queue.reconcile(now=at(2))
     before = queue.find(JobQuery())
     assert 0 == queue.reconcile(now=at(3))
@@ -168,6 +170,6 @@ def test_a_resume_cut_short_is_carried_on(queue, crash):
     put(queue, *many(3, "c", tenant_id="A"))
     queue.pause(Scope("A"), now=T0)
     assert [] == claim_all(queue)
-    crash(pause_batches, "advance_resume", lambda: queue.resume(Scope("A"), now=at(1)))
+    crash(held_jobs, "advance_resume", lambda: queue.resume(Scope("A"), now=at(1)))
     assert 3 == queue.reconcile(now=at(2))
     assert 3 == len(claim_all(queue, at(3)))

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import msgspec
 
-from penstock import lifecycle
-from penstock.job import Beat, RenewResult
+from penstock.queue import transitions
+from penstock.queue.job import Beat, RenewResult
 from tests.conformance.conftest import LEASE, T0, at, claim_all, done, many, new, put, reap, row, running
 
 
@@ -52,7 +52,7 @@ def test_progress_outlives_a_lost_worker(queue):
 def test_what_is_given_back_can_carry_its_progress(queue):
     claim = running(queue)
     queue.renew([Beat(claim.queue_id, claim.claim_number, None, '{"page":7}')], now=at(10))
-    released = msgspec.structs.replace(lifecycle.released(claim, "shutdown"), progress_json='{"page":8}')
+    released = msgspec.structs.replace(transitions.released(claim, "shutdown"), progress_json='{"page":8}')
     queue.settle([released], now=at(11))
     assert {"page": 8} == row(queue, claim.queue_id).progress
 
@@ -83,7 +83,7 @@ def test_an_unknown_job_is_not_held(queue):
 
 def test_a_waiting_job_is_not_held(queue):
     claim = running(queue)
-    queue.settle([lifecycle.waits(claim, "document")], now=T0)
+    queue.settle([transitions.waits(claim, "document")], now=T0)
     number = row(queue, claim.queue_id).claim_number
     assert [RenewResult(held=False)] == queue.renew([Beat(claim.queue_id, number, LEASE)], now=T0)
     assert row(queue, claim.queue_id).waiting

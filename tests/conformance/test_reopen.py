@@ -1,7 +1,7 @@
 """Acknowledged changes are visible to the next process, and to all with the store open."""
 
-from penstock import lifecycle
-from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status, WorkerReport
+from penstock.queue import transitions
+from penstock.queue.job import Beat, ClaimRequest, JobQuery, Scope, Status, WorkerReport
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -23,7 +23,7 @@ from tests.conformance.conftest import (
 def lived_in(queue):
     """A queue with something in every column."""
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(3, "child")))], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(many(3, "child")))], now=T0)
     fail(queue, claim_one(queue))
     retry(queue, claim_one(queue))
     put(queue, *many(3, "locked", lock_key="doc:1", priority=9), new("paused", tenant_id="P"))
@@ -58,15 +58,15 @@ def test_a_claim_is_still_held_after_reopening(queue, reopen):
     claim = running(queue)
     again = reopen()
     assert [] == claim_all(again, at(1))
-    assert [Status.DONE] == again.settle([lifecycle.done(claim)], now=at(2))
+    assert [Status.DONE] == again.settle([transitions.done(claim)], now=at(2))
 
 
 def test_a_lost_claim_is_still_lost_after_reopening(queue, reopen):
     stale = running(queue)
-    queue.settle([lifecycle.released(stale, "shutdown")], now=at(1))
+    queue.settle([transitions.released(stale, "shutdown")], now=at(1))
     again = reopen()
     claim_one(again, at(2))
-    assert [None] == again.settle([lifecycle.done(stale)], now=at(3))
+    assert [None] == again.settle([transitions.done(stale)], now=at(3))
 
 
 def test_a_live_key_is_still_live_after_reopening(queue, reopen):
@@ -92,7 +92,7 @@ def test_a_suspect_is_still_one_after_reopening(queue, reopen):
 
 def test_a_family_stays_together_after_reopening(queue, reopen):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(2, "c")))], now=T0)
+    queue.settle([transitions.waits(parent, children=tuple(many(2, "c")))], now=T0)
     done(queue, claim_one(queue))
     again = reopen()
     done(again, claim_one(again, at(1)), at(1))
@@ -109,7 +109,7 @@ def test_openers_see_each_others_jobs(queue, opened):
     claim = claim_one(other)
     assert queue_id == claim.queue_id
     assert [] == claim_all(queue)
-    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(1))
+    assert [Status.DONE] == queue.settle([transitions.done(claim)], now=at(1))
     assert Status.DONE is row(other, queue_id).status
 
 
@@ -130,6 +130,6 @@ def test_openers_drain_one_queue_without_overlap(queue, opened):
         claims = openers[i % 3].claim(ClaimRequest(f"w{i % 3}", 2), now=at(i))
         taken += [claim.queue_id for claim in claims]
         assert [Status.DONE] * 2 == openers[(i + 1) % 3].settle(
-            [lifecycle.done(c) for c in claims], now=at(i)
+            [transitions.done(c) for c in claims], now=at(i)
         )
     assert ids == taken

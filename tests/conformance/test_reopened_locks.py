@@ -1,8 +1,7 @@
 """A re-opened parent holds the lock again: no other job of the key runs beside the children."""
 
-from penstock import lifecycle
-from penstock.job import Held, RequeueResult, Status
-from penstock.queue import engine
+from penstock.queue import engine, transitions
+from penstock.queue.job import Held, RequeueResult, Status
 from penstock.queue.redis import queue as redis_queue
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, row, running
 
@@ -10,9 +9,9 @@ from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many,
 def failed_parent(queue, *children, key="parent"):
     """Add a job with the lock key ``doc:1`` and a failed first child; returns both ids."""
     claim = running(queue, new(key, item_type="folder", lock_key="doc:1"))
-    queue.settle([lifecycle.waits(claim, children=children or (new("child"),))], now=T0)
+    queue.settle([transitions.waits(claim, children=children or (new("child"),))], now=T0)
     first, *others = claim_all(queue)
-    queue.settle([lifecycle.timed_out(first), *(lifecycle.done(each) for each in others)], now=at(1))
+    queue.settle([transitions.timed_out(first), *(transitions.done(each) for each in others)], now=at(1))
     assert Status.FAILED is row(queue, claim.queue_id).status
     return claim.queue_id, first.queue_id
 
@@ -25,7 +24,7 @@ def test_a_parent_that_waits_again_holds_its_lock_again(queue):
         (other,) = put(queue, new(f"other {requeued}", lock_key="doc:1"), now=at(3))
         assert [ids[1]] == [claim.queue_id for claim in claim_all(queue, at(3))]
         assert Held.LOCK is row(queue, other).held
-        queue.settle([lifecycle.done(row(queue, ids[1]))], now=at(4))
+        queue.settle([transitions.done(row(queue, ids[1]))], now=at(4))
         assert (Status.DONE, False) == (row(queue, ids[0]).status, row(queue, ids[0]).lock_held)
         done(queue, claim_one(queue, at(5)), at(5))
         assert Status.DONE is row(queue, other).status
@@ -55,7 +54,7 @@ def test_a_job_that_waits_for_the_lock_does_not_refuse_the_parent(queue):
 
     assert [child] == [claim.queue_id for claim in claim_all(queue, at(3))]
     assert [Held.LOCK, Held.LOCK] == [row(queue, each).held for each in (first, second)]
-    queue.settle([lifecycle.done(row(queue, child))], now=at(4))
+    queue.settle([transitions.done(row(queue, child))], now=at(4))
     assert Status.DONE is row(queue, parent).status
     assert [first] == [claim.queue_id for claim in claim_all(queue, at(5))]
 
@@ -68,7 +67,7 @@ def test_a_job_woken_for_the_lock_waits_again_when_a_parent_takes_it(queue):
     queue.requeue([parent], now=at(3))
 
     assert [child] == [claim.queue_id for claim in claim_all(queue, at(3))]
-    queue.settle([lifecycle.done(row(queue, child))], now=at(4))
+    queue.settle([transitions.done(row(queue, child))], now=at(4))
     for expected in (second, third):
         claim = claim_one(queue, at(5))
         assert expected == claim.queue_id
@@ -90,10 +89,12 @@ def test_children_whose_lock_is_taken_stay_failed_until_it_is_free(queue, monkey
     number = 6
     top = running(queue, new("top", item_type="folder"))
     middles = tuple(new(f"middle{i:04}", item_type="folder", lock_key=f"doc:{i}") for i in range(number))
-    queue.settle([lifecycle.waits(top, children=middles)], now=T0)
+    queue.settle([transitions.waits(top, children=middles)], now=T0)
     claims = claim_each(queue, T0)
-    queue.settle([lifecycle.waits(each, children=(new(f"leaf {each.queue_id}"),)) for each in claims], now=T0)
-    queue.settle([lifecycle.timed_out(each) for each in claim_each(queue, at(1))], now=at(1))
+    queue.settle(
+        [transitions.waits(each, children=(new(f"leaf {each.queue_id}"),)) for each in claims], now=T0
+    )
+    queue.settle([transitions.timed_out(each) for each in claim_each(queue, at(1))], now=at(1))
     assert Status.FAILED is row(queue, top.queue_id).status
     put(queue, *(new(f"other{i}", lock_key=f"doc:{i}") for i in range(number)), now=at(2))
     others = claim_each(queue, at(2))
@@ -102,11 +103,11 @@ def test_children_whose_lock_is_taken_stay_failed_until_it_is_free(queue, monkey
     assert Status.IN_PROGRESS is queue.requeue([top.queue_id], now=at(3))[0].now
     assert [] == claim_all(queue, at(3))
 
-    queue.settle([lifecycle.done(each) for each in others], now=at(4))
+    queue.settle([transitions.done(each) for each in others], now=at(4))
     queue.reconcile(now=at(5))
     leaves = claim_each(queue, at(5))
     assert number == len(leaves)
-    queue.settle([lifecycle.done(each) for each in leaves], now=at(6))
+    queue.settle([transitions.done(each) for each in leaves], now=at(6))
     assert Status.DONE is row(queue, top.queue_id).status
 
 

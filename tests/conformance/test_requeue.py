@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import JobQuery, RequeueResult, Status
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery, RequeueResult, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     T0,
@@ -31,7 +31,7 @@ def failed_job(queue, request=None):
 def folder(queue, *children, key="parent"):
     """Add a folder waiting for children and return the id."""
     claim = running(queue, new(key, item_type="folder"))
-    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    queue.settle([transitions.waits(claim, children=children)], now=T0)
     return claim.queue_id
 
 
@@ -39,7 +39,7 @@ def failed_folder(queue):
     """Add a folder of three with a failed second child; returns the ids."""
     parent = folder(queue, *many(3, "c"))
     first, second, third = claim_all(queue)
-    queue.settle([lifecycle.done(first), lifecycle.timed_out(second), lifecycle.done(third)], now=at(1))
+    queue.settle([transitions.done(first), transitions.timed_out(second), transitions.done(third)], now=at(1))
     return parent, first.queue_id, second.queue_id, third.queue_id
 
 
@@ -47,9 +47,9 @@ def failed_tree(queue):
     """Three levels, failed from the bottom up; the ids from the top down."""
     top = folder(queue, new("middle", item_type="folder"))
     middle = claim_one(queue)
-    queue.settle([lifecycle.waits(middle, children=(new("leaf"), new("good leaf")))], now=T0)
+    queue.settle([transitions.waits(middle, children=(new("leaf"), new("good leaf")))], now=T0)
     leaf, good = claim_all(queue)
-    queue.settle([lifecycle.done(good), lifecycle.timed_out(leaf)], now=at(1))
+    queue.settle([transitions.done(good), transitions.timed_out(leaf)], now=at(1))
     return top, middle.queue_id, leaf.queue_id
 
 
@@ -143,7 +143,7 @@ def test_what_has_not_ended_badly_is_refused(queue, status):
     (queue_id,) = put(queue, new())
     if status is not Status.PENDING:
         claim = claim_one(queue)
-        queue.settle([lifecycle.done(claim)] if status is Status.DONE else [], now=T0)
+        queue.settle([transitions.done(claim)] if status is Status.DONE else [], now=T0)
     before = row(queue, queue_id)
     (answer,) = queue.requeue([queue_id], now=at(1))
     assert (RequeueResult(queue_id, status, status), True) == (answer, answer.refused)
@@ -239,7 +239,7 @@ def test_a_cancelled_tree_runs_again(queue):
     queue.requeue([parent], now=at(2))
     claims = claim_all(queue, at(3))
     assert (2, 2) == (len(claims), row(queue, parent).children_open)
-    queue.settle([lifecycle.done(claim) for claim in claims], now=at(4))
+    queue.settle([transitions.done(claim) for claim in claims], now=at(4))
     assert Status.DONE is row(queue, parent).status
 
 
@@ -247,17 +247,17 @@ def test_a_parent_that_failed_by_itself_runs_again_itself(queue):
     parent = failed_job(queue, new(item_type="folder"))
     assert [RequeueResult(parent, Status.FAILED, Status.PENDING)] == queue.requeue([parent], now=at(1))
     again = claim_one(queue, at(2))
-    queue.settle([lifecycle.waits(again, children=(new("c"),))], now=at(2))
+    queue.settle([transitions.waits(again, children=(new("c"),))], now=at(2))
     done(queue, claim_one(queue, at(3)), at(3))
     assert Status.DONE is row(queue, parent).status
 
 
 def test_a_parent_that_timed_out_waiting_waits_again_for_its_open_children(queue):
     parent = folder(queue, *many(2, "c"))
-    queue.settle([lifecycle.timed_out(row(queue, parent))], now=at(1))
+    queue.settle([transitions.timed_out(row(queue, parent))], now=at(1))
     queue.requeue([parent], now=at(2))
     assert (True, 2) == (row(queue, parent).waiting, row(queue, parent).children_open)
-    queue.settle([lifecycle.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
+    queue.settle([transitions.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
     assert Status.DONE is row(queue, parent).status
 
 
@@ -277,7 +277,7 @@ def test_a_tree_is_done_when_its_requeued_leaf_is(queue):
 
 def test_a_parent_puts_back_more_children_than_one_batch_holds(queue):
     parent = folder(queue, *many(CASCADE_BATCH + 50, "c"))
-    queue.settle([lifecycle.timed_out(c) for c in claim_all(queue, limit=2000)], now=at(1))
+    queue.settle([transitions.timed_out(c) for c in claim_all(queue, limit=2000)], now=at(1))
     queue.requeue([parent], now=at(2))
     job = row(queue, parent)
     assert (True, CASCADE_BATCH + 50, 0) == (job.waiting, job.children_open, job.children_failed)
@@ -320,7 +320,7 @@ def test_a_failed_child_can_run_again_while_its_parent_still_waits(queue):
 def test_one_of_two_failed_children_can_run_again_alone(queue):
     parent = folder(queue, *many(2, "c"))
     first, second = claim_all(queue)
-    queue.settle([lifecycle.timed_out(first), lifecycle.timed_out(second)], now=at(1))
+    queue.settle([transitions.timed_out(first), transitions.timed_out(second)], now=at(1))
     queue.requeue([first.queue_id], now=at(2))
     done(queue, claim_one(queue, at(3)), at(3))
     assert f"1 of 2 files failed ({second.queue_id})" == row(queue, parent).error_message
@@ -352,7 +352,7 @@ def test_a_live_job_with_the_key_of_a_child_does_not_refuse_it(queue):
 
 def test_a_child_of_an_earlier_run_does_not_open_its_parent(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    queue.settle([lifecycle.expanded(parent, (new("old"),))], now=T0)
+    queue.settle([transitions.expanded(parent, (new("old"),))], now=T0)
     old = claim_one(queue)
     fail(queue, parent)
     fail(queue, old)

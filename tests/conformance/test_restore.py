@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Held, JobQuery, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import Held, JobQuery, Scope, Status
 from penstock.queue.memory.queue import MemoryQueue
 from tests.conformance.conftest import (
     T0,
@@ -33,7 +33,7 @@ def filled() -> MemoryQueue:
     queue.cancel([cancelled], now=at(3))
     retry(queue, running(queue, new("retried", lock_key="other")), at(4))
     parent = running(queue, new("parent", item_type="folder"), at(5))
-    queue.settle([lifecycle.waits(parent, children=tuple(many(3, "child")))], now=at(5))
+    queue.settle([transitions.waits(parent, children=tuple(many(3, "child")))], now=at(5))
     done(queue, claim_one(queue, at(6)), at(6))
     fail(queue, claim_one(queue, at(6)), at(7))
     claim_all(queue, at(8))
@@ -75,7 +75,7 @@ def test_a_waiting_parent_ends_with_its_last_child(queue):
     queue.restore(other.find(ALL))
     for claimed in queue.find(JobQuery(statuses=frozenset({Status.IN_PROGRESS}), limit=100)):
         if claimed.parent_id is not None:
-            queue.settle([lifecycle.done(claimed)], now=at(30))
+            queue.settle([transitions.done(claimed)], now=at(30))
             parent = row(queue, claimed.parent_id)
     assert 2 == parent.run
     assert Status.PENDING is parent.status, "the follow-up begins the next run"
@@ -85,7 +85,7 @@ def test_a_freed_lock_wakes_a_restored_row(queue):
     queue.restore(filled().find(ALL))
     (holder,) = [job for job in queue.find(ALL) if job.lock_held and job.lock_key == "one"]
     (parked,) = queue.find(JobQuery(held=Held.LOCK))
-    queue.settle([lifecycle.done(holder)], now=at(30))
+    queue.settle([transitions.done(holder)], now=at(30))
     assert None is row(queue, parked.queue_id).held
 
 

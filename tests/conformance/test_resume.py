@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
-from penstock.queue.rules import pauses
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue.rules import rows
 from tests.conformance.conftest import at, claim_all, claim_one, done, many, new, put, retry, row
 
 A, B = Scope("A"), Scope("B")
@@ -16,8 +16,8 @@ LOOKED_AT_ONCE = 3_100
 @pytest.fixture
 def in_small_steps(monkeypatch):
     """Two rows per transaction and one transaction per call, so a resume takes several calls."""
-    monkeypatch.setattr(pauses, "MOVED_AT_ONCE", 2)
-    monkeypatch.setattr(pauses, "RESUME_STEPS", 1)
+    monkeypatch.setattr(rows, "MOVED_AT_ONCE", 2)
+    monkeypatch.setattr(rows, "RESUME_STEPS", 1)
 
 
 def of(tenant, number, prefix="k", **fields):
@@ -31,7 +31,7 @@ def drain(queue, second=100, limit=1):
         claims = queue.claim(ClaimRequest("w1", limit), now=at(second))
         order += [claim.queue_id for claim in claims]
         if claims:
-            queue.settle([lifecycle.done(claim) for claim in claims], now=at(second))
+            queue.settle([transitions.done(claim) for claim in claims], now=at(second))
         elif not queue.wait(0):
             return order
     raise AssertionError("it never comes to an end")
@@ -91,7 +91,7 @@ def test_children_added_while_a_resume_releases_come_last(queue, in_small_steps)
     assert [] == parked(queue, A)
     queue.resume(A, now=at(11))
     children = tuple(of("A", 3, "child"))
-    queue.settle([lifecycle.waits(parent, children=children)], now=at(12))
+    queue.settle([transitions.waits(parent, children=children)], now=at(12))
     assert ids + [child.queue_id for child in children] == drain(queue)
 
 
@@ -222,6 +222,6 @@ def test_a_resume_moves_a_bounded_number_of_rows(queue):
     queue.pause(A, now=at(1))
     while queue.count(JobQuery(held=Held.PAUSE)).get((), 0) < 5_500:
         assert [] == claim_all(queue, at(2))
-    assert 2 * pauses.MOVED_AT_ONCE == queue.resume(A, now=at(3))
+    assert 2 * rows.MOVED_AT_ONCE == queue.resume(A, now=at(3))
     assert row(queue, queue.find(PENDING)[0].queue_id).held is None
     assert 5_500 == len(drain(queue, limit=1_000))

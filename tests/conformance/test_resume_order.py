@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Scope
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Scope
 from tests.conformance.conftest import at, claim_all, claim_one, done, fail, many, new, put, row
 from tests.conformance.test_resume import A, drain, in_small_steps, of, parked
 
@@ -47,7 +47,7 @@ def test_a_batch_keeps_its_order_whatever_its_ids(queue, lock_key):
 def test_children_keep_their_order_whatever_their_ids(queue):
     parent = begun(queue, new("parent", item_type="folder", tenant_id="B"))
     children = tuple(unordered(5))
-    queue.settle([lifecycle.waits(parent, children=children)], now=at(0))
+    queue.settle([transitions.waits(parent, children=children)], now=at(0))
     assert [] == parked(queue, A)
     queue.resume(A, now=at(12))
     assert [child.queue_id for child in children] == drain(queue)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Scope, Status
 from tests.conformance.conftest import at, done, many, new, put, running
 
 BLOCKED = [
@@ -82,5 +82,5 @@ def test_a_claim_reads_no_more_of_a_large_backlog_than_it_takes(queue):
     queue.add(many(5_000), now=at(1))
     claims = queue.claim(ClaimRequest("w1", 10), now=at(2))
     assert queue.rows_read <= 11
-    queue.exchange([lifecycle.done(claim) for claim in claims], ClaimRequest("w1", 10), now=at(3))
+    queue.exchange([transitions.done(claim) for claim in claims], ClaimRequest("w1", 10), now=at(3))
     assert queue.rows_read <= 11

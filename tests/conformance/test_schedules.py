@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from penstock.job import Job, JobQuery
+from penstock.queue.job import Job, JobQuery
 from penstock.queue.protocol import Queue
-from penstock.schedule import SCHEDULED_FOR, Missed, Schedule
+from penstock.queue.schedules import SCHEDULED_FOR, Missed, Schedule
 from penstock.worker.upkeep import ScheduleRunner
 from tests.conformance import durable_engines
 from tests.conformance.conftest import T0, at, claim_all, done, new

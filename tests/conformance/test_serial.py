@@ -2,8 +2,9 @@
 
 import pytest
 
-from penstock import config, lifecycle
-from penstock.job import ClaimRequest
+from penstock import config
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.service.jobs import Jobs
 from tests.conformance.conftest import new
 
@@ -28,10 +29,10 @@ def test_serial_folders_of_a_collection_run_one_after_the_other(queue, tmp_path)
     assert {"/other", "/free"} == {claim.payload["folder_path"] for claim in rest}
 
     child = new("child", tenant_id=first.tenant_id, payload_json='{"folder_path": "/a/child"}')
-    queue.settle([lifecycle.waits(first, children=(child,))])
+    queue.settle([transitions.waits(first, children=(child,))])
     (running,) = queue.claim(ClaimRequest("w1", 10))
     assert ("/a/child", []) == (running.payload["folder_path"], claimed(queue))
-    queue.settle([lifecycle.done(running)])
+    queue.settle([transitions.done(running)])
     assert ["/b"] == claimed(queue)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, config
-from penstock.job import JobQuery, Status
+from penstock.queue.job import JobQuery, Status
 from tests.conformance.conftest import ENGINES
 from tests.servers.stores import given_back, store_url
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import InvalidText
-from penstock.job import JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery, Status
 from tests.conformance.conftest import T0, new, put, row, running
 
 UNSTORABLE = {"NUL": "a\0b", "a lone surrogate": "a\ud800b"}
@@ -28,7 +28,7 @@ def test_a_job_with_such_a_text_is_refused_with_its_batch(queue, field, text):
 def test_a_child_with_such_a_text_is_refused_with_its_settle(queue, text):
     parent = running(queue, new("parent", item_type="folder"))
     with pytest.raises(InvalidText):
-        queue.settle([lifecycle.waits(parent, children=(new("c"), new("d", metadata=text)))], now=T0)
+        queue.settle([transitions.waits(parent, children=(new("c"), new("d", metadata=text)))], now=T0)
     assert {(): 1} == queue.count(JobQuery())
     assert parent.claim_number == row(queue, parent.queue_id).claim_number
 

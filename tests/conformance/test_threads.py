@@ -10,9 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from random import Random, SystemRandom
 
-from penstock import lifecycle
 from penstock.clock import new_ids
-from penstock.job import Beat, Claim, ClaimRequest, JobQuery, NewJob, Scope, Status, WorkerReport
+from penstock.queue import transitions
+from penstock.queue.job import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    JobQuery,
+    NewJob,
+    Scope,
+    Status,
+    WorkerReport,
+)
 from penstock.queue.protocol import Queue
 from tests.conformance.conftest import T0, new, put
 from tests.conformance.invariants import breaches
@@ -68,11 +77,11 @@ class Caller:
         self._held += self._queue.claim(ClaimRequest("w", self._random.choice([1, 5]), lease=LEASE))
 
     def _settle(self) -> None:
-        self._count(self._held, self._queue.settle([lifecycle.done(claim) for claim in self._held]))
+        self._count(self._held, self._queue.settle([transitions.done(claim) for claim in self._held]))
 
     def _exchange(self) -> None:
         ending, request = self._held, ClaimRequest("w", 3, lease=LEASE)
-        answer = self._queue.exchange([lifecycle.done(claim) for claim in ending], request)
+        answer = self._queue.exchange([transitions.done(claim) for claim in ending], request)
         self._count(ending, answer.settled)
         self._held = answer.claims
 

@@ -1,6 +1,6 @@
 """Turns: inside one priority the tenants are served in rotation, and nobody inherits a past."""
 
-from penstock.job import Scope
+from penstock.queue.job import Scope
 from tests.conformance.conftest import at, claim_all, claim_one, done, many, new, put, retry, running
 
 

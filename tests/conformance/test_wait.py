@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Scope
+from penstock.queue import transitions
+from penstock.queue.job import Scope
 from tests.conformance.conftest import T0, at, claim_all, many, new, put, retry, running
 
 PATIENCE = 120.0
@@ -71,13 +71,13 @@ def test_an_add_between_claim_and_wait_is_not_missed(queue, opened):
 
 def released(queue):
     claim = running(queue)
-    return lambda: queue.settle([lifecycle.released(claim, "shutdown")], now=at(1))
+    return lambda: queue.settle([transitions.released(claim, "shutdown")], now=at(1))
 
 
 def lock_passed_on(queue):
     put(queue, *many(2, lock_key="doc:1"))
     (claim,) = claim_all(queue)
-    return lambda: queue.settle([lifecycle.done(claim)], now=at(1))
+    return lambda: queue.settle([transitions.done(claim)], now=at(1))
 
 
 def lock_of_a_cancelled_job(queue):
@@ -89,7 +89,7 @@ def lock_of_a_cancelled_job(queue):
 
 def requeued(queue):
     claim = running(queue)
-    queue.settle([lifecycle.timed_out(claim)], now=T0)
+    queue.settle([transitions.timed_out(claim)], now=T0)
     return lambda: queue.requeue([claim.queue_id], now=at(1))
 
 
@@ -102,7 +102,7 @@ def resumed(queue):
 
 def children(queue):
     parent = running(queue, new("parent", item_type="folder"))
-    return lambda: queue.settle([lifecycle.waits(parent, children=(new("c"),))], now=at(1))
+    return lambda: queue.settle([transitions.waits(parent, children=(new("c"),))], now=at(1))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.job import WorkerReport
+from penstock.queue.job import WorkerReport
 from tests.conformance.conftest import T0, at, running
 
 REPORT = WorkerReport(worker_id="w1", host="mill", pid=7, started_at=T0, info_json='{"lanes":["jobs"]}')

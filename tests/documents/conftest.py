@@ -19,13 +19,13 @@ from penstock.handlers import documents
 from penstock.handlers.context import Context, Registry
 from penstock.handlers.files import Files
 from penstock.handlers.phases import Phases
-from penstock.job import Claim, ClaimRequest, Job, Status
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.graph.llm import LlmExtractor
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.job import Claim, ClaimRequest, Job, Status
 from penstock.worker.executor import Breakers, Executor
 from penstock.worker.lanes import DocumentNotifier, drop_unwanted
 from penstock.worker.upkeep import Sweeper

@@ -24,8 +24,8 @@ from pathlib import Path
 import msgspec
 
 from penstock import Penstock, config
-from penstock.job import Status
 from penstock.pipeline.extract.protocol import Content
+from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES
 from tests.documents.index_contents import IndexContents, read_index, settled
 from tests.documents.killed_worker import recognitions

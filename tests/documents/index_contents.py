@@ -14,7 +14,7 @@ from typing import NamedTuple
 from penstock import Penstock, config
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import ChunkView, Filters, OutboxEntryKind, TaskStatus
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.servers.stores import given_back, store_url
 
 TENANT = "default"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.handlers import members
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import BREAD, FLOUR, WHEEL, clean, ids, later, paths, read_by
 from tests.pipeline.mail_samples import encrypted_zip, mail, message, tarred, zipped

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 
 NOBODY = 65534

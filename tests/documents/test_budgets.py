@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from penstock import Penstock, config
-from penstock.job import Job
+from penstock.queue.job import Job
 from tests.pipeline import faulty_parser
 from tests.pipeline.sample_documents import pdf
 from tests.worker.worker_processes import ROOT

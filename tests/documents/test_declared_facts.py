@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.handlers.file_request import project_mismatches
-from penstock.job import Status
-from penstock.payloads import ProjectPayload
+from penstock.queue.job import Status
+from penstock.queue.payloads import ProjectPayload
 from tests.documents.conftest import IndexedFolder
 
 TEXT = "Water drives the wheel."
@@ -52,7 +52,7 @@ def test_a_project_that_is_not_as_declared_is_indexed_and_logged(
     docs.put("a.md", TEXT)
     declared = {"git_remote": "https://host/mill/weir", "project_type": "python"}
 
-    with caplog.at_level(logging.WARNING, "penstock.job"):
+    with caplog.at_level(logging.WARNING, "penstock.queue.job"):
         job = docs.run("project", "ingest", {"project_root": str(docs.folder)} | declared)
 
     assert Status.DONE is job.status

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.worker.upkeep import ScheduleRunner
 from tests.documents.conftest import QUEUES, WAIT_S, IndexedFolder
 from tests.servers.redis import contents

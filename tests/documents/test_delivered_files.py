@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.items import ARRIVAL
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
+from penstock.queue.payloads import ARRIVAL
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf
 from tests.servers.stores import FIRST, others_later

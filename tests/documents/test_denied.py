@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
 from tests.documents.index_contents import read_index
 from tests.servers.stores import given_back

@@ -11,9 +11,9 @@ import pytest
 
 from penstock import Penstock, clock, config
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.job import Job, Status
 from penstock.pipeline.embed.endpoint import EmbedEndpointOptions, EndpointEmbedder
 from penstock.pipeline.endpoint import EndpointOptions
+from penstock.queue.job import Job, Status
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.embedding_server import (
     DIMENSION,

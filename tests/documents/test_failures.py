@@ -11,8 +11,8 @@ from penstock import clock
 from penstock.catalog.values import Phase
 from penstock.errors import PermanentFailure, TransientFailure
 from penstock.handlers import files
-from penstock.job import NewJob, Status
 from penstock.pipeline.embed.static import HashingEmbedder
+from penstock.queue.job import NewJob, Status
 from tests.documents.conftest import QUEUES, IndexedFolder, ManualWorker, book
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.servers.stores import others_later

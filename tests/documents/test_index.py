@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
 
 pytestmark = pytest.mark.parametrize("docs", QUEUES, indirect=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.servers.stores import FIRST, others_later
 

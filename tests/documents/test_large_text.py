@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.job import Job, Status
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.queue.job import Job, Status
 from penstock.service.upkeep import Verifier
 from penstock.vocabulary import shown_size
 from tests.documents.conftest import IndexedFolder, ManualWorker

@@ -9,8 +9,8 @@ import pytest
 from pypdfium2 import PdfDocument
 
 from penstock.handlers import containers
-from penstock.items import ARRIVAL
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
+from penstock.queue.payloads import ARRIVAL
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import FLOUR, WHEEL, paths, read_by
 from tests.pipeline.mail_samples import mail

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.errors import DocumentDamaged
-from penstock.job import Status
 from penstock.pipeline.extract import structured
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import BREAD, FLOUR, clean, later, paths, read_by
 from tests.pipeline.mail_samples import mail, message, zipped

@@ -9,7 +9,7 @@ import pytest
 from penstock import clock
 from penstock.catalog.values import Removal
 from penstock.handlers.removal import remove_all
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import BREAD, FLOUR, WHEEL, clean, ids, paths, read_by
 from tests.pipeline.mail_samples import mail

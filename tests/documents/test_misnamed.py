@@ -9,9 +9,9 @@ import pytest
 
 from penstock.handlers import members
 from penstock.handlers.members import read_file
-from penstock.job import Job
 from penstock.pipeline.extract.pdf.document import PdfExtractor
 from penstock.pipeline.extract.text import TextExtractor
+from penstock.queue.job import Job
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.sample_documents import pdf
 from tests.servers.stores import FIRST, others_later

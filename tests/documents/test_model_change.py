@@ -13,12 +13,12 @@ import pytest
 from penstock import Penstock
 from penstock.catalog.values import Outcome, Phase, Place, Task, TaskRequest, TaskSource, TaskStatus
 from penstock.errors import FingerprintMismatch
-from penstock.job import Job, Status
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.embed.static import StaticEmbedder
 from penstock.pipeline.pipeline import Pipeline
-from penstock.queue.wait import wait_for
+from penstock.queue.engine import wait_for
+from penstock.queue.job import Job, Status
 from penstock.service.upkeep import Plan, Rebuilder
 from tests.catalog.conftest import generation as new_generation
 from tests.catalog.conftest import page as new_page

@@ -10,8 +10,8 @@ import pytest
 from penstock import clock
 from penstock.catalog.values import Place
 from penstock.handlers.missing_files import MoveDetection, unknown_at
-from penstock.job import Job
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.queue.job import Job
 from tests.documents.conftest import IndexedFolder, book
 from tests.servers.stores import FIRST, others_later
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.catalog.rules.paths import text_hash
 from penstock.errors import JobNotFound, UnknownDocument
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
 from tests.servers.stores import others_later
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog.values import Place, Walk
-from penstock.job import Claim, ClaimRequest, Job
+from penstock.queue.job import Claim, ClaimRequest, Job
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.servers.stores import FIRST, others_later
 

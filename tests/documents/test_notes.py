@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
 from tests.servers.stores import others_later
 

@@ -19,10 +19,10 @@ from penstock.catalog.values import NewPage, PageState, Phase, TaskRequest, Task
 from penstock.cli.progress import JobProgress, PageProgress
 from penstock.errors import UnknownDocument
 from penstock.handlers.source_files import PageFiles
-from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.ocr.pages import OcrSetup
 from penstock.pipeline.ocr.protocol import folders
+from penstock.queue.job import Status
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.shared_state import SharedState
 from penstock.worker.upkeep import OverdueEnder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import IndexedFolder
 from tests.documents.member_checks import paths, read_by
 from tests.pipeline.mail_samples import mail

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import lifecycle
 from penstock.catalog.values import OutboxEntryKind, Phase, Place, TaskRequest
-from penstock.job import ClaimRequest, Status
 from penstock.pipeline.embed.static import HashingEmbedder
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from penstock.worker.lanes import DocumentNotifier
 from tests.documents.conftest import IndexedFolder, book
 from tests.documents.killed_worker import POINTS, served
@@ -48,7 +48,7 @@ def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_wai
         DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
         assert 1 == len(worker.catalog.outbox(OutboxEntryKind.JOB))
 
-        docs.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
+        docs.app.queue.settle([transitions.waits(claim, answer.waiting_for)])
         DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
 
         assert Status.DONE is docs.app.job(claim.queue_id).status
@@ -108,7 +108,7 @@ def test_a_job_given_up_while_it_waits_takes_its_document_along(docs: IndexedFol
         if how == "cancelled":
             docs.app.cancel(receipt.job_id)
         else:
-            docs.app.queue.settle([lifecycle.timed_out(docs.app.job(receipt.job_id))])
+            docs.app.queue.settle([transitions.timed_out(docs.app.job(receipt.job_id))])
         worker.run_tasks()
 
         assert docs.app.job(receipt.job_id).ended

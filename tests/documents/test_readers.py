@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.documents.search_reader import EVERYWHERE, complaint, marked, reader
 from tests.documents.test_model_change import changed, rebuild

@@ -11,8 +11,8 @@ import pytest
 from penstock.catalog.values import Phase, TaskStatus
 from penstock.handlers import members
 from penstock.handlers.members import read_file
-from penstock.job import Job, Status
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.queue.job import Job, Status
 from tests.documents.conftest import IndexedFolder, ManualWorker
 from tests.pipeline.sample_documents import PIXEL, pdf
 

@@ -12,9 +12,9 @@ import pytest
 
 from penstock import Penstock, clock, config
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.job import Status
 from penstock.pipeline.endpoint import EndpointOptions
 from penstock.pipeline.graph.llm import LlmExtractor, LlmOptions
+from penstock.queue.job import Status
 from penstock.service.upkeep import Rebuilder
 from penstock.worker.executor import Breakers
 from tests.documents.conftest import WAIT_S, IndexedFolder, ManualWorker

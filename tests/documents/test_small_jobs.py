@@ -17,9 +17,9 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Phase, Task, TaskOutcome
 from penstock.handlers.context import Context, Registry
 from penstock.handlers.phases import Phases
-from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.job import Job, JobQuery, NewJob, Status
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import child
 from penstock.worker.child import Child, ChildOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.worker.shared_state import MOST_MEMBERS
 from tests.documents.conftest import QUEUES, IndexedFolder, book
 from tests.servers.stores import others_later

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, Receipt, clock, config
-from penstock.job import Held, Job
+from penstock.queue.job import Held, Job
 
 Payload = dict[str, Any]
 WAIT_S = 120

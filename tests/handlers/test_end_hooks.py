@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.end_hooks import EndedJob
 from penstock.errors import InvalidPayload, InvalidRequest, UnknownFunction
-from penstock.job import Status
+from penstock.queue.job import Status
+from penstock.queue.transitions import EndedJob
 from penstock.worker.upkeep import ScheduleRunner
 from tests.handlers.conftest import Payload, hooks_of, run_all
 from tests.servers.stores import ON_SERVERS, given_back, store_url

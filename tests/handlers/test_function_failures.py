@@ -14,8 +14,8 @@ from penstock.errors import (
     PermanentFailure,
 )
 from penstock.handlers.context import Context
-from penstock.job import ClaimRequest, Status
-from penstock.retry import Backoff
+from penstock.queue.job import ClaimRequest, Status
+from penstock.queue.retry import Backoff
 from penstock.worker.executor import RESULT_LIMIT, Breakers, Executor
 from tests.handlers.conftest import Payload, wait_until, waits, worked_off
 

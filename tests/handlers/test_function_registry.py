@@ -16,7 +16,7 @@ from penstock.errors import (
     UnknownFunction,
 )
 from penstock.handlers.context import Context
-from penstock.retry import Backoff
+from penstock.queue.retry import Backoff
 from tests.handlers.conftest import Payload, takes_payload, worked_off
 
 

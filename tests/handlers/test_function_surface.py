@@ -14,8 +14,8 @@ import pytest
 from penstock import Penstock, config
 from penstock.errors import InvalidName, InvalidRequest
 from penstock.handlers.context import Context
-from penstock.job import Status
-from penstock.retry import Backoff
+from penstock.queue.job import Status
+from penstock.queue.retry import Backoff
 from tests.handlers.conftest import Payload, takes_payload, wait_until, waits, worked_off
 
 # Names and handles.

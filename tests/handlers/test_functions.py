@@ -8,12 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock import Penstock, config, lifecycle
+from penstock import Penstock, config
 from penstock.errors import (
     PermanentFailure,
 )
 from penstock.handlers.context import Context
-from penstock.job import ClaimRequest, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from tests.handlers.conftest import Payload, takes_payload, wait_until, worked_off
 
 # Running.
@@ -174,7 +175,7 @@ def test_a_stopped_worker_thread_gives_its_job_to_the_next(app: Penstock):
     app.function("f")(takes_payload)
     receipt = app.call("f")
     (claim,) = app.queue.claim(ClaimRequest("gone", lease=timedelta(seconds=1)))
-    app.queue.settle([lifecycle.released(claim, "worker stopped")])
+    app.queue.settle([transitions.released(claim, "worker stopped")])
 
     assert Status.DONE is worked_off(app, receipt).status
 

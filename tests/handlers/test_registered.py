@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock import items
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.handlers import documents
 from penstock.handlers.context import Registry
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
+from penstock.queue import payloads
 
 ELSEWHERE = {"function"}
 """Item types for handlers of an application."""
@@ -21,7 +21,7 @@ def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
 
     wanted = {
         f"{item_type}/{op}"
-        for item_type, ops in items.MATRIX.items()
+        for item_type, ops in payloads.MATRIX.items()
         for op in ops
         if item_type not in ELSEWHERE
     }

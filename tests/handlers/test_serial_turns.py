@@ -10,10 +10,11 @@ from unittest import mock
 
 import pytest
 
-from penstock import config, lifecycle
+from penstock import config
 from penstock.handlers.context import Context, Later, Registry
 from penstock.handlers.removal import AGAIN_S, LONGEST_S, give_turns
-from penstock.job import Claim, ClaimRequest, JobQuery
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
 
@@ -43,7 +44,7 @@ class Worker:
         began = []
         for claim, answer in zip(claims, answers, strict=True):
             if isinstance(answer, Later):
-                later = lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
+                later = transitions.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
                 self.queue.settle([later], now=self.now)
             else:
                 path = claim.payload["folder_path"]
@@ -52,7 +53,7 @@ class Worker:
         return began
 
     def end(self, path: str) -> None:
-        self.queue.settle([lifecycle.done(self.running.pop(path))], now=self.now)
+        self.queue.settle([transitions.done(self.running.pop(path))], now=self.now)
 
 
 @pytest.mark.parametrize("batch", [0, 10])
@@ -92,7 +93,7 @@ def test_the_next_look_comes_soon_after_a_short_job_and_late_after_a_long_one(tm
             answer = worker._call(Context(claim, report=lambda _: None, stop_requested=lambda: False))
             assert isinstance(answer, Later)
         worker.queue.settle(
-            [lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")],
+            [transitions.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")],
             now=worker.now,
         )
         return answer.delay.total_seconds()
@@ -122,7 +123,7 @@ def test_a_job_that_waits_for_its_retry_holds_up_no_other(tmp_path: Path):
     for path in ("/a", "/b"):
         jobs.submit(item_type="folder", op="scan", payload={"folder_path": path}, collection="docs")
     assert ["/a"] == worker.step()
-    later = lifecycle.released(worker.running.pop("/a"), "the disk is away", delay=timedelta(minutes=10))
+    later = transitions.released(worker.running.pop("/a"), "the disk is away", delay=timedelta(minutes=10))
     worker.queue.settle([later], now=worker.now)
 
     assert ["/b"] == worker.step()

@@ -15,7 +15,7 @@ import pytest
 from penstock import Penstock
 from penstock.errors import InvalidPayload, InvalidRequest
 from penstock.handlers.context import Context
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.service.functions import MapProgress
 from tests.handlers.conftest import Payload, takes_payload, worked_off
 

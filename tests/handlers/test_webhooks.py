@@ -18,7 +18,7 @@ from examples import webhook_receiver
 from penstock import Penstock, clock, config
 from penstock.errors import InvalidUrl, WebhookUnsigned
 from penstock.handlers.webhooks import WebhookOptions, read_secret, signature
-from penstock.job import Held, Status
+from penstock.queue.job import Held, Status
 from tests.handlers.conftest import hooks_of, run_all
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock import clock, config, lifecycle
-from penstock.job import ClaimRequest, NewJob
+from penstock import clock, config
+from penstock.queue import transitions
 from penstock.queue.factory import open_queue
+from penstock.queue.job import ClaimRequest, NewJob
 from penstock.queue.protocol import Queue
 from tests.http.live_server import LiveServer
 
@@ -34,7 +35,7 @@ def jobs(queue: Queue) -> Iterator[None]:
     queue.cancel(add(queue, 1, "acme", 2))
     add(queue, 2, "acme", 9)
     yield
-    from penstock.job import JobQuery
+    from penstock.queue.job import JobQuery
 
     queue.purge(queue.find(JobQuery(limit=1000)))
 
@@ -59,7 +60,7 @@ def add(queue: Queue, number: int, tenant: str, priority: int) -> list[str]:
 def fail(queue: Queue, message: str) -> None:
     claims = queue.claim(ClaimRequest("w", 100))
     queue.settle(
-        [lifecycle.failed(one, "ERR_PARSE", message.format(number)) for number, one in enumerate(claims)]
+        [transitions.failed(one, "ERR_PARSE", message.format(number)) for number, one in enumerate(claims)]
     )
 
 
@@ -177,9 +178,9 @@ def test_a_parent_and_its_failed_child_are_retried_together(server: LiveServer, 
         payload_json=json.dumps({"file_path": str(tmp_path)}),
         priority=10,
     )
-    queue.settle([lifecycle.waits(claim, children=(child,))])
+    queue.settle([transitions.waits(claim, children=(child,))])
     (running,) = queue.claim(ClaimRequest("w"))
-    queue.settle([lifecycle.failed(running, "ERR_PARSE", "odd")])
+    queue.settle([transitions.failed(running, "ERR_PARSE", "odd")])
     chosen = {"filter": {"tenant_id": "initech", "children": True}, "expect": 2}
 
     done = server.ask("POST", "/index/jobs/retry", chosen).body

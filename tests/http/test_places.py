@@ -17,8 +17,8 @@ from penstock import AsyncClient, Client, Penstock, config
 from penstock.assembly import Assembly
 from penstock.cli.main import cli
 from penstock.errors import NotAllowed
-from penstock.job import Job
 from penstock.mcp.toolbox import Toolbox
+from penstock.queue.job import Job
 from penstock.service.access import Principal
 from penstock.service.folders import ChangePlan
 from tests.http.live_server import LiveServer

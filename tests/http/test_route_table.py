@@ -18,7 +18,7 @@ from starlette.routing import Route
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.http import dashboard_files
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.service.keys import Keys
 from tests.http.live_server import WAIT_S, LiveServer, next_peer, until
 from tests.pipeline.sample_documents import pdf

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.job import WorkerReport
+from penstock.queue.job import WorkerReport
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.live_changes import Throughput
 from tests.http.live_server import LiveServer, until

@@ -20,9 +20,9 @@ from click.testing import CliRunner, Result
 from penstock import Penstock
 from penstock.cli.main import cli
 from penstock.errors import StoreError
-from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.legacy.journal_source import JournalSource
 from penstock.legacy.sqlite_source import SqliteSource
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from tests.legacy.server_shapes import SHAPES, messages
 from tests.legacy.shapes import queue_file, unified
 from tests.servers.redis import connect

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from penstock import Penstock
 from penstock.cli.main import cli
-from penstock.job import Job, JobQuery
+from penstock.queue.job import Job, JobQuery
 from tests.legacy.server_shapes import SHAPES
 from tests.legacy.shapes import Shape
 from tests.servers.redis import contents

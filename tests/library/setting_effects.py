@@ -23,12 +23,12 @@ from penstock.handlers.context import Context, Registry
 from penstock.handlers.source_files import SourceFiles, fetched_files
 from penstock.handlers.webhooks import webhook_options
 from penstock.http.guard import GuardOptions
-from penstock.job import ClaimRequest
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.embed.endpoint import EndpointEmbedder
 from penstock.pipeline.rerank_endpoint import RerankEndpoint
 from penstock.pipeline_assembly import make_pipeline
 from penstock.process_start import log_formatter
+from penstock.queue.job import ClaimRequest
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.server_assembly import upload_quota, uploads
 from penstock.service.access import PathPolicy

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, clock, config
 from penstock.errors import (
     AppNotFound,
     InvalidName,
@@ -27,8 +27,9 @@ from penstock.errors import (
     QueueFull,
     UnknownFunction,
 )
-from penstock.job import ClaimRequest, Held
-from penstock.retry import Classification
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held
+from penstock.queue.retry import Classification
 from tests.servers.stores import DURABLE, given_back, store_url
 
 BROKEN = Classification("permanent", "ERR_PARSE")
@@ -276,7 +277,7 @@ def test_a_job_that_is_not_done_has_no_result(app: Penstock):
     claims = app.queue.claim(ClaimRequest("w1"))
     with pytest.raises(NoResult, match="is running"):
         app.result(receipt.job_id)
-    app.queue.settle([lifecycle.failed_attempt(claim, BROKEN, "torn page") for claim in claims])
+    app.queue.settle([transitions.failed_attempt(claim, BROKEN, "torn page") for claim in claims])
     with pytest.raises(NoResult, match="is failed: torn page"):
         app.result(receipt.job_id)
     with pytest.raises(JobNotFound):

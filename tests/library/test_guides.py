@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import Penstock, lifecycle
-from penstock.job import ClaimRequest, Status
+from penstock import Penstock
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from tests.servers import postgres
 
 
@@ -83,6 +84,6 @@ def test_the_custom_worker_expands_renews_and_reaps(run_page: Any):
     app.queue.settle([names["expand"](claim, ["/docs/a", "/docs/b"])])
     assert not names["still_mine"](claim, 2, 2)
     names["upkeep"]()
-    app.queue.settle([lifecycle.done(child) for child in app.queue.claim(ClaimRequest("w1", 10))])
+    app.queue.settle([transitions.done(child) for child in app.queue.claim(ClaimRequest("w1", 10))])
     assert Status.DONE is app.job(folder.job_id).status
     app.close()

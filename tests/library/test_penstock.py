@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Penstock, Receipt, config, lifecycle
+from penstock import Penstock, Receipt, config
 from penstock.errors import InvalidRequest, InvalidSetting, JobNotFound, UnknownScheme
-from penstock.job import ClaimRequest, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from penstock.queue.jsonl.queue import JsonlQueue
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -36,7 +37,7 @@ def note(app: Penstock, text: str = "The mill runs.", **more: Any) -> Receipt:
 
 
 def finish(app: Penstock) -> None:
-    app.queue.settle([lifecycle.done(claim) for claim in app.queue.claim(ClaimRequest("w1", 10))])
+    app.queue.settle([transitions.done(claim) for claim in app.queue.claim(ClaimRequest("w1", 10))])
 
 
 def meanwhile(work: Callable[[], object]) -> threading.Timer:
@@ -158,7 +159,7 @@ def test_wait_for_a_run_does_not_wait_for_its_follow_up(app: Penstock):
     first = note(app)
     claims = app.queue.claim(ClaimRequest("w1"))
     second = note(app)
-    app.queue.settle([lifecycle.done(claim) for claim in claims])
+    app.queue.settle([transitions.done(claim) for claim in claims])
 
     assert Status.PENDING is app.wait(first.job_id, run=first.run, timeout=0).status
     with pytest.raises(TimeoutError):

@@ -13,7 +13,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownProject
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
 from penstock.worker.upkeep import ScheduleRunner
 
 REMOTE = "git@example.org:ours/mill.git"

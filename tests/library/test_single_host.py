@@ -17,7 +17,7 @@ from penstock.assembly import Assembly
 from penstock.catalog.factory import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
-from penstock.job import DOCUMENT_FILE, WorkerReport
+from penstock.queue.job import DOCUMENT_FILE, WorkerReport
 from tests.servers.stores import ON_SERVERS, given_back, store_url
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import retry
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract, extractor
 from penstock.pipeline.extract.file_types import EXTRACTORS
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from penstock.queue import retry
 from tests.pipeline.mail_samples import mail, zipped
 from tests.pipeline.office_samples import cell, epub, excel, opendocument, powerpoint, shape
 from tests.pipeline.ole_samples import powerpoint97, text_atoms, word97

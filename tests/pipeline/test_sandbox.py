@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock import retry
 from penstock.errors import (
     DocumentDamaged,
     DocumentEncrypted,
@@ -25,6 +24,7 @@ from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import process as sandbox_process
 from penstock.pipeline.extract.sandbox import sandbox as sandbox_module
 from penstock.pipeline.extract.sandbox.sandbox import Sandbox
+from penstock.queue import retry
 from tests.pipeline.sample_documents import LOCKED, docx, paragraph, pdf
 
 WORDS = Content("a.pdf", pdf("words", "more"))

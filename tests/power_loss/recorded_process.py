@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from penstock import lifecycle
 from penstock.database import sqlite_connections
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.queue.jsonl.queue import JsonlQueue
 from penstock.queue.protocol import Queue
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -43,7 +43,7 @@ def main(url: str, synchronous: str, rounds: str, answers: str) -> None:
         queue.add(some)
         acknowledge("added", *(job.queue_id for job in some))
         claims = queue.claim(ClaimRequest("worker", 2))
-        ended = [lifecycle.done(claim, result_json=f'"{claim.queue_id}"') for claim in claims]
+        ended = [transitions.done(claim, result_json=f'"{claim.queue_id}"') for claim in claims]
         queue.settle(ended)
         acknowledge("done", *(claim.queue_id for claim in claims))
     queue.close()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from tests.power_loss.power_cut import FileSystem
 from tests.power_loss.recorded_process import opened

@@ -19,8 +19,8 @@ from click.testing import CliRunner, Result
 
 from penstock import clock
 from penstock.cli.main import cli
-from penstock.job import WorkerReport
 from penstock.process_start import JobLogFormatter
+from penstock.queue.job import WorkerReport
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.signals import hear

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.queue.redis.server import Server as Broker
+from penstock.queue.retry import JOB_BACKOFF, Classification
 from penstock.redis_contract.lists import Lists
-from penstock.retry import JOB_BACKOFF, Classification
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.redis_contract.killed_gateway import POINTS, start_gateway
 from tests.servers.redis import own_server
@@ -194,7 +194,7 @@ def test_a_job_taken_over_is_told_by_its_new_gateway_only(town: Town):
     second._mirror.update()
     assert "processing" == town.hash(job_id)["status"]
 
-    town.app.queue.settle([lifecycle.cancelled_by_flag(claim)])
+    town.app.queue.settle([transitions.cancelled_by_flag(claim)])
     first._mirror.add([job_id])
     first._mirror.update()
     assert "processing" == town.hash(job_id)["status"]
@@ -241,7 +241,7 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
     for number in range(4):
         (claim,) = town.app.queue.claim(ClaimRequest("w", 1), now=moment)
         cause = Classification("transient", "ERR_NETWORK")
-        town.app.queue.settle([lifecycle.failed_attempt(claim, cause, "TimeoutError: slow")], now=moment)
+        town.app.queue.settle([transitions.failed_attempt(claim, cause, "TimeoutError: slow")], now=moment)
         job = town.app.job(message["job_id"])
         gateway.run_round()
         shown = town.hash(message["job_id"])

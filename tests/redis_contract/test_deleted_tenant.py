@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.redis_contract.conftest import QUEUE, WAIT_S, Town
 
 SECRET = "zebraxylo"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog.values import Place
-from penstock.items import note_path
+from penstock.queue.payloads import note_path
 from penstock.redis_contract import reindex_series
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, RAGS, Town

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, Receipt, config, lifecycle
-from penstock.job import Claim, ClaimRequest
+from penstock import Penstock, Receipt, config
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest
 from penstock.queue.memory.queue import MemoryQueue
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 from penstock.service.jobs import Jobs
 from tests.servers.stores import DURABLE, given_back, store_url
 
@@ -48,4 +49,4 @@ def claim(app: Jobs, limit: int = 1) -> list[Claim]:
 
 
 def fail(app: Jobs, *claims: Claim) -> None:
-    app.queue.settle([lifecycle.failed_attempt(each, BROKEN, "torn page") for each in claims])
+    app.queue.settle([transitions.failed_attempt(each, BROKEN, "torn page") for each in claims])

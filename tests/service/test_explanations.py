@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from penstock import Penstock, Receipt, clock, lifecycle
-from penstock.job import WorkerReport
+from penstock import Penstock, Receipt, clock
+from penstock.queue import transitions
+from penstock.queue.job import WorkerReport
 from penstock.service.jobs import Jobs
 from tests.service.conftest import FLAKY, claim, fail, note
 
@@ -45,15 +46,15 @@ def test_the_reason_of_a_job_that_waits_for_others(app: Penstock):
 
     assert f"waiting for {first.job_id} (pending) and 1 other job" == reason(app, third)
     (one, two) = claim(app, 2)
-    app.queue.settle([lifecycle.done(one)])
+    app.queue.settle([transitions.done(one)])
     assert f"waiting for {second.job_id} (running)" == reason(app, third)
-    app.queue.settle([lifecycle.done(two)])
+    app.queue.settle([transitions.done(two)])
     assert "next in line; no worker is running" == reason(app, third)
 
 
 def test_the_reason_of_a_job_in_back_off(app: Penstock):
     receipt = note(app)
-    app.queue.settle([lifecycle.failed_attempt(each, FLAKY, "no route") for each in claim(app)])
+    app.queue.settle([transitions.failed_attempt(each, FLAKY, "no route") for each in claim(app)])
     told = reason(app, receipt)
 
     assert told is not None
@@ -66,7 +67,7 @@ def test_the_reason_of_a_job_that_was_given_back_for_later(app: Penstock):
     receipt = note(app)
     (held,) = claim(app)
     later = timedelta(hours=1)
-    waits = lifecycle.released(held, "waits for qdrant: it is down", delay=later, code="ERR_SERVICE_DOWN")
+    waits = transitions.released(held, "waits for qdrant: it is down", delay=later, code="ERR_SERVICE_DOWN")
     app.queue.settle([waits])
     told = reason(app, receipt)
 
@@ -81,7 +82,7 @@ def test_the_reason_of_a_locked_job_names_the_holder(app: Penstock):
     (held,) = claim(app, 2)
 
     assert f"held by the lock of {holder.job_id}" == reason(app, waiter)
-    app.queue.settle([lifecycle.failed_attempt(held, FLAKY, "no route")])
+    app.queue.settle([transitions.failed_attempt(held, FLAKY, "no route")])
     assert f"held by the lock of {holder.job_id}" == reason(app, waiter)
 
 
@@ -99,7 +100,7 @@ def test_the_reason_of_running_waiting_and_ended_jobs(app: Penstock):
     (claimed,) = claim(app)
 
     assert reason(app, receipt) is None
-    app.queue.settle([lifecycle.waits(claimed, "document 7")])
+    app.queue.settle([transitions.waits(claimed, "document 7")])
     assert "waits for document 7" == reason(app, receipt)
     app.cancel(receipt.job_id)
     assert reason(app, receipt) is None
@@ -115,7 +116,7 @@ def test_the_reason_of_a_job_asked_to_stop(app: Penstock):
 
 def test_history_tells_the_plain_path(app: Penstock):
     receipt = note(app)
-    app.queue.settle([lifecycle.done(each) for each in claim(app)])
+    app.queue.settle([transitions.done(each) for each in claim(app)])
     entries = app.history(receipt.job_id)
 
     assert [("submitted", "by library"), ("started", "run 1"), ("done", None)] == [
@@ -126,7 +127,7 @@ def test_history_tells_the_plain_path(app: Penstock):
 
 def test_history_tells_departures_once_each(app: Penstock):
     receipt = note(app)
-    app.queue.settle([lifecycle.released(each, "shutting down") for each in claim(app)])
+    app.queue.settle([transitions.released(each, "shutting down") for each in claim(app)])
     fail(app, *claim(app))
     app.retry(receipt.job_id)
     whats = [entry.what for entry in app.history(receipt.job_id)]

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import InvalidRequest, NoResult, QueueFull, ResultExpired
-from penstock.job import ClaimRequest, JobQuery
+from penstock.queue.job import ClaimRequest, JobQuery
 from penstock.queue.protocol import Queue
 
 

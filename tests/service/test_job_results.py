@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import Penstock, config, lifecycle
+from penstock import Penstock, config
 from penstock.errors import CannotRetry
-from penstock.job import ClaimRequest, Job
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Job
 from penstock.redis_contract.fields import _result_fields
 from penstock.service import job_views
 from penstock.service.job_views import JobRecords
@@ -40,7 +41,7 @@ def done(app: Penstock, kind: str, result: Any) -> Job:
     op, payload = KINDS[kind]
     receipt = app.submit(item_type=kind, op=op, payload=payload)
     (claim,) = app.queue.claim(ClaimRequest("w1"))
-    app.queue.settle([lifecycle.done(claim, result_json=json.dumps(result))])
+    app.queue.settle([transitions.done(claim, result_json=json.dumps(result))])
     return app.job(receipt.job_id)
 
 

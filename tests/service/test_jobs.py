@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, lifecycle
+from penstock import Penstock, clock
 from penstock.errors import (
     AmbiguousId,
     CannotCancel,
@@ -20,7 +20,8 @@ from penstock.errors import (
     UnknownItemType,
     UnknownStatus,
 )
-from penstock.job import Scope, Status, WorkerReport
+from penstock.queue import transitions
+from penstock.queue.job import Scope, Status, WorkerReport
 from penstock.service.jobs import Jobs
 from tests.service.conftest import call, claim, fail, note
 
@@ -120,7 +121,7 @@ def test_cancel_of_a_running_job_is_a_request(app: Penstock):
 
 def test_cancel_of_an_ended_job_is_refused(app: Penstock):
     receipt = note(app)
-    app.queue.settle([lifecycle.done(each) for each in claim(app)])
+    app.queue.settle([transitions.done(each) for each in claim(app)])
 
     with pytest.raises(CannotCancel, match=r"^Cannot cancel job with status: done$"):
         app.cancel(receipt.job_id)
@@ -141,7 +142,7 @@ def test_retry_of_a_live_job_is_refused(app: Penstock):
 
 def test_retry_of_a_done_job_says_that_a_new_one_is_needed(app: Penstock):
     receipt = note(app)
-    app.queue.settle([lifecycle.done(each) for each in claim(app)])
+    app.queue.settle([transitions.done(each) for each in claim(app)])
     with pytest.raises(CannotRetry, match="status: done") as refusal:
         app.retry(receipt.job_id)
     assert "Wait" not in refusal.value.remedy
@@ -191,7 +192,7 @@ def test_retry_of_all_failed_counts_what_was_asked_for_not_its_children(app: Pen
         door="library",
         now=app.queue.now,
     )
-    app.queue.settle([lifecycle.waits(parent, children=tuple(children))])
+    app.queue.settle([transitions.waits(parent, children=tuple(children))])
     fail(app, *claim(app, 3))
     assert 4 == len(app.jobs(status="failed"))
 
@@ -256,7 +257,7 @@ def test_stats_of_an_empty_queue(app: Penstock):
 
 def test_purge_removes_what_ended_long_enough_ago(app: Penstock):
     note(app, "done")
-    app.queue.settle([lifecycle.done(each) for each in claim(app)])
+    app.queue.settle([transitions.done(each) for each in claim(app)])
     note(app, "failed")
     fail(app, *claim(app))
     note(app, "live")

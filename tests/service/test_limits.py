@@ -10,8 +10,8 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.errors import InvalidLimit, LimitNotFound
-from penstock.job import Held
-from penstock.limits import Limit, parse_rate
+from penstock.queue.job import Held
+from penstock.queue.limits import Limit, parse_rate
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from penstock import Penstock, lifecycle
-from penstock.job import ClaimRequest
+from penstock import Penstock
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.service.job_views import JobRecords
 
 
@@ -22,7 +23,7 @@ def test_a_job_that_was_reset_is_pending_without_a_start(tmp_path: Path):
             running.running_time_ms is not None,
         )
 
-        app.queue.settle([lifecycle.lease_lost(claim)])
+        app.queue.settle([transitions.lease_lost(claim)])
 
         lost = records.detail(app.job(receipt.job_id))
         assert ("pending", None, None, 1) == (

@@ -19,8 +19,8 @@ from penstock.errors import (
     ScheduleNotFound,
     UnknownFunction,
 )
-from penstock.job import Status
-from penstock.queue.wait import wait_for
+from penstock.queue.engine import wait_for
+from penstock.queue.job import Status
 from penstock.worker.upkeep import ScheduleRunner
 
 

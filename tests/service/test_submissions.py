@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, clock, config
 from penstock.errors import (
     CannotRetry,
     InvalidName,
@@ -18,7 +18,8 @@ from penstock.errors import (
     InvalidTime,
     QueueFull,
 )
-from penstock.job import Status
+from penstock.queue import transitions
+from penstock.queue.job import Status
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission, new_jobs
@@ -45,7 +46,7 @@ def test_a_receipt_counts_requests_and_neither_files_nor_calls(app: Penstock):
     files = [f"/srv/one/{name}.md" for name in "abc"]
     children = [Submission(item_type="file", op="ingest", payload={"file_path": path}) for path in files]
     made = new_jobs(children, app.settings, door="library", now=app.queue.now)
-    app.queue.settle([lifecycle.waits(one, children=tuple(made))])
+    app.queue.settle([transitions.waits(one, children=tuple(made))])
     assert folder.job_id == one.queue_id
     call(app, priority=9)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.job import NewJob
+from penstock.queue.job import NewJob
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

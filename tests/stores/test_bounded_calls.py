@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
-from penstock.limits import Limit
-from penstock.queue.postgres import row_tally
-from penstock.queue.postgres.pause_rows import SQL as POSTGRES
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue.limits import Limit
+from penstock.queue.postgres import queue
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.protocol import Queue
-from penstock.queue.sql import filters
+from penstock.queue.sql import statements
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers import postgres
 from tests.servers.stores import given_back
@@ -106,11 +106,11 @@ def test_lists_of_jobs_read_neither_children_nor_ended_jobs(tmp_path: Path) -> N
     for number in (200, 2_000):
         with closing(SqliteQueue(tmp_path / f"{number}.db", synchronous="OFF")) as queue:
             queue.add([new(n) for n in range(number)])
-            queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", number))])
+            queue.settle([transitions.done(claim) for claim in queue.claim(ClaimRequest("w1", number))])
             queue.add([new(number)])
             (parent,) = queue.claim(ClaimRequest("w1", 1))
             children = tuple(new(n) for n in range(number + 1, 2 * number))
-            queue.settle([lifecycle.waits(parent, children=children)])
+            queue.settle([transitions.waits(parent, children=children)])
             found = {what: len(queue.find(query)) for what, query in LISTS.items()}
             assert {"running": 1, "newest without children": 51} == found
             steps[number] = {
@@ -124,7 +124,7 @@ def test_lists_of_jobs_read_neither_children_nor_ended_jobs(tmp_path: Path) -> N
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_a_page_of_one_item_type_reads_no_other_row(tmp_path: Path, newest_first: bool) -> None:
     """The rows of the type are put in order by an index alone, children too."""
-    sql, values = filters.find(JobQuery(item_type="file", newest_first=newest_first), "sqlite")
+    sql, values = statements.find(JobQuery(item_type="file", newest_first=newest_first), "sqlite")
     with closing(SqliteQueue(tmp_path / "queue.db")) as queue:
         plan = queue._connections.get("read").execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     ways = [str(row[-1]) for row in plan if "unified_queue" in str(row[-1])]
@@ -140,7 +140,7 @@ def test_a_limit_of_calls_reads_no_ended_calls(tmp_path: Path) -> None:
         for start in (0, 1_000, 2_000):
             queue.add([new(n, item_type="function", op="run") for n in range(start, start + 1_000)])
             steps.append(steps_of(queue, lambda queue: queue.backlog(functions=True, cap=100)))
-            queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", 1_000))])
+            queue.settle([transitions.done(claim) for claim in queue.claim(ClaimRequest("w1", 1_000))])
         queue.add([new(3_000, item_type="function", op="run")])
         steps.append(steps_of(queue, lambda queue: queue.backlog(functions=True, cap=100)))
     assert max(steps) < 2 * steps[0] + 20
@@ -150,7 +150,7 @@ def scheduled_and_limited(queue: Queue, number: int) -> None:
     """Paused jobs that wait for a limit, and jobs for later; none has a start given by its limit."""
     queue.put_limit(Limit(key="api", concurrent=1))
     queue.add([new(n, limit_key="api") for n in range(number)])
-    queue.settle([lifecycle.done(claim) for claim in queue.claim(ClaimRequest("w1", 1))])
+    queue.settle([transitions.done(claim) for claim in queue.claim(ClaimRequest("w1", 1))])
     queue.add([new(number + n, run_at=T0 + timedelta(days=36_500)) for n in range(number)])
     queue.pause(Scope())
 
@@ -243,7 +243,7 @@ def test_a_statement_on_postgres_reads_a_bounded_part(
 def test_a_large_table_is_estimated_and_a_small_part_of_it_counted(
     many_on_postgres: PostgresQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_tally, "FEW_PAGES", 100)
+    monkeypatch.setattr(queue, "FEW_PAGES", 100)
     many_on_postgres.claim(ClaimRequest("w1", 50))
     counts, exact = many_on_postgres.tally()
     running = sum(number for (status, _, _), number in counts.items() if status == "in_progress")

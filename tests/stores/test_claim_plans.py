@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from penstock.job import ClaimRequest, Held, JobQuery
-from penstock.limits import Limit
-from penstock.queue.postgres.pause_rows import SQL as POSTGRES
+from penstock.queue.job import ClaimRequest, Held, JobQuery
+from penstock.queue.limits import Limit
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.queue.sqlite.rows import SQL as SQLITE
 from tests.conformance.conftest import T0, at

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, JobQuery, Settlement, Status
-from penstock.limits import Limit
-from penstock.queue.postgres.pause_rows import SQL as POSTGRES
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery, Settlement, Status
+from penstock.queue.limits import Limit
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.values import texts, times
+from penstock.queue.postgres.rows import SQL as POSTGRES
+from penstock.queue.postgres.rows import PostgresRows, texts, times
 from penstock.queue.sql.statements import load
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.queue.sqlite.rows import SQL as SQLITE
@@ -46,7 +45,7 @@ def test_an_exchange_on_sqlite_runs_as_many_statements_for_a_batch_as_for_one_jo
     ran: list[str] = []
     connection = sqlite._connections.get("write")
     connection.set_trace_callback(ran.append)
-    ended = [_done(claim) if results else lifecycle.done(claim) for claim in held]
+    ended = [_done(claim) if results else transitions.done(claim) for claim in held]
     exchanged = sqlite.exchange(ended, ClaimRequest("w1", batch))
     connection.set_trace_callback(None)
 
@@ -65,7 +64,7 @@ def test_jobs_of_a_batch_keep_each_their_own_result_on_sqlite(
     sqlite.add([new(number) for number in range(6)])
     held = sqlite.claim(ClaimRequest("w1", 6))
     results = [result, None, "1", result, "[]", None]
-    ends = [lifecycle.done(claim, result_json=text) for claim, text in zip(held, results, strict=True)]
+    ends = [transitions.done(claim, result_json=text) for claim, text in zip(held, results, strict=True)]
 
     assert [Status.DONE] * 6 == sqlite.settle(ends)
     found = [sqlite.get(claim.queue_id) for claim in held]
@@ -113,7 +112,7 @@ def test_only_what_is_not_plain_takes_the_long_way_on_sqlite(sqlite: SqliteQueue
     sqlite.add([new(number) for number in range(5)])
     held = sqlite.claim(ClaimRequest("w1", 5))
     lost, followed = held[1], held[3]
-    sqlite.settle([lifecycle.done(lost)])
+    sqlite.settle([transitions.done(lost)])
     sqlite.add([new(100, idempotency_key=f"file:c:{3:016x}", payload_json='{"newer":1}')])
 
     answers = sqlite.settle([_done(claim) for claim in held])
@@ -127,7 +126,7 @@ def test_only_what_is_not_plain_takes_the_long_way_on_sqlite(sqlite: SqliteQueue
 
 
 def _done(claim: Claim) -> Settlement:
-    return lifecycle.done(claim, result_json=f'"{claim.queue_id}"')
+    return transitions.done(claim, result_json=f'"{claim.queue_id}"')
 
 
 # PostgreSQL.
@@ -158,7 +157,7 @@ def _drained(queue: PostgresQueue, *, locks: bool) -> int:
     held = queue.exchange([], ClaimRequest("w1", BATCH)).claims
     while held:
         exchanges, ended = exchanges + 1, ended + len(held)
-        held = queue.exchange([lifecycle.done(claim) for claim in held], ClaimRequest("w1", BATCH)).claims
+        held = queue.exchange([transitions.done(claim) for claim in held], ClaimRequest("w1", BATCH)).claims
     assert ended == 10 * BATCH
     return exchanges
 

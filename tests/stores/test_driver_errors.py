@@ -14,11 +14,12 @@ import psycopg
 import pytest
 import redis
 
-from penstock import errors, lifecycle
+from penstock import errors
 from penstock.database.postgres_errors import translate_error as of_postgres
 from penstock.database.sqlite_connections import translate_error as of_sqlite
 from penstock.errors import PenstockError
-from penstock.job import Beat, ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import Beat, ClaimRequest
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.redis.queue import RedisQueue
 from penstock.queue.redis.server import translate_error as of_redis
@@ -165,8 +166,8 @@ class Refusing:
             lambda: queue.add([new(next(self._numbers))]),
             lambda: queue.add(alike),
             lambda: queue.claim(ClaimRequest("w", 1)),
-            lambda: queue.settle([lifecycle.done(claim)]),
-            lambda: queue.exchange([lifecycle.done(claim)], ClaimRequest("w", 1)),
+            lambda: queue.settle([transitions.done(claim)]),
+            lambda: queue.exchange([transitions.done(claim)], ClaimRequest("w", 1)),
             lambda: queue.renew([beat]),
         ]
 
@@ -192,7 +193,7 @@ def refuse_all(refusing: Refusing, states: Sequence[str]) -> None:
     # The connections are as good as before.
     refusing.set(None)
     claim = refusing.claims[0]
-    assert ["done"] == refusing.queue.settle([lifecycle.done(claim)])
+    assert ["done"] == refusing.queue.settle([transitions.done(claim)])
     assert 1 == len(refusing.queue.claim(ClaimRequest("w", 1)))
 
 

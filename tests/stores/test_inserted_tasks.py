@@ -15,13 +15,14 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, clock, config
 from penstock.cli.main import cli
 from penstock.errors import StateDamaged
-from penstock.job import ClaimRequest, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.retry import Classification
 from penstock.queue.sql.statements import JOB_COLUMNS
-from penstock.retry import Classification
 from tests.servers.stores import given_back, store_url
 
 Sql = Callable[[str], list[tuple[Any, ...]]]
@@ -100,7 +101,7 @@ def test_an_inserted_task_is_a_call(app: Penstock, sql: Sql):
     # The calls of an entity run one at a time, and all in the order of arrival.
     claims = app.queue.claim(ClaimRequest("w1", 10))
     assert [called, "t1", unnamed] == [claim.queue_id for claim in claims]
-    app.queue.settle([lifecycle.released(claim, "shutdown") for claim in claims])
+    app.queue.settle([transitions.released(claim, "shutdown") for claim in claims])
     with app.worker_thread():
         results = [app.wait(job_id, timeout=30).result for job_id in ("t1", "t2", unnamed)]
     assert [{"n": 1}, {}, {"n": LONG}] == results
@@ -147,7 +148,7 @@ def test_a_long_payload_inserted_by_hand_survives_what_happens_to_its_row(app: P
     )
     (claim,) = app.queue.claim(ClaimRequest("w1"))
     failure = Classification("transient", "ERR_NETWORK")
-    app.queue.settle([lifecycle.failed_attempt(claim, failure, "the line is down")])
+    app.queue.settle([transitions.failed_attempt(claim, failure, "the line is down")])
     app.cancel("job_hand")
     app.retry("job_hand")
 
@@ -173,7 +174,7 @@ def test_times_as_sqlite_writes_them_are_read(lite: tuple[Penstock, sqlite3.Conn
         delay = 60 if text == "later" else None
         app.submit(item_type="content", op="ingest", payload={"content": text}, delay=delay)
     first, *_ = app.queue.claim(ClaimRequest("w1", 2))
-    app.queue.settle([lifecycle.failed(first, "ERR_PARSE", "torn page")])
+    app.queue.settle([transitions.failed(first, "ERR_PARSE", "torn page")])
     with pytest.raises(sqlite3.IntegrityError, match="chk_run_at_sorts"):
         connection.execute("UPDATE unified_queue SET run_at = datetime('now') WHERE run_at IS NOT NULL")
     for name in set(TIMES) - {"run_at"}:

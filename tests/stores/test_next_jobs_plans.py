@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.job import NewJob
-from penstock.queue.postgres.pause_rows import SQL as STATEMENTS
+from penstock.queue.job import NewJob
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL as STATEMENTS
 from penstock.queue.sqlite import rows as sqlite_rows
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers.stores import given_back, store_url

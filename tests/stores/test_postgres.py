@@ -15,12 +15,11 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from penstock import clock, items, lifecycle
-from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status
-from penstock.queue.postgres.pause_rows import SQL
+from penstock import clock
+from penstock.queue import payloads, transitions
+from penstock.queue.job import Beat, ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.transaction import transact
+from penstock.queue.postgres.rows import SQL, PostgresRows, transact
 from tests.servers import postgres, run
 from tests.stores.conftest import Opener, Own
 from tests.stores.new_jobs import T0, new
@@ -42,7 +41,7 @@ def test_ids_and_keys_compare_by_their_bytes(queue: PostgresQueue) -> None:
     assert sorted(ids) == [job.queue_id for job in queue.find(JobQuery())]
 
 
-@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in items.MATRIX.items()])
+@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in payloads.MATRIX.items()])
 def test_every_item_type_of_the_matrix_fits_the_table(queue: PostgresQueue, item_type: str, op: str) -> None:
     queue.add([new(1, item_type=item_type, op=op)], now=T0)
 
@@ -265,7 +264,7 @@ def test_everything_works_where_each_transaction_has_another_session(pooled: Pos
     claims = pooled.claim(ClaimRequest("w", 10))
     while claims:
         done += [claim.queue_id for claim in claims]
-        endings = [lifecycle.done(claim) for claim in claims]
+        endings = [transitions.done(claim) for claim in claims]
         claims = pooled.exchange(endings, ClaimRequest("w", 10)).claims
 
     assert [f"job_{number:06d}" for number in range(60)] == sorted(done)

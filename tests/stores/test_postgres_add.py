@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock.errors import DuplicateId, QueueFull, StoreUnavailable
-from penstock.job import ClaimRequest, Job, JobQuery, NewJob, QueueLimits, Scope, Status
+from penstock.queue.job import ClaimRequest, Job, JobQuery, NewJob, QueueLimits, Scope, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from tests.servers import postgres
 from tests.stores.new_jobs import call as new

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Held, JobQuery, Scope
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import PostgresRows
 from tests.servers import postgres
@@ -28,7 +28,7 @@ def queue() -> Iterator[PostgresQueue]:
 
 
 def _claimed(queue: PostgresQueue, limit: int = 10, held: list[Claim] | None = None) -> list[str]:
-    settled = [lifecycle.done(claim) for claim in held or []]
+    settled = [transitions.done(claim) for claim in held or []]
     return [claim.queue_id for claim in queue.exchange(settled, ClaimRequest("w", limit), now=T0).claims]
 
 
@@ -78,7 +78,7 @@ def test_what_has_an_end_of_its_own_does_not_hold_up_what_was_taken(queue: Postg
     queue.add([new(1)], now=T0)
     held = queue.claim(ClaimRequest("w", 1), now=T0)
     queue.add([new(9, idempotency_key=new(1).idempotency_key), new(2)], now=T0)
-    exchange = queue.exchange([lifecycle.done(claim) for claim in held], ClaimRequest("w", 2), now=T0)
+    exchange = queue.exchange([transitions.done(claim) for claim in held], ClaimRequest("w", 2), now=T0)
 
     assert ["pending"] == exchange.settled
     assert {"job_000001", "job_000002"} == {claim.queue_id for claim in exchange.claims}
@@ -92,7 +92,7 @@ def test_a_claim_that_meets_paused_lines_takes_few_statements(
     heads = queue.claim(ClaimRequest("w", 30 * LINES), now=T0)
     assert LINES == len(heads)
     queue.pause(Scope(heads[0].tenant_id))
-    queue.settle([lifecycle.done(each) for each in heads], now=T0)
+    queue.settle([transitions.done(each) for each in heads], now=T0)
     sent = []
     execute = PostgresRows.execute
 

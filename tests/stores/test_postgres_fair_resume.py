@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, JobQuery, Scope
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Held, JobQuery, Scope
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import PostgresRows
 from tests.stores.conftest import Own
@@ -55,7 +55,7 @@ def served(queue: PostgresQueue) -> list[str]:
     ids: list[str] = []
     while (claims := queue.claim(ClaimRequest("w", 10), now=T0)) or queue.wait(0):
         ids += [claim.queue_id for claim in claims]
-        queue.settle([lifecycle.done(claim) for claim in claims], now=T0)
+        queue.settle([transitions.done(claim) for claim in claims], now=T0)
     return ids
 
 
@@ -100,7 +100,7 @@ def test_a_call_that_waits_for_a_resume_has_no_row_locked(queue: PostgresQueue, 
             if what == "start":
                 calling: Future[Any] = pool.submit(queue.start, "job_000002", ClaimRequest("w", 1), now=T0)
             else:
-                calling = pool.submit(queue.settle, [lifecycle.expanded(claim, (new(3),))], now=T0)
+                calling = pool.submit(queue.settle, [transitions.expanded(claim, (new(3),))], now=T0)
             wait_until_waiting(own, 1, calling)
             assert not calling.done()
             own.execute(b"SELECT 1 FROM unified_queue FOR UPDATE NOWAIT")

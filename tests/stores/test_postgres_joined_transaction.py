@@ -11,7 +11,7 @@ import sqlalchemy.orm
 from psycopg.rows import dict_row
 
 from penstock.errors import DuplicateId, InvalidRequest
-from penstock.job import JobQuery
+from penstock.queue.job import JobQuery
 from penstock.queue.postgres.queue import PostgresQueue
 from tests.stores.conftest import Opener, Own
 from tests.stores.new_jobs import T0, new

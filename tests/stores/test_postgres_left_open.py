@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.queue.postgres import queue as engine
-from penstock.queue.postgres.pause_rows import SQL
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL
 from penstock.queue.sql.statements import LOCK_CAP
 from tests.servers import postgres
 from tests.stores.new_jobs import new
@@ -47,7 +47,7 @@ def left_open(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
 def work_off(queue: PostgresQueue) -> None:
     claims = queue.claim(ClaimRequest("w", AT_ONCE))
     while claims:
-        ended = [lifecycle.done(claim) for claim in claims]
+        ended = [transitions.done(claim) for claim in claims]
         claims = queue.exchange(ended, ClaimRequest("w", AT_ONCE)).claims
 
 

@@ -10,12 +10,11 @@ from threading import Event
 import psycopg
 import pytest
 
-from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
-from penstock.queue.postgres.claim import PostgresClaim
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
+from penstock.queue.postgres.fast_paths import PostgresClaim
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.transaction import transact
+from penstock.queue.postgres.rows import PostgresRows, transact
 from penstock.queue.sql.statements import LOCK_CAP
 from tests.stores.conftest import Own
 from tests.stores.new_jobs import T0
@@ -48,7 +47,7 @@ def served(queue: PostgresQueue) -> list[str]:
     ids = []
     while held := claims(queue):
         ids += [claim.queue_id for claim in held]
-        queue.settle([lifecycle.done(claim) for claim in held], now=T0)
+        queue.settle([transitions.done(claim) for claim in held], now=T0)
     return ids
 
 
@@ -69,7 +68,7 @@ def test_a_row_parked_meanwhile_does_not_pass_when_the_lock_is_free_again(
     with locked(own, SECOND):
         assert [] == claims(line)
         assert [None, Held.LOCK] == [job.held for job in map(line.get, (SECOND, THIRD)) if job]
-        line.settle([lifecycle.done(holder)], now=T0)
+        line.settle([transitions.done(holder)], now=T0)
     assert [SECOND, THIRD] == served(line)
 
 
@@ -77,7 +76,7 @@ def test_nor_when_the_holder_ends_in_an_exchange(line: PostgresQueue, own: Own) 
     (holder,) = claims(line, 1)
     with locked(own, SECOND):
         assert [] == claims(line)
-        assert [] == line.exchange([lifecycle.done(holder)], ClaimRequest("w", 10), now=T0).claims
+        assert [] == line.exchange([transitions.done(holder)], ClaimRequest("w", 10), now=T0).claims
     assert [SECOND, THIRD] == served(line)
 
 
@@ -93,7 +92,7 @@ def test_a_parked_head_that_another_has_locked_is_woken_once_it_is_free(
     (holder,) = claims(line)
     with ThreadPoolExecutor(1) as pool:
         with locked(own, SECOND):
-            settling = pool.submit(line.settle, [lifecycle.done(holder)], now=T0)
+            settling = pool.submit(line.settle, [transitions.done(holder)], now=T0)
             wait_for_a_lock(own)
             assert not settling.done()
         settling.result(120)
@@ -115,7 +114,7 @@ def test_passing_on_several_locks_waits_for_no_row_while_it_has_another(
     held = claims(queue)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as other, locked(own, "job_000004"):
         other.execute(LOCK, ([SECOND],))
-        settling = pool.submit(queue.settle, [lifecycle.done(claim) for claim in held], now=T0)
+        settling = pool.submit(queue.settle, [transitions.done(claim) for claim in held], now=T0)
         wait_for_a_lock(other)
         other.commit()
         wait_for_a_lock(own)
@@ -197,7 +196,7 @@ def test_a_claim_holds_nothing_back_for_a_pause_that_has_ended(line: PostgresQue
         line.resume(PAUSED, now=T0)
         taken = go_on()
     assert {} == line.count(JobQuery(held=Held.PAUSE))
-    line.settle([lifecycle.done(claim) for claim in taken], now=T0)
+    line.settle([transitions.done(claim) for claim in taken], now=T0)
     assert [FIRST, SECOND, THIRD] == [claim.queue_id for claim in taken] + drained(line)
 
 
@@ -219,7 +218,7 @@ def test_a_resume_releases_nothing_while_a_parked_row_is_locked(line: PostgresQu
     """Left parked, it would keep a place before the older row that the resume numbers anew."""
     (holder,) = claims(line, 1)
     assert [] == claims(line)
-    line.settle([lifecycle.done(holder)], now=T0)
+    line.settle([transitions.done(holder)], now=T0)
     line.pause(PAUSED, now=T0)
     with ThreadPoolExecutor(1) as pool:
         with locked(own, THIRD):

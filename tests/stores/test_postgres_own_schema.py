@@ -13,11 +13,12 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from penstock import Penstock, config, lifecycle
+from penstock import Penstock, config
 from penstock.catalog.values import Filters
 from penstock.cli.main import cli
 from penstock.errors import InvalidSetting, StoreDenied
-from penstock.job import ClaimRequest, JobQuery, Scope
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Scope
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.store_url import StoreUrl
 from tests.catalog.conftest import put
@@ -83,7 +84,7 @@ def test_two_schemas_of_one_database_know_nothing_of_each_other(
         one.queue.pause(Scope("nobody"))
         one.queue.add([new(2)])
         held = [app.queue.claim(ClaimRequest("w", 10)) for app in (one, two)]
-        two.queue.settle([lifecycle.done(claim) for claim in held[1]])
+        two.queue.settle([transitions.done(claim) for claim in held[1]])
 
         assert [2, 1] == [len(claims) for claims in held]
         assert [1, 0] == [len(app.queue.paused()) for app in (one, two)]

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock, config, lifecycle
+from penstock import Penstock, config
 from penstock.clock import new_ids
 from penstock.errors import PoolerNotSet
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from tests.servers import pgbouncer, postgres
 from tests.stores.new_jobs import new
@@ -70,7 +71,7 @@ def test_with_the_setting_many_clients_share_a_few_sessions(url: str) -> None:
         queue, done = queues[number], 0
         queue.add([new(1_000 * number + each) for each in range(20)])
         while claims := queue.claim(ClaimRequest(f"w{number}", 7)):
-            done += len(queue.settle([lifecycle.done(claim) for claim in claims]))
+            done += len(queue.settle([transitions.done(claim) for claim in claims]))
         return done
 
     with ThreadPoolExecutor(THREADS) as pool:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock import errors, lifecycle
+from penstock import errors
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.job import ClaimRequest, JobQuery, Status
-from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
+from penstock.queue.postgres.queue import PostgresListener, PostgresQueue
 from tests.servers import postgres
 from tests.stores.test_postgres_trouble import PATIENCE_S, jobs, refused
 
@@ -55,7 +55,7 @@ class Load:
 
     def _end(self) -> None:
         claims = self.queue.claim(ClaimRequest("w", 10))
-        answers = self.queue.settle([lifecycle.done(claim) for claim in claims])
+        answers = self.queue.settle([transitions.done(claim) for claim in claims])
         ended = zip(claims, answers, strict=True)
         self.done += [claim.queue_id for claim, status in ended if status is Status.DONE]
 

@@ -9,11 +9,11 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import StoreUnavailable
-from penstock.job import Claim, ClaimRequest, Scope, Settlement, Status
-from penstock.queue.exchange import Exchange
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, Scope, Settlement, Status
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.protocol import Exchange
 from tests.servers import postgres
 from tests.stores.new_jobs import T0
 from tests.stores.new_jobs import call as new
@@ -44,7 +44,7 @@ def _statuses(queue: PostgresQueue, *numbers: int) -> list[Status]:
 
 
 def _done(claims: list[Claim]) -> list[Settlement]:
-    return [lifecycle.done(claim, result_json="1") for claim in claims]
+    return [transitions.done(claim, result_json="1") for claim in claims]
 
 
 def test_it_settles_and_claims(queue: PostgresQueue) -> None:
@@ -73,11 +73,11 @@ def test_jobs_with_more_to_do_are_settled_like_others(queue: PostgresQueue) -> N
     """A parent, a follow-up and a lost claim in one exchange."""
     queue.add([new(1, item_type="folder"), new(2), new(3)], now=T0)
     (parent,) = _claimed(queue, 1)
-    queue.settle([lifecycle.waits(parent, children=(new(4, priority=9),))], now=T0)
+    queue.settle([transitions.waits(parent, children=(new(4, priority=9),))], now=T0)
     claims = _claimed(queue, 3)
     queue.add([new(9, idempotency_key=new(2).idempotency_key, payload_json='{"a":1}')], now=T0)
     lost = claims[2]
-    queue.settle([lifecycle.released(lost, "by another")], now=T0)
+    queue.settle([transitions.released(lost, "by another")], now=T0)
 
     exchange = _sent(queue, _done(claims))
 
@@ -105,11 +105,11 @@ def test_a_lock_or_a_pause_takes_no_job(queue: PostgresQueue) -> None:
     assert [] == _sent(queue, []).claims
 
 
-@pytest.mark.parametrize("settlement", [lifecycle.released, lifecycle.failed])
+@pytest.mark.parametrize("settlement", [transitions.released, transitions.failed])
 def test_other_ends_are_not_sent(queue: PostgresQueue, settlement: object) -> None:
     queue.add([new(1)], now=T0)
     (claim,) = _claimed(queue, 1)
-    arguments = ("again",) if settlement is lifecycle.released else ("ERR_UNKNOWN", "bad")
+    arguments = ("again",) if settlement is transitions.released else ("ERR_UNKNOWN", "bad")
     assert queue.send_exchange([settlement(claim, *arguments)], REQUEST, now=T0) is None  # type: ignore[operator]
 
 

@@ -18,10 +18,9 @@ from penstock import Penstock, errors
 from penstock.clock import new_ids
 from penstock.database.postgres_connections import PostgresConnections
 from penstock.database.postgres_errors import translate_error
-from penstock.job import ClaimRequest, JobQuery, NewJob
+from penstock.queue.job import ClaimRequest, JobQuery, NewJob
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.transaction import transact
+from penstock.queue.postgres.rows import PostgresRows, transact
 from tests.servers import postgres
 
 SECRET = "s3cret-w0rd"

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.database.postgres_connections import Connection
-from penstock.queue.postgres.pause_rows import SQL
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL
 from tests.conformance.conftest import T0, at
 from tests.servers import postgres
 from tests.stores.test_claim_plans import DEPENDENCIES, FILL

@@ -10,13 +10,12 @@ from random import Random
 import msgspec
 import pytest
 
-from penstock import lifecycle
-from penstock.job import ClaimRequest, JobQuery, NewJob, Scope, Settlement, Status
-from penstock.queue.exchange import Exchange
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.memory.queue import MemoryQueue
+from penstock.queue.postgres.fast_paths import PlainExchange
 from penstock.queue.postgres.queue import PostgresQueue
-from penstock.queue.postgres.sent_exchange import PlainExchange
-from penstock.queue.protocol import Queue
+from penstock.queue.protocol import Exchange, Queue
 from tests.servers import postgres
 from tests.stores.new_jobs import T0, call, new
 
@@ -39,7 +38,7 @@ class Pair:
         held = [job for job in self.reference.find(EVERYTHING) if job.lease_until is not None]
         ending = self.random.sample(held, self.random.randint(0, len(held)))
         request = ClaimRequest("w", self.random.randint(1, 4))
-        self._exchange([lifecycle.done(job, result_json="1") for job in ending], request)
+        self._exchange([transitions.done(job, result_json="1") for job in ending], request)
         assert self.reference.find(EVERYTHING) == self.queue.find(EVERYTHING)
 
     def _change(self) -> None:
@@ -47,7 +46,7 @@ class Pair:
         jobs = [self._new() for _ in range(self.random.randint(0, 4))]
         held = [job for job in self.reference.find(EVERYTHING) if job.lease_until is not None]
         chance = self.random.random()
-        children = [lifecycle.waits(held[0], children=(self._new(),))] if held and chance < 0.1 else []
+        children = [transitions.waits(held[0], children=(self._new(),))] if held and chance < 0.1 else []
         for queue in (self.queue, self.reference):
             queue.add(jobs, now=self.now)
             queue.settle(children, now=self.now)

@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import pytest
 import redis
 
-from penstock import lifecycle
 from penstock.clock import new_id
 from penstock.errors import (
     InvalidRequest,
@@ -24,7 +23,17 @@ from penstock.errors import (
     StateDamaged,
     StoreUnavailable,
 )
-from penstock.job import ENDED, AddResult, ClaimRequest, JobQuery, NewJob, QueueLimits, Scope, Status
+from penstock.queue import transitions
+from penstock.queue.job import (
+    ENDED,
+    AddResult,
+    ClaimRequest,
+    JobQuery,
+    NewJob,
+    QueueLimits,
+    Scope,
+    Status,
+)
 from penstock.queue.protocol import NO_LIMITS
 from penstock.queue.redis import codec
 from penstock.queue.redis.queue import RedisQueue
@@ -145,10 +154,10 @@ def test_what_ended_and_was_pruned_leaves_nothing_behind(
     queue.add([new(1, item_type="folder"), new(2, lock_key="l"), new(3, lock_key="l", tenant_id="u")], now=T0)
     queue.pause(Scope("u"), now=T0)
     parent, second = queue.claim(ClaimRequest("w", 10), now=T0)
-    queue.settle([lifecycle.waits(parent, children=(new(4), new(5))), lifecycle.done(second)], now=T0)
+    queue.settle([transitions.waits(parent, children=(new(4), new(5))), transitions.done(second)], now=T0)
     queue.resume(Scope("u"), now=T0)
     while claims := queue.claim(ClaimRequest("w", 10), now=T0):
-        queue.settle([lifecycle.done(claim, result_json="{}") for claim in claims], now=T0)
+        queue.settle([transitions.done(claim, result_json="{}") for claim in claims], now=T0)
     assert {(Status.DONE,): 5} == queue.count(JobQuery(), by=["status"])
     assert 5 == queue.prune(dict.fromkeys(ENDED, T0 + timedelta(seconds=1)))
     left = {key.removeprefix(prefix(url)) for key in contents(url, prefix(url) + "*")}
@@ -249,7 +258,7 @@ def test_scripts_that_the_server_forgot_are_sent_again(queue: RedisQueue, client
             queue.add([new(number)])
         done = 0
         while claims := queue.claim(ClaimRequest("w", 7)):
-            done += len(queue.settle([lifecycle.done(claim) for claim in claims]))
+            done += len(queue.settle([transitions.done(claim) for claim in claims]))
     finally:
         stop.set()
         forgetting.join()
@@ -318,7 +327,7 @@ def _work_until_killed(queue: RedisQueue, server: Server) -> tuple[set[str], set
             queue.add([new(0, queue_id=each, idempotency_key=each) for each in ids])
             added.update(ids)
             claims = queue.claim(ClaimRequest("w", 10))
-            queue.settle([lifecycle.done(claim) for claim in claims])
+            queue.settle([transitions.done(claim) for claim in claims])
             done.update(claim.queue_id for claim in claims)
     killer.join()
     return added, done

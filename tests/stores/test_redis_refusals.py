@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock
 from penstock.clock import now
 from penstock.errors import (
     DiskFull,
@@ -27,7 +27,8 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.queue import RedisQueue
 from penstock.queue.redis.server import translate_error
 from tests.servers.redis import Server, connect, contents, own_server
@@ -108,12 +109,12 @@ def test_a_server_out_of_memory_lets_jobs_be_worked_off(tmp_path: Path) -> None:
         before = contents(server.url)
         for call in (
             lambda: queue.add([new(11)]),
-            lambda: queue.settle([lifecycle.waits(first, children=(new(12), new(13)))]),
+            lambda: queue.settle([transitions.waits(first, children=(new(12), new(13)))]),
         ):
             with refused(DiskFull):
                 call()
         assert before == contents(server.url)
-        settled = queue.exchange([lifecycle.done(claim) for claim in claims], ClaimRequest("w", 1)).settled
+        settled = queue.exchange([transitions.done(claim) for claim in claims], ClaimRequest("w", 1)).settled
         assert [Status.DONE] * 9 == settled
         queue.cancel([first.queue_id])
         assert 9 == queue.prune({Status.DONE: now() + timedelta(hours=1)})
@@ -163,7 +164,7 @@ def test_a_cluster_node_that_holds_the_queue_serves_it_and_another_does_not(tmp_
         queue = RedisQueue(server.url)
         queue.add([new(1, lock_key="l"), new(2, lock_key="l")])
         (claim,) = queue.claim(ClaimRequest("w", 9))
-        queue.settle([lifecycle.done(claim)])
+        queue.settle([transitions.done(claim)])
         assert 1 == len(queue.claim(ClaimRequest("w", 9)))
         queue.close()
 

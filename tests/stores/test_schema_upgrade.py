@@ -24,8 +24,8 @@ from penstock.cli.main import cli
 from penstock.config import Settings
 from penstock.database import postgres_schema, sqlite_schema
 from penstock.database.schema import Schema
-from penstock.job import JobQuery
 from penstock.queue.factory import open_queue
+from penstock.queue.job import JobQuery
 from tests.backup.places import settings_of
 from tests.servers.stores import FIRST, given_back
 

@@ -13,17 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock import items, lifecycle
 from penstock.database import sqlite_file
 from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors
 from penstock.database.sqlite_file import CONNECTION, NamedConnection, takes_numbers_for_names
 from penstock.database.sqlite_schema import migrate
 from penstock.errors import InvalidRequest, QueueFull, SchemaMismatch, StateDamaged, StoreUnavailable
-from penstock.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
+from penstock.queue import payloads, transitions
+from penstock.queue.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
 from penstock.queue.sqlite.queue import SqliteQueue
-from penstock.queue.sqlite.rows import SQL
-from penstock.queue.sqlite.values import SPILL_OVER
+from penstock.queue.sqlite.rows import SPILL_OVER, SQL
 from tests.stores.new_jobs import T0, new
 
 
@@ -168,7 +167,7 @@ def test_no_statement_of_the_hot_path_scans_the_table(queue: SqliteQueue, path: 
     assert "SCAN unified_queue" not in plan(path, name, *values).replace("SCAN unified_queue USING", "")
 
 
-@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in items.MATRIX.items()])
+@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in payloads.MATRIX.items()])
 def test_every_item_type_of_the_matrix_fits_the_table(queue: SqliteQueue, item_type: str, op: str) -> None:
     queue.add([new(1, item_type=item_type, op=op)], now=T0)
 
@@ -199,7 +198,7 @@ def test_a_long_payload_lives_beside_the_row_and_comes_back_whole(queue: SqliteQ
 
 def test_a_long_payload_goes_with_its_row(queue: SqliteQueue, path: Path) -> None:
     queue.add([new(1, payload_json='"' + "x" * SPILL_OVER + '"')], now=T0)
-    queue.settle([lifecycle.done(c) for c in queue.claim(ClaimRequest("w"), now=T0)], now=T0)
+    queue.settle([transitions.done(c) for c in queue.claim(ClaimRequest("w"), now=T0)], now=T0)
     queue.prune({Status.DONE: T0 + timedelta(seconds=1)})
     connection = sqlite3.connect(path)
 

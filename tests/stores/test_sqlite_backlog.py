@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.errors import QueueFull
-from penstock.job import ClaimRequest, NewJob, QueueLimits
-from penstock.queue.sqlite import backlog
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, NewJob, QueueLimits
+from penstock.queue.sqlite import rows
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.stores.new_jobs import call, new
 from tests.stores.test_bounded_calls import steps_of
 
-MANY = 5 * backlog.FEW
+MANY = 5 * rows.FEW
 
 
 @pytest.fixture
@@ -107,16 +108,16 @@ def test_jobs_that_returned_count_after_a_while(queue: SqliteQueue, monkeypatch:
     queue.add([new(n) for n in range(MANY)])
     claims = queue.claim(ClaimRequest("w", 10))
     queue.add([new(MANY)], limits=limits)
-    queue.settle([lifecycle.released(claim, "shutdown") for claim in claims])
-    monkeypatch.setattr(clock, "elapsed_s", lambda: 1_000.0 + backlog.RECOUNT_S)
+    queue.settle([transitions.released(claim, "shutdown") for claim in claims])
+    monkeypatch.setattr(clock, "elapsed_s", lambda: 1_000.0 + rows.RECOUNT_S)
 
     with pytest.raises(QueueFull):
         queue.add([new(MANY + 1)], limits=limits)
 
 
 def test_another_limit_has_a_count_of_its_own(queue: SqliteQueue) -> None:
-    queue.add([new(n) for n in range(3 * backlog.FEW)])
+    queue.add([new(n) for n in range(3 * rows.FEW)])
     with pytest.raises(QueueFull):
-        queue.add([new(MANY)], limits=QueueLimits(indexing=backlog.FEW + 1))
+        queue.add([new(MANY)], limits=QueueLimits(indexing=rows.FEW + 1))
     with pytest.raises(QueueFull):
-        queue.add([new(MANY)], limits=QueueLimits(indexing=2 * backlog.FEW))
+        queue.add([new(MANY)], limits=QueueLimits(indexing=2 * rows.FEW))

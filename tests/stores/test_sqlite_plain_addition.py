@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import DuplicateId, InvalidText
-from penstock.job import AddResult, ClaimRequest, Job, JobQuery, NewJob, Scope
+from penstock.queue.job import AddResult, ClaimRequest, Job, JobQuery, NewJob, Scope
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.sql.statements import ROWS_AT_ONCE
 from penstock.queue.sqlite.queue import SqliteQueue

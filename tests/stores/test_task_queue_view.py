@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, config, errors, lifecycle
+from penstock import Penstock, config, errors
 from penstock.clock import format_time
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 
 COLUMNS = (
     "task_id entity_type entity_id function_name payload status error_message retry_count max_retries "
@@ -67,10 +68,10 @@ def test_each_status_is_shown_in_the_task_queues_word(app: Penstock, database: s
     ids = [app.tasks.enqueue_task("planner", f"p{n}", "plan") for n in range(5)]
     claims = {claim.queue_id: claim for claim in app.queue.claim(ClaimRequest("w1", 4))}
     app.queue.settle(
-        [lifecycle.done(claims[ids[0]]), lifecycle.failed(claims[ids[1]], "ERR_PARSE", "torn page")]
+        [transitions.done(claims[ids[0]]), transitions.failed(claims[ids[1]], "ERR_PARSE", "torn page")]
     )
     app.cancel(ids[4])
-    app.queue.settle([lifecycle.released(claims[ids[2]], "worker stopped")])
+    app.queue.settle([transitions.released(claims[ids[2]], "worker stopped")])
 
     assert ["COMPLETED", "FAILED", "PENDING", "IN_PROGRESS", "FAILED"] == [
         row["status"] for row in rows(database)

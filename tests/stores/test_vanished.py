@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from penstock import Penstock, config
 from penstock.cli.main import cli
 from penstock.errors import StoreUnavailable, StoreVanished
-from penstock.job import ClaimRequest, JobQuery
+from penstock.queue.job import ClaimRequest, JobQuery
 from penstock.queue.jsonl.queue import JsonlQueue
 from penstock.queue.sqlite.queue import SqliteQueue
 from tests.catalog.conftest import begin

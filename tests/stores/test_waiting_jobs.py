@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from penstock import lifecycle
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.job import ClaimRequest, JobQuery, Status
-from penstock.queue.sql import filters
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
+from penstock.queue.sql import statements
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker.lanes import DocumentNotifier
 from penstock.worker.upkeep import OverdueEnder
@@ -21,7 +21,7 @@ def test_waiting_jobs_are_read_from_their_index(tmp_path: Path):
     queue = SqliteQueue(tmp_path / "queue.db")
     queue.migrate()
     queue.close()
-    statement, values = filters.find(WAITING, "sqlite")
+    statement, values = statements.find(WAITING, "sqlite")
     raw = sqlite3.connect(tmp_path / "queue.db")
     plan = [text for *_, text in raw.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
     raw.close()
@@ -34,7 +34,7 @@ def test_duties_for_waiting_jobs_read_none_that_run(tmp_path: Path, monkeypatch)
     queue.migrate()
     queue.add([new(number) for number in range(20)])
     first, *_ = queue.claim(ClaimRequest("w", 20))
-    queue.settle([lifecycle.waits(first, waiting_for="17")])
+    queue.settle([transitions.waits(first, waiting_for="17")])
     read: list[str] = []
     find = queue.find
 

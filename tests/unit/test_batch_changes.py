@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from penstock import lifecycle, transitions
-from penstock.job import Changes, ClaimRequest, Held, Job
-from penstock.queue.memory.batch_changes import can_end, can_take, plain_ends
+from penstock.queue import transitions
+from penstock.queue.job import Changes, ClaimRequest, Held, Job
 from penstock.queue.memory.queue import claims_of
-from penstock.queue.memory.table import Table
+from penstock.queue.memory.table import Table, can_end, can_take, plain_ends
 from tests.stores.new_jobs import T0, call, new
 
 LATER = T0 + timedelta(seconds=5)
@@ -62,7 +61,7 @@ def test_a_batch_of_claims_and_their_ends_leaves_the_rows_and_indexes_of_single_
             assert can_take(part, claim)
             taken = _changed(part, claim, at_once=at_once, table=table)
             found.append(_state(table))
-            end = transitions.settled(taken[0], lifecycle.done(taken[0], result_json="1"), LATER)
+            end = transitions.settled(taken[0], transitions.done(taken[0], result_json="1"), LATER)
             assert can_end(taken, end)
             _changed(taken, end, at_once=at_once, table=table)
             found.append(_state(table))
@@ -98,7 +97,7 @@ def test_rows_with_more_than_a_place_in_the_order_are_taken_one_by_one(fields: d
 def test_rows_with_more_than_a_lease_end_one_by_one(fields: dict[str, Any]) -> None:
     table, jobs = _table()
     taken = table.change_alike(jobs[:FEW], transitions.claimed(jobs[0], REQUEST, T0))
-    end = transitions.settled(taken[0], lifecycle.done(taken[0]), LATER)
+    end = transitions.settled(taken[0], transitions.done(taken[0]), LATER)
 
     assert can_end(taken, end)
     assert not can_end([*taken[:-1], Job(**(_fields(taken[-1]) | fields))], end)
@@ -123,9 +122,9 @@ def test_claims_with_the_same_values_end_together_and_others_are_left_to_the_gen
     plain = jobs[:FEW]
     taken = table.change_alike(plain, transitions.claimed(plain[0], REQUEST, T0))
     results = ["1", "1", "2", "1"]
-    ends = [lifecycle.done(job, result_json=result) for job, result in zip(taken, results, strict=True)]
-    late = lifecycle.done(Job(**(_fields(taken[0]) | {"claim_number": 9})))
-    found = plain_ends(table.rows, [*ends, late, lifecycle.done(jobs[-1])])
+    ends = [transitions.done(job, result_json=result) for job, result in zip(taken, results, strict=True)]
+    late = transitions.done(Job(**(_fields(taken[0]) | {"claim_number": 9})))
+    found = plain_ends(table.rows, [*ends, late, transitions.done(jobs[-1])])
 
     assert [True] * FEW + [False, False] == found.over
     assert [taken[:2], [taken[2]], [taken[3]]] == [group.jobs for group in found.groups]

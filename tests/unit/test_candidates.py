@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from penstock.job import RETURNED, SUSPECT, Scope
-from penstock.queue.rules.candidates import Candidate, choose
+from penstock.queue.job import RETURNED, SUSPECT, Scope
+from penstock.queue.rules.rows import Candidate, choose
 
 OTHER = frozenset({Scope("another tenant")})
 """A pause of no row, with which all rows are looked at one by one."""

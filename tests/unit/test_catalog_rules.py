@@ -35,7 +35,7 @@ from penstock.catalog.rules.phases import (
 from penstock.catalog.rules.publication import NO_VECTORS, NOTHING_USABLE, GenerationFacts, Verdict, verdict
 from penstock.catalog.values import Failure, FailureKind, HeldTask, Phase, Place, Removal, TaskStatus
 from penstock.clock import new_uuids
-from penstock.retry import Classification
+from penstock.queue.retry import Classification
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 C, F, P, S, X = (

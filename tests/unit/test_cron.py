@@ -6,22 +6,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock import cron
 from penstock.errors import InvalidSchedule
+from penstock.queue import schedules
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
 
 
 def runs(text: str, after: str, count: int = 1, zone: str = "UTC") -> list[str]:
     """The next times after a local time, in the zone's own time with its offset."""
-    timing, place = cron.parse(text), cron.zone_of(zone)
+    timing, place = schedules.parse(text), schedules.zone_of(zone)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     moment = datetime.fromisoformat(after)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=place)
     found = []
     for _ in range(count):
-        following = cron.next_after(timing, moment.astimezone(UTC), place, start=start)
+        following = schedules.next_after(timing, moment.astimezone(UTC), place, start=start)
         assert following is not None
         assert following > moment
         moment = following
@@ -170,14 +170,14 @@ def test_days_on_which_the_clocks_change(zone: str, text: str, after: str, expec
 )
 def test_timings_that_make_no_sense_are_refused(text: str, reason: str):
     with pytest.raises(InvalidSchedule) as refusal:
-        cron.parse(text)
+        schedules.parse(text)
     assert reason in refusal.value.message
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlun", "", "../etc/passwd", "/etc/localtime", "a\0b", 3])
 def test_an_unknown_zone_is_refused(name: str):
     with pytest.raises(InvalidSchedule, match="time zone"):
-        cron.zone_of(name)
+        schedules.zone_of(name)
 
 
 def test_each_time_is_later_than_the_one_before_over_two_years_of_minutes_and_days():
@@ -194,13 +194,13 @@ def test_each_time_is_later_than_the_one_before_over_two_years_of_minutes_and_da
 @pytest.mark.parametrize("begin", ["2026-03-28T23:30", "2026-10-24T23:30", "2026-06-01T12:00"])
 def test_counted_times_are_those_found_one_by_one(text: str, hours: float, begin: str):
     """Also over the days on which the clocks change."""
-    timing, zone = cron.parse(text), cron.zone_of(BERLIN)
+    timing, zone = schedules.parse(text), schedules.zone_of(BERLIN)
     start = datetime.fromisoformat(f"{begin}+00:00")
-    first = cron.next_after(timing, start, zone, start=start)
+    first = schedules.next_after(timing, start, zone, start=start)
     assert first is not None
     last = first + timedelta(hours=hours)
     times = [first]
-    while (following := cron.next_after(timing, times[-1], zone, start=start)) and following <= last:
+    while (following := schedules.next_after(timing, times[-1], zone, start=start)) and following <= last:
         times.append(following)
 
-    assert len(times) == cron.times_until(timing, first, last, zone, start=start)
+    assert len(times) == schedules.times_until(timing, first, last, zone, start=start)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.failure_reasons import failure_reason
+from penstock.queue.job import failure_reason
 
 
 @pytest.mark.parametrize(

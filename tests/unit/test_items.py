@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import clock, errors, items
+from penstock import clock, errors
+from penstock.queue import payloads
 
 # The matrix of the specification (S0-22…30), with function/run added.
 DRAWN = """
@@ -29,13 +30,13 @@ CELLS = list(itertools.product(ALLOWED, ("ingest", "update", "delete", "scan", "
 
 @pytest.mark.parametrize(("item_type", "op"), [cell for cell in CELLS if cell[1] in ALLOWED[cell[0]]])
 def test_pairs_of_the_matrix_are_allowed(item_type, op):
-    items.validate_pair(item_type, op)
+    payloads.validate_pair(item_type, op)
 
 
 @pytest.mark.parametrize(("item_type", "op"), [cell for cell in CELLS if cell[1] not in ALLOWED[cell[0]]])
 def test_every_other_pair_is_refused_and_the_allowed_ones_are_named(item_type, op):
     with pytest.raises(errors.UnsupportedOperation) as refusal:
-        items.validate_pair(item_type, op)
+        payloads.validate_pair(item_type, op)
 
     assert all(allowed in refusal.value.message for allowed in ALLOWED[item_type])
 
@@ -61,7 +62,7 @@ def test_the_seed_has_18_allowed_pairs_and_14_refused_ones():
 )
 def test_unknown_words_are_refused_and_the_known_ones_named(item_type, op, error, named):
     with pytest.raises(error, match="known are") as refusal:
-        items.validate_pair(item_type, op)
+        payloads.validate_pair(item_type, op)
 
     assert named in refusal.value.message
 
@@ -118,8 +119,8 @@ GOLDEN: list[tuple[str, dict[str, object], str]] = [
 
 
 def key(item_type, payload, op=None):
-    return items.idempotency_key(
-        item_type, "notes", items.parse_payload(item_type, op or items.MATRIX[item_type][0], payload)
+    return payloads.idempotency_key(
+        item_type, "notes", payloads.parse_payload(item_type, op or payloads.MATRIX[item_type][0], payload)
     )
 
 
@@ -187,13 +188,13 @@ def test_the_order_of_fields_does_not_matter(names):
 
 
 def test_functions_have_a_key_only_from_their_caller():
-    assert "function:notes:cb4da005e71e9149" == items.function_key("notes", "nightly-2024")
+    assert "function:notes:cb4da005e71e9149" == payloads.function_key("notes", "nightly-2024")
     with pytest.raises(TypeError):
         key("function", {"function_name": "plan"})
 
 
 def test_calls_without_a_key_have_one_of_their_own() -> None:
-    first, second = (items.own_key("notes", queue_id) for queue_id in clock.new_ids(2))
+    first, second = (payloads.own_key("notes", queue_id) for queue_id in clock.new_ids(2))
     assert re.fullmatch("function:notes:[0-9a-f]{16}", first)
     assert first != second
 
@@ -201,7 +202,7 @@ def test_calls_without_a_key_have_one_of_their_own() -> None:
 @pytest.mark.parametrize("bad", ["", "x" * 256, "a\0b", None])
 def test_a_callers_key_is_a_name(bad):
     with pytest.raises(errors.InvalidName, match="key"):
-        items.function_key("notes", bad)
+        payloads.function_key("notes", bad)
 
 
 @pytest.mark.parametrize(
@@ -241,16 +242,16 @@ def test_a_lone_surrogate_has_no_key(item_type, payload):
     ],
 )
 def test_jobs_on_one_document_share_a_lock(item_type, op, payload, expected):
-    checked = items.parse_payload(item_type, op, payload)
+    checked = payloads.parse_payload(item_type, op, payload)
 
-    assert expected == items.lock_key(checked, tenant_id="acme", branch="main", collection="notes")
+    assert expected == payloads.lock_key(checked, tenant_id="acme", branch="main", collection="notes")
 
 
 def test_tenants_have_locks_of_their_own_for_entities_of_the_same_name():
     def lock(tenant_id, entity_type="planner", entity_id="a:1"):
         given = {"function_name": "plan", "entity_type": entity_type, "entity_id": entity_id}
-        payload = items.parse_payload("function", "run", given)
-        return items.lock_key(payload, tenant_id=tenant_id, branch="main", collection="notes")
+        payload = payloads.parse_payload("function", "run", given)
+        return payloads.lock_key(payload, tenant_id=tenant_id, branch="main", collection="notes")
 
     assert "entity:planner:a:1" == lock("default")
     assert 4 == len({lock("default"), lock("acme"), lock("bolt"), lock("acme", "worker")})
@@ -259,9 +260,9 @@ def test_tenants_have_locks_of_their_own_for_entities_of_the_same_name():
 @pytest.mark.parametrize("other", [{"tenant_id": "b"}, {"branch": "b"}, {"collection": "b"}])
 def test_the_same_path_elsewhere_is_another_document(other):
     place = {"tenant_id": "a", "branch": "a", "collection": "a"}
-    payload = items.parse_payload("file", "ingest", {"file_path": "/a"})
+    payload = payloads.parse_payload("file", "ingest", {"file_path": "/a"})
 
-    assert items.lock_key(payload, **place) != items.lock_key(payload, **{**place, **other})
+    assert payloads.lock_key(payload, **place) != payloads.lock_key(payload, **{**place, **other})
 
 
 @pytest.mark.parametrize(
@@ -290,23 +291,23 @@ def test_the_same_path_elsewhere_is_another_document(other):
     ],
 )
 def test_priority_follows_what_it_is_and_who_asks(expected, door, item_type, op):
-    assert expected == items.default_priority(door, item_type, op)
+    assert expected == payloads.default_priority(door, item_type, op)
 
 
 @pytest.mark.parametrize(("parent", "expected"), [(10, 9), (5, 4), (1, 0), (0, 0)])
 def test_a_child_is_one_below_its_parent(parent, expected):
-    assert expected == items.child_priority(parent)
+    assert expected == payloads.child_priority(parent)
 
 
 @pytest.mark.parametrize("priority", [0, 5, 10])
 def test_priorities_from_0_to_10_are_accepted(priority):
-    assert priority == items.validate_priority(priority)
+    assert priority == payloads.validate_priority(priority)
 
 
 @pytest.mark.parametrize("priority", [-1, 11, True, 5.0, "5", None, float("nan")])
 def test_other_priorities_are_refused(priority):
     with pytest.raises(errors.InvalidPriority, match="0 to 10"):
-        items.validate_priority(priority)
+        payloads.validate_priority(priority)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +324,7 @@ def test_other_priorities_are_refused(priority):
     ],
 )
 def test_good_names_are_kept_as_they_are(kind, name):
-    assert name == items.validate_name(kind, name)
+    assert name == payloads.validate_name(kind, name)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +352,6 @@ def test_good_names_are_kept_as_they_are(kind, name):
 )
 def test_bad_names_are_refused_by_kind_and_can_be_printed(kind, name):
     with pytest.raises(errors.InvalidName, match=kind) as refusal:
-        items.validate_name(kind, name)
+        payloads.validate_name(kind, name)
 
     assert refusal.value.message.encode()

@@ -8,10 +8,9 @@ from random import Random
 import msgspec
 import pytest
 
-from penstock import transitions
-from penstock.job import RETURNED, SUSPECT, Job, NewJob
-from penstock.queue.memory.claimable_rows import ClaimableRows
-from penstock.queue.memory.lazy_heap import LazyHeap, claim_order
+from penstock.queue import transitions
+from penstock.queue.job import RETURNED, SUSPECT, Job, NewJob
+from penstock.queue.memory.table import ClaimableRows, LazyHeap, claim_order
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import errors, items, payloads, strict_json
+from penstock import errors, strict_json
+from penstock.queue import payloads
 
 HASH = "sha256:" + "0a" * 32
 
@@ -77,7 +78,7 @@ HASH = "sha256:" + "0a" * 32
     ],
 )
 def test_good_payloads_are_read(item_type, op, payload):
-    checked = items.parse_payload(item_type, op, payload)
+    checked = payloads.parse_payload(item_type, op, payload)
 
     assert type(checked) is payloads.MODELS[item_type]
     assert [] == [
@@ -158,7 +159,7 @@ def test_bad_payloads_are_refused_with_the_field_and_what_was_expected(
     item_type, op, payload, field, expected
 ):
     with pytest.raises(errors.InvalidPayload) as refusal:
-        items.parse_payload(item_type, op, payload)
+        payloads.parse_payload(item_type, op, payload)
 
     assert refusal.value.message.startswith(f"{item_type} {op} payload: ")
     assert f"'{field}'" in refusal.value.message
@@ -168,7 +169,7 @@ def test_bad_payloads_are_refused_with_the_field_and_what_was_expected(
 @pytest.mark.parametrize("payload", [None, [], "text", {1: 2, "file_path": "/a"}])
 def test_a_payload_that_is_no_object_is_refused(payload):
     with pytest.raises(errors.InvalidPayload):
-        items.parse_payload("file", "ingest", payload)
+        payloads.parse_payload("file", "ingest", payload)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +186,12 @@ def test_a_payload_that_is_no_object_is_refused(payload):
 )
 def test_relative_paths_are_refused(item_type, op, payload, field):
     with pytest.raises(errors.RelativePath, match=f"'{field}'"):
-        items.parse_payload(item_type, op, payload)
+        payloads.parse_payload(item_type, op, payload)
 
 
 def test_the_pair_is_checked_before_the_payload():
     with pytest.raises(errors.UnsupportedOperation):
-        items.parse_payload("file", "scan", {})
+        payloads.parse_payload("file", "scan", {})
 
 
 def encode(payload, max_bytes=10_000):

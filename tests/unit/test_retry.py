@@ -29,7 +29,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import errors, retry
+from penstock import errors
+from penstock.queue import retry
 
 
 @pytest.mark.parametrize(

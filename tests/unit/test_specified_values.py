@@ -10,7 +10,7 @@ import pytest
 from penstock.cli import jobs
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
-from penstock.queue.jsonl import queue as jsonl
+from penstock.queue.jsonl import queue
 from penstock.service.functions import Tasks
 from penstock.service.job_views import JobReport
 
@@ -27,7 +27,7 @@ def test_a_watched_list_of_jobs_is_read_every_three_seconds():
 
 
 def test_a_short_journal_is_compacted_after_a_hundred_records():
-    assert 100 == jsonl.COMPACT_AFTER
+    assert 100 == queue.COMPACT_AFTER
 
 
 def test_tasks_are_stale_after_30_minutes_and_kept_for_7_days():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import errors, vocabulary
-from penstock.job import Status
+from penstock.queue.job import Status
 
 SPOKEN = [
     ("job", "pending in_progress done failed cancelled"),

@@ -17,7 +17,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import UnknownDocument
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
 from penstock.service.projects import ProjectView
 from penstock.watch.watcher import _root
 from tests.documents.index_contents import fresh_index, read_index

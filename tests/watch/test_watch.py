@@ -21,7 +21,7 @@ import watchfiles
 from penstock import Penstock, config
 from penstock.assembly import Assembly
 from penstock.errors import UnknownDocument
-from penstock.job import WorkerReport
+from penstock.queue.job import WorkerReport
 from penstock.watch import watcher
 
 WAIT_S = 120.0

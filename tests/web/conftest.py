@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import Penstock, config
-from penstock.job import Job
+from penstock.queue.job import Job
 from tests.pipeline.kept_zygotes import kept_zygotes as kept_zygotes
 
 WAIT_S = 120.0

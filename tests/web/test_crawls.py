@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock
 from penstock.errors import Cancelled, InvalidUrl
 from penstock.handlers.context import Context
 from penstock.handlers.libraries import LibraryJobs
 from penstock.handlers.source_files import fetched_files
-from penstock.job import ClaimRequest
 from penstock.pipeline.embed.static import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from tests.documents.worker_commands import kill_tree
 from tests.web.conftest import WAIT_S, Answer, Indexer, Site, page, settings_of
 from tests.worker.worker_processes import until
@@ -210,7 +211,7 @@ def test_an_interrupted_crawl_asks_for_no_page_twice(tmp_path: Path, site: Site)
         jobs = LibraryJobs(app.documents.catalog, pipeline, fetched_files(settings), (), None)
         with pytest.raises(Cancelled):
             jobs.crawl(context)
-        app.queue.settle([lifecycle.released(claim, "the worker ended")])
+        app.queue.settle([transitions.released(claim, "the worker ended")])
         with app.worker_thread():
             assert "done" == app.wait(receipt.job_id, timeout=WAIT_S).status
         assert 4 == len(Indexer(app).paths())

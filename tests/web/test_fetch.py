@@ -20,7 +20,7 @@ from penstock.errors import (
 from penstock.pipeline.web import fetch
 from penstock.pipeline.web.fetch import Fetcher
 from penstock.pipeline.web.urls import FetchLimits, Validators
-from penstock.retry import classify
+from penstock.queue.retry import classify
 from tests.web.conftest import Answer, Site, served
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from penstock.errors import DuplicateId
 from penstock.errors.stores import OUTAGES
-from penstock.job import NewJob
+from penstock.queue.job import NewJob
 from tests.worker.worker_processes import WorkerHost
 
 NATIVE = ("regex", "total", "digest")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.job import Job, Status
-from penstock.lifecycle import TIMED_OUT
+from penstock.queue.job import Job, Status
+from penstock.queue.transitions import TIMED_OUT
 from tests.worker.kill_load import Stuck
 
 ENDS = {"timeout": (Status.FAILED, TIMED_OUT), "cancel": (Status.CANCELLED, "ERR_CANCELLED")}

@@ -19,7 +19,7 @@ from itertools import cycle, product
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.power_loss.recording import COMPILER
 from tests.servers import pgbouncer, postgres, redis, states
 from tests.servers.stores import DURABLE, ON_FILES

@@ -19,7 +19,7 @@ from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailu
 from penstock.handlers import async_run
 from penstock.handlers.context import Context, Registry, Wait
 from penstock.handlers.webhooks import WebhookOptions, deliver, is_webhook
-from penstock.job import NewJob
+from penstock.queue.job import NewJob
 from penstock.worker import executor
 from tests.worker.leaking_functions import (
     leak_descriptors,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from penstock import lifecycle
-from penstock.end_hooks import WEBHOOK
-from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, Status
+from penstock.queue.transitions import WEBHOOK
 from penstock.worker.child import MOST_BESIDE
 from tests.worker.worker_processes import WorkerHost, until, within
 
@@ -58,7 +58,7 @@ def silent() -> Iterator[Silent]:
 
 def deliveries(host: WorkerHost, silent: Silent, number: int = RECEIVERS) -> list[str]:
     ended = host.put()
-    host.queue.settle([lifecycle.done(claim) for claim in host.queue.claim(ClaimRequest("test"))])
+    host.queue.settle([transitions.done(claim) for claim in host.queue.claim(ClaimRequest("test"))])
     body = {"function_name": WEBHOOK, "payload": {"url": f"http://127.0.0.1:{silent.port}/"}}
     hook = host.new(item_type="function", op="run", after=(ended,), run_after_failure=True)
     new = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.worker.worker_processes import WorkerHost
 
 ENGINES = ("postgres",)

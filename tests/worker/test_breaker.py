@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ServiceUnavailable, StoreUnavailable
 from penstock.handlers.context import Context, Registry
-from penstock.job import Claim, Settlement, Status
+from penstock.queue.job import Claim, Settlement, Status
 from penstock.worker.executor import (
     FIRST_PROBE_S,
     FREE_OUTAGES,

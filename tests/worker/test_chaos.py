@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.servers.stores import ON_FILES, ON_SERVERS
 from tests.worker.worker_processes import Worker, WorkerHost, until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.handlers.context import Registry
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.queue.memory.queue import MemoryQueue
 from penstock.worker import pool
 from penstock.worker.child import ChildOptions

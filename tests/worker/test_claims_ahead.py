@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import StoreUnavailable
 from penstock.handlers.context import Context, Registry
-from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
-from penstock.queue.exchange import Exchange, SentExchange
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Job, JobQuery, Settlement, Status
+from penstock.queue.protocol import Exchange, SentExchange
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import child, pool
 from penstock.worker.child import Child, ChildOptions
@@ -195,7 +195,7 @@ def test_jobs_that_the_supervisor_released_run_once_more_claimed(runs: Runs):
         if context.job_id == _id(JOBS // 2):
             behind = [job for job in held_by(queue, "w1") if job.queue_id != context.job_id]
             settle_all(queue, runs.state.results())
-            queue.settle([lifecycle.released(job, "behind a slow job") for job in behind])
+            queue.settle([transitions.released(job, "behind a slow job") for job in behind])
             execution = runs.state.executing()
             assert execution is not None
             runs.state.set_jobs_released(execution.number)
@@ -223,7 +223,7 @@ def test_jobs_released_at_the_end_of_the_one_before_run_once_more_claimed(
                 released.extend(job.queue_id for job in behind)
                 settle_all(queue, results)
                 state.set_jobs_released(execution.number)
-                settle_all(queue, [lifecycle.released(job, "behind a slow job") for job in behind])
+                settle_all(queue, [transitions.released(job, "behind a slow job") for job in behind])
             end(state, count)
 
         monkeypatch.setattr(SharedState, "end", end_after_release)
@@ -242,7 +242,7 @@ def test_results_of_a_failed_exchange_stay_until_the_next(tmp_path: Path):
     queue.add([call(number) for number in range(4)])
     outbox = Outbox(queue, state)
     request = ClaimRequest("w1", 2)
-    first, second = (lifecycle.done(claim) for claim in outbox.exchange(request))
+    first, second = (transitions.done(claim) for claim in outbox.exchange(request))
     queue.error = StoreUnavailable("gone before it answered")
     outbox.add([first])
     outbox.send_ahead(request)
@@ -266,7 +266,7 @@ def test_results_sent_ahead_are_saved_until_they_are_settled(tmp_path: Path):
     queue.add([call(number) for number in range(6)])
     outbox = Outbox(queue, state)
     request = ClaimRequest("w1", 3)
-    results = [lifecycle.done(claim) for claim in outbox.exchange(request)]
+    results = [transitions.done(claim) for claim in outbox.exchange(request)]
     outbox.add(results[:1])
     outbox.send_ahead(request)
     outbox.add(results[1:2])

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from penstock import lifecycle, transitions
-from penstock.job import Job, NewJob, Status
 from penstock.pipeline.budget import FileMark
+from penstock.queue import transitions
+from penstock.queue.job import Job, NewJob, Status
 from penstock.worker import orphans, supervisor
 from penstock.worker.shared_state import ExecutingJob, Execution, FileRun
 
@@ -67,7 +67,7 @@ def test_a_batch_of_files_counts_from_the_file_in_hand():
 def test_a_suspect_spends_no_retry_and_runs_alone():
     before = held()
 
-    settlement = lifecycle.suspected(before, "its batch took too long")
+    settlement = transitions.suspected(before, "its batch took too long")
 
     assert (Status.PENDING, before.retry_count, before.lost_count + 1) == (
         settlement.status,

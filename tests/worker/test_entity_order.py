@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock import Penstock, config
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.worker.worker_processes import WorkerHost
 
 

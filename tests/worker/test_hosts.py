@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import DuplicateId, StoreUnavailable
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
 from tests.servers import postgres, redis
 from tests.servers.stores import ON_SERVERS, others_later
 from tests.worker.test_chaos import endings_counted

@@ -10,8 +10,8 @@ from random import SystemRandom
 import msgspec
 import pytest
 
-from penstock import transitions
-from penstock.job import Job, NewJob, Status
+from penstock.queue import transitions
+from penstock.queue.job import Job, NewJob, Status
 from tests.servers.stores import DURABLE, given_back, others_later
 from tests.worker.kill_load import Stuck
 from tests.worker.kill_report import Begun, Story, account

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 FIRST = ("sqlite",)

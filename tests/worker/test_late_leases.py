@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from penstock import clock
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
 LEASE_S = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from penstock.job import JobQuery, Status
+from penstock.queue.job import JobQuery, Status
 from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 FIRST = ("sqlite",)

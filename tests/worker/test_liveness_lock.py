@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from penstock.job import ClaimRequest, Settlement, Status
+from penstock.queue.job import ClaimRequest, Settlement, Status
 from penstock.worker.liveness_lock import LivenessLock, release_dead, state_path
 from penstock.worker.shared_state import _LAYOUT, _RESULTS, ExecutingJob, SharedState
 from tests.servers.stores import DURABLE

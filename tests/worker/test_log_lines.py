@@ -52,7 +52,7 @@ def test_lines_of_a_job_name_it(lines: io.StringIO):
     said, failed = objects(lines)
     about = {"job_id": receipt.job_id, "function": "grind", "tenant_id": "acme", "trace_id": "a" * 32}
     assert about == {name: said[name] for name in about} == {name: failed[name] for name in about}
-    assert ("info", "penstock.job", "grinding\n\x1b[31mred") == (
+    assert ("info", "penstock.queue.job", "grinding\n\x1b[31mred") == (
         said["level"],
         said["logger"],
         said["event"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.servers.stores import ON_FILES
 from tests.worker.kill_load import persist
 from tests.worker.worker_processes import ROOT, WorkerHost, seconds_on_a_core, until

@@ -26,7 +26,7 @@ from penstock.errors import (
     StoreVanished,
 )
 from penstock.errors.stores import OUTAGES
-from penstock.job import Status
+from penstock.queue.job import Status
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.store_outage import StoreOutage, clear_outage, read_outage, workers_directory, write_outage
 from penstock.worker.outage import OUTAGE, OutageLog, OutageRetry

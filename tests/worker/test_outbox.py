@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import ClaimRequest
+from penstock.queue.job import ClaimRequest
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker.executor import Outbox
 from penstock.worker.shared_state import SharedState

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import Settlement, Status
 from penstock.pipeline.budget import FileMark
+from penstock.queue.job import Settlement, Status
 from penstock.worker.shared_state import MOST_MEMBERS, RESULTS_LIMIT, ExecutingJob, Execution, SharedState
 
 LONG_ID = "é" * 64

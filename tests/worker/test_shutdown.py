@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from penstock import clock
-from penstock.job import Scope, Status
+from penstock.queue.job import Scope, Status
 from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
 
 FIRST = ("sqlite",)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.job import Status
+from penstock.queue.job import Status
 from tests.servers.stores import ON_SERVERS
 from tests.worker.worker_processes import WorkerHost, until
 

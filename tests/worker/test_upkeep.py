@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.errors import ServiceUnavailable
 from penstock.handlers.context import Context, Registry
-from penstock.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
+from penstock.queue import transitions
+from penstock.queue.job import Claim, ClaimRequest, JobQuery, Scope, Status, WorkerReport
 from penstock.worker import orphans
 from penstock.worker.executor import Breakers, Executor, executing_job
 from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
@@ -35,7 +36,7 @@ def suspected_before(host: WorkerHost, **fields: Any) -> list[Claim]:
     """Leave a job claimed whose lease ended before, so that this loss is its own."""
     moment = clock.now() - LONG_AGO
     host.queue.settle(
-        [lifecycle.suspected(claim, "lost") for claim in claimed(host, 1, **fields)], now=moment
+        [transitions.suspected(claim, "lost") for claim in claimed(host, 1, **fields)], now=moment
     )
     return host.queue.claim(ClaimRequest("gone", 1), now=moment)
 
@@ -131,7 +132,7 @@ def test_a_clock_that_is_slowly_put_right_changes_nothing(host: WorkerHost):
 def test_each_status_is_kept_for_its_own_time(host: WorkerHost):
     done, failed = claimed(host, 2)
     moment = clock.now() - LONG_AGO
-    host.queue.settle([lifecycle.done(done), lifecycle.failed(failed, "ERR_PARSE", "bad")], now=moment)
+    host.queue.settle([transitions.done(done), transitions.failed(failed, "ERR_PARSE", "bad")], now=moment)
 
     duty = Pruner(host.queue, {"done": timedelta(hours=1), "failed": timedelta(days=1)})
     while duty.run():
@@ -169,7 +170,7 @@ def test_a_job_without_progress_is_warned_of_once(host: WorkerHost, caplog: pyte
 def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(host: WorkerHost):
     parent = claimed(host, timeout_s=7200)[0]
     child = host.new()
-    host.queue.settle([lifecycle.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
+    host.queue.settle([transitions.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
 
     OverdueEnder(host.queue).run()
 
@@ -182,13 +183,13 @@ def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(host: Wo
 def test_a_waiting_job_with_a_reason_to_wait_goes_on(host: WorkerHost, why: str):
     parent = claimed(host, timeout_s=7200)[0]
     moment = clock.now() - (timedelta(hours=1) if why == "recent" else LONG_AGO)
-    host.queue.settle([lifecycle.waits(parent, children=(host.new(),))], now=moment)
+    host.queue.settle([transitions.waits(parent, children=(host.new(),))], now=moment)
     if why == "below":
         # A grandchild ended just now: that touches the child's row only.
         (child,) = host.queue.claim(ClaimRequest("w"), now=moment)
         grandchildren = (host.new(), host.new())
-        host.queue.settle([lifecycle.waits(child, children=grandchildren)], now=moment)
-        host.queue.settle([lifecycle.done(host.queue.claim(ClaimRequest("w"))[0])])
+        host.queue.settle([transitions.waits(child, children=grandchildren)], now=moment)
+        host.queue.settle([transitions.done(host.queue.claim(ClaimRequest("w"))[0])])
     if why == "paused":
         host.queue.pause(Scope(tenant_id="acme"))
 
@@ -200,7 +201,7 @@ def test_a_waiting_job_with_a_reason_to_wait_goes_on(host: WorkerHost, why: str)
 def waiting(host: WorkerHost, *, ago: float, **fields: Any) -> tuple[str, list[str]]:
     """A job that began so many seconds ago and waits for two children; one of them runs."""
     parent = claimed(host, ago=timedelta(seconds=ago), **{"timeout_s": 60} | fields)[0]
-    host.queue.settle([lifecycle.waits(parent, children=(host.new(), host.new()))])
+    host.queue.settle([transitions.waits(parent, children=(host.new(), host.new()))])
     host.queue.claim(ClaimRequest("w"))
     children = host.queue.find(JobQuery(parent_id=parent.queue_id))
     return parent.queue_id, [child.queue_id for child in children]
@@ -226,7 +227,7 @@ def test_a_timeout_that_was_asked_for_ends_a_job_whose_parts_still_end(host: Wor
 
 def test_what_a_crash_left_open_below_a_job_that_had_timed_out_is_cancelled(host: WorkerHost):
     parent, children = waiting(host, ago=61)
-    host.queue.settle([lifecycle.timed_out(host.job(parent))])
+    host.queue.settle([transitions.timed_out(host.job(parent))])
     ender = OverdueEnder(host.queue)
 
     assert not ender.stop_leftovers()
@@ -245,7 +246,7 @@ def test_a_job_whose_timeout_is_not_over_goes_on(host: WorkerHost, why: str):
         host.queue.pause(Scope(tenant_id="acme"))
     if why == "reopened":
         # Its children run again: a retry has all of the time.
-        host.queue.settle([lifecycle.timed_out(host.job(parent))])
+        host.queue.settle([transitions.timed_out(host.job(parent))])
         host.queue.requeue([parent])
 
     OverdueEnder(host.queue).end_bounded()
@@ -259,15 +260,15 @@ def test_a_timeout_counts_from_the_first_of_several_attempts(host: WorkerHost):
     host.queue.settle([orphans.lost(host.job(first.queue_id))])
     (second,) = host.queue.claim(ClaimRequest("w"))
     assert 8 <= executing_job(second).timeout_s <= 10
-    host.queue.settle([lifecycle.waits(second, children=(host.new(),))])
+    host.queue.settle([transitions.waits(second, children=(host.new(),))])
     job = host.job(first.queue_id)
 
-    assert not lifecycle.is_overdue(job, clock.now())
-    assert lifecycle.is_overdue(job, clock.now() + timedelta(seconds=11))
+    assert not transitions.is_overdue(job, clock.now())
+    assert transitions.is_overdue(job, clock.now() + timedelta(seconds=11))
     # A retry by hand has all of the time.
-    host.queue.settle([lifecycle.timed_out(job)])
+    host.queue.settle([transitions.timed_out(job)])
     host.queue.requeue([first.queue_id])
-    assert not lifecycle.is_overdue(host.job(first.queue_id), clock.now() + timedelta(seconds=50))
+    assert not transitions.is_overdue(host.job(first.queue_id), clock.now() + timedelta(seconds=50))
 
 
 def test_a_job_does_not_wait_for_its_next_attempt_beyond_its_timeout(host: WorkerHost):
@@ -287,8 +288,8 @@ def test_a_job_does_not_wait_for_its_next_attempt_beyond_its_timeout(host: Worke
     assert (Status.PENDING, True) == (waits.status, timedelta(0) < waits.delay <= timedelta(seconds=10))
     host.queue.settle([waits])
     (third,) = host.queue.claim(ClaimRequest("w"), now=clock.now() + timedelta(seconds=11))
-    late = msgspec.json.decode(third.progress_json or "")[lifecycle.FIRST_START]
+    late = msgspec.json.decode(third.progress_json or "")[transitions.FIRST_START]
     assert datetime.fromisoformat(late) < clock.now() - timedelta(seconds=49)
     over = msgspec.structs.replace(third, timeout_s=40)
     (ended,) = executor.run([over], lambda _, one: Context(one, report=print, stop_requested=bool))
-    assert (Status.FAILED, lifecycle.TIMED_OUT) == (ended.status, ended.error_code)
+    assert (Status.FAILED, transitions.TIMED_OUT) == (ended.status, ended.error_code)

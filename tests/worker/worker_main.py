@@ -20,9 +20,9 @@ import msgspec
 
 from penstock import clock, config
 from penstock.errors import StoreUnavailable
-from penstock.job import Held, Job, JobQuery
 from penstock.queue.factory import open_queue
-from penstock.queue.lock_holder import lock_holder
+from penstock.queue.job import Held, Job, JobQuery
+from penstock.queue.jsonl.journal import lock_holder
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, WorkerOptions
 from tests.worker import sample_handlers

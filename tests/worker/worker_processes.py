@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.job import Job, JobQuery, NewJob, Status
+from penstock.queue.job import Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
 from tests import signals
 from tests.servers.stores import store_url

@@ -41,9 +41,9 @@ from penstock.errors import (
     StoreUnavailable,
     WorkersRunning,
 )
-from penstock.job import JobQuery
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
+from penstock.queue.job import JobQuery
 from penstock.queue.protocol import Queue
 from penstock.service.why import living_workers
 from penstock.vocabulary import how_many

@@ -17,9 +17,9 @@ from penstock.catalog.factory import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
 from penstock.errors import ImportRefused
-from penstock.job import Job
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
+from penstock.queue.job import Job
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 

@@ -18,15 +18,14 @@ from penstock.catalog.parts import CatalogRows, PortableTable
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.publication import RestoredRows
 from penstock.errors import BackupDamaged
-from penstock.job import Job, Scope
-from penstock.limits import Limit
 from penstock.named_tuple import NamedTuple
-from penstock.queue.limit_rows import decode as decode_limit
-from penstock.queue.limit_rows import encode as encode_limit
+from penstock.queue.job import Job, Scope
+from penstock.queue.limits import Limit
+from penstock.queue.limits import decode as decode_limit
+from penstock.queue.limits import encode as encode_limit
 from penstock.queue.protocol import Queue
-from penstock.queue.schedule_rows import decode, encode
+from penstock.queue.schedules import Schedule, decode, encode
 from penstock.restoration import restored
-from penstock.schedule import Schedule
 
 JOBS = "queue/jobs"
 PAUSES = "queue/pauses"

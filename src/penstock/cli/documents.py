@@ -33,7 +33,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.catalog.values import Document, Source
     from penstock.client.collection_calls import ClientCollections
-    from penstock.job import Job
+    from penstock.queue.job import Job
     from penstock.service.collections import CollectionRecord, Collections
     from penstock.service.options import MovedWhere, PathPlace
     from penstock.service.pages import ShownPage

@@ -182,7 +182,7 @@ def _explained(hit: Hit, words: Sequence[str]) -> str:
 def filtered_path(given: dict[str, Any]) -> str | None:
     """The path that filters narrow to, if it is one of libraries or web pages: these are of no project."""
     # Imported here: the help of all commands loads this module.
-    from penstock.payloads import LIBRARIES, is_off_disk
+    from penstock.queue.payloads import LIBRARIES, is_off_disk
 
     if given.get("library") is not None:
         return LIBRARIES

@@ -22,7 +22,7 @@ from penstock.vocabulary import how_many, split_remedy
 if TYPE_CHECKING:
     from penstock.catalog.values import RecognizedPages
     from penstock.client.sync_client import Client
-    from penstock.job import Job
+    from penstock.queue.job import Job
     from penstock.service.job_views import InsideFiles, JobReport, TypeOutcome
     from penstock.service.requests import Receipt
     from penstock.service.why import FailedPath
@@ -39,7 +39,7 @@ def index_each(
     A path that is refused or fails does not stop the others. Ctrl-C and an unusable store do. ``done`` is the
     summary's word for success.
     """
-    from penstock.payloads import is_off_disk
+    from penstock.queue.payloads import is_off_disk
     from penstock.service.paths import real_path
 
     wanted = list({path if is_off_disk(path) else real_path(path): path for path in paths}.values())
@@ -689,11 +689,11 @@ def follow(
 
 def _index_by_server(session: Session, client: Client, path: str, given: dict[str, Any]) -> None:
     """Queue a path of the server, and wait for the job if asked to."""
-    from penstock import items
+    from penstock.queue import payloads
 
     if given["dry_run"]:
         raise LocalOnly("--dry-run does not work through a server")
-    options = _options(given) | {"priority": items.PRIORITY_BY_DOOR["cli"]}
+    options = _options(given) | {"priority": payloads.PRIORITY_BY_DOOR["cli"]}
     began = time.monotonic()
     receipt = client.index(session.path(path), **options, allow_external=given["allow_external"])
 
@@ -760,7 +760,7 @@ def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
 
 def _refuse_overlap(size: int | None, overlap: int | None) -> None:
     if overlap is not None:
-        from penstock.payloads import USUAL_CHUNK
+        from penstock.queue.payloads import USUAL_CHUNK
 
         if 2 * overlap > (size or USUAL_CHUNK):
             raise click.UsageError(

@@ -30,7 +30,7 @@ from penstock.errors import PenstockError
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.job import Job, WorkerReport
+    from penstock.queue.job import Job, WorkerReport
     from penstock.service.documents import Overview
     from penstock.service.job_views import JobReport, JobView
     from penstock.service.jobs import JobFilter
@@ -192,8 +192,8 @@ def _facts(session: Session, view: JobView) -> Iterator[tuple[str, object]]:
         yield "Worker", f"{job.worker_id}, lease ends {age(job.lease_until)}"
     yield "Lock", job.lock_key and f"{job.lock_key}{', held by this job' if job.lock_held else ''}"
     yield "Limit", job.limit_key
-    from penstock.dependencies import dependencies_of
-    from penstock.results import kept_until
+    from penstock.queue.job import kept_until
+    from penstock.queue.transitions import dependencies_of
 
     until = kept_until(job)
     yield "Result until", until and f"{until:%Y-%m-%d %H:%M:%S} UTC ({age(until)})"
@@ -225,7 +225,7 @@ def _own_metadata(job: Job) -> str | None:
     """Metadata of the caller, without the time of the request."""
     import msgspec
 
-    from penstock.job import decoded_object
+    from penstock.queue.job import decoded_object
 
     metadata = decoded_object(job.queue_id, "metadata", job.metadata)
     given = {key: value for key, value in metadata.items() if key != "asked_at"}

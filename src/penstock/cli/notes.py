@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.client.sync_client import Client
-    from penstock.job import Job
+    from penstock.queue.job import Job
     from penstock.service.notes import NoteView
     from penstock.service.requests import Receipt
 
@@ -116,7 +116,7 @@ def _add_by_server(session: Session, client: Client, text: str, given: dict[str,
     note_id = job.payload.get("document_id")
     if note_id is None and job.status == "done":
         where = {"tenant_id": job.tenant_id, "collection": job.collection, "branch": job.branch}
-        from penstock.items import note_path
+        from penstock.queue.payloads import note_path
 
         found = client.documents(path=note_path(text), limit=1, **where)
         note_id = found[0].source_id if found else None
@@ -129,7 +129,7 @@ def _sent(client: Client, text: str, given: dict[str, Any]) -> Receipt:
     """Send what is asked for to a server. A note to remove may be given by its text."""
     place = {"tenant_id": given["tenant"], "collection": given["collection"]}
     if given["delete"]:
-        from penstock.items import note_path
+        from penstock.queue.payloads import note_path
 
         known = client.documents(path=note_path(text), limit=1, **place)
         return client.remove_note(known[0].source_id if known else text, tenant_id=given["tenant"])

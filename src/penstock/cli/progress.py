@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.catalog.protocol import Catalog
     from penstock.cli.session import Session
-    from penstock.job import Job, WorkerReport
+    from penstock.queue.job import Job, WorkerReport
     from penstock.service.job_views import JobReport, JobView
     from penstock.service.jobs import JobFilter
     from penstock.service.requests import Receipt, Stats
@@ -67,8 +67,8 @@ def target(job: Job) -> str:
 
 def job_as_json(job: Job, report: JobReport | None, now: datetime) -> dict[str, Any]:
     """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
-    from penstock.dependencies import dependencies_of
-    from penstock.job import decoded_column
+    from penstock.queue.job import decoded_column
+    from penstock.queue.transitions import dependencies_of
     from penstock.service.job_views import result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}

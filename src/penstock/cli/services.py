@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.client.graph_calls import Way
     from penstock.client.sync_client import Client
     from penstock.config import Settings
-    from penstock.job import Job, Scope
+    from penstock.queue.job import Job, Scope
     from penstock.service.documents import Overview
     from penstock.service.graph import EntityReport
     from penstock.service.hits import Hit, SearchResult
@@ -212,7 +212,7 @@ def is_this_host(url: str) -> bool:
 def server_path(url: str, path: str) -> str:
     """A path as a server has to get it: absolute on this machine, as given for another one."""
     # Imported here: the help of a command loads this module.
-    from penstock.payloads import is_off_disk
+    from penstock.queue.payloads import is_off_disk
 
     here = is_this_host(url) and not is_off_disk(path)
     return os.path.abspath(path) if here else path  # noqa: PTH100 - links stay

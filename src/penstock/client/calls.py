@@ -32,7 +32,7 @@ from penstock.service.options import (
 
 if TYPE_CHECKING:
     from penstock.catalog.values import Source
-    from penstock.job import Job, Scope
+    from penstock.queue.job import Job, Scope
     from penstock.service.documents import ProjectRecord
     from penstock.service.hits import Hit, SearchResult
     from penstock.service.job_views import DocumentView, JobListing, JobOutcome, JobView
@@ -262,7 +262,7 @@ def cancel(id_or_prefix: str) -> ApiCall[CancelAnswer]:
 
 def retry(id_or_prefix: str) -> ApiCall[Job]:
     """Run a failed or cancelled job again."""
-    from penstock.job import Job
+    from penstock.queue.job import Job
 
     return _post(f"{_job(id_or_prefix)}/retry", Job, {}, changes=True)
 
@@ -352,7 +352,7 @@ def stats() -> ApiCall[Stats]:
 
 def pause(tenant_id: str | None, collection: str | None) -> ApiCall[Scope]:
     """Pause a scope."""
-    from penstock.job import Scope
+    from penstock.queue.job import Scope
 
     return _post("/queue/pause", Scope, {"tenant_id": tenant_id, "collection": collection}, changes=False)
 

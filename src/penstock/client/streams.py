@@ -27,7 +27,7 @@ from penstock.named_tuple import NamedTuple
 from penstock.service.options import PathPlace, refuse_unknown
 
 if TYPE_CHECKING:
-    from penstock.job import Job
+    from penstock.queue.job import Job
     from penstock.service.job_views import DocumentView
     from penstock.service.options import WhyOptions
     from penstock.service.pages import ShownPage

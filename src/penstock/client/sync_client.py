@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.catalog.values import PageState, Source
     from penstock.client.calls import ApiCall
     from penstock.client.graph_calls import Way
-    from penstock.job import Job, Scope
+    from penstock.queue.job import Job, Scope
     from penstock.service.documents import Overview, ProjectRecord
     from penstock.service.functions import CallOptions
     from penstock.service.graph import EntityReport

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, known_below, ledger_below
 from penstock.catalog.rules.paths import at_and_above
 from penstock.catalog.rules.publication import FailedReading, ReadFile, failed_generation
@@ -32,14 +32,15 @@ from penstock.handlers.members import (
 )
 from penstock.handlers.reindex import OUTDATED, file_job
 from penstock.handlers.removal import remove_all
-from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import FilePayload
 from penstock.pipeline.draft import keep_reading
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Attachment, Content
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.ignore import Rule, WalkRules, rule_of_folder, rule_of_name
+from penstock.queue import payloads
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import FilePayload
 from penstock.vocabulary import how_many
 
 # Child jobs for the files inside another file.
@@ -63,15 +64,15 @@ def member_job(
         archives=request.archives if archives is None else archives,
         ocr=request.ocr,
     )
-    metadata = context.metadata | {items.ASKED_AT: context.asked_at.isoformat()}
+    metadata = context.metadata | {payloads.ASKED_AT: context.asked_at.isoformat()}
     if request.retry_failed:
-        metadata[items.RETRY_FAILED] = True
+        metadata[payloads.RETRY_FAILED] = True
     if request.delivered is not None:
         read_from = request.read_from + path[len(request.path) :]
         delivered = msgspec.structs.replace(request.delivered, read_from=read_from, source_type=None)
-        metadata[items.ARRIVAL] = msgspec.to_builtins(delivered)
+        metadata[payloads.ARRIVAL] = msgspec.to_builtins(delivered)
     encoded = msgspec.json.encode(metadata).decode()
-    priority = items.child_priority(context.claim.priority)
+    priority = payloads.child_priority(context.claim.priority)
     return file_job(context, clock.new_id(), "ingest", payload, priority=priority, metadata=encoded)
 
 
@@ -86,7 +87,7 @@ def send_outdated(
     if context.metadata.get(OUTDATED) or not may_hold_members(request.path):
         return False
     # The content of the container is known to be the same, and with it that of its members.
-    asked = context.metadata | {"checksum": False, items.RETRY_FAILED: request.retry_failed}
+    asked = context.metadata | {"checksum": False, payloads.RETRY_FAILED: request.retry_failed}
     graph = context.payload.get("graph")
     comparison = FileComparison(pipeline, request.sizes, asked, graph=graph, ocr=request.ocr)
     found = _outdated(catalog, comparison, known, mtime_ns)

@@ -13,16 +13,26 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, items, lifecycle, retry
+from penstock import clock
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import MAX_MESSAGE
 from penstock.catalog.values import Failure, FailureKind, Place, Task, TaskOutcome
 from penstock.errors import Cancelled, InvalidRequest, LeaseLost, ServiceUnavailable, TokenLimitReached
-from penstock.job import CHILDREN, DEFAULT_TIMEOUT_S, Claim, Job, NewJob, Settlement, Status, decoded_object
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import CallLimitReached, FileMark
 from penstock.pipeline.endpoint import BadAnswer
-from penstock.retry import JOB_BACKOFF, Backoff
+from penstock.queue import payloads, retry, transitions
+from penstock.queue.job import (
+    CHILDREN,
+    DEFAULT_TIMEOUT_S,
+    Claim,
+    Job,
+    NewJob,
+    Settlement,
+    Status,
+    decoded_object,
+)
+from penstock.queue.retry import JOB_BACKOFF, Backoff
 from penstock.traces import job_fields
 from penstock.vocabulary import with_remedy
 
@@ -64,7 +74,7 @@ class ProgressReport(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         # Texts may quote a file name that is not valid text.
         message, file = (
-            None if text is None else lifecycle.printable(str(text)[:limit])
+            None if text is None else transitions.printable(str(text)[:limit])
             for text, limit in ((self.message, PROGRESS_LIMIT), (self.current_file, FILE_LIMIT))
         )
         percent = round(self.current / self.total * 100, 1) if self.total else 0.0
@@ -105,8 +115,8 @@ class Context:
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """The last ``cursor`` of ``expand``, from an earlier attempt or this one."""
         self._first_start: str | None = None
-        if claim.timeout_s != DEFAULT_TIMEOUT_S and lifecycle.bounds_whole_job(claim):
-            self._first_start = (lifecycle.first_start(claim) or clock.now()).isoformat()
+        if claim.timeout_s != DEFAULT_TIMEOUT_S and transitions.bounds_whole_job(claim):
+            self._first_start = (transitions.first_start(claim) or clock.now()).isoformat()
         self.last_progress: str | None = None
         """The last reported progress, in its stored form."""
 
@@ -117,7 +127,7 @@ class Context:
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         about = {"job_id": self.job_id, "job_fields": job_fields(self.claim)}
-        return logging.LoggerAdapter(logging.getLogger("penstock.job"), about)
+        return logging.LoggerAdapter(logging.getLogger("penstock.queue.job"), about)
 
     @property
     def place(self) -> Place:
@@ -127,7 +137,7 @@ class Context:
     @property
     def asked_at(self) -> datetime:
         """Time of the newest request behind this job."""
-        text = self.metadata.get(items.ASKED_AT)
+        text = self.metadata.get(payloads.ASKED_AT)
         return _moment(text) if isinstance(text, str) else self.claim.created_at
 
     def progress(
@@ -153,7 +163,7 @@ class Context:
             raise ValueError(f"at most {MAX_CHILDREN:,} children per call, got {len(children):,}")
         self.cursor = cursor
         stored = self._with_cursor(progress.as_dict() if progress else self.claim.progress or {})
-        if self._settle(lifecycle.expanded(self.claim, tuple(children), progress_json=stored)) is None:
+        if self._settle(transitions.expanded(self.claim, tuple(children), progress_json=stored)) is None:
             raise LeaseLost(f"job {self.job_id} was taken away from this worker")
         self.checkpoint()
 
@@ -162,7 +172,7 @@ class Context:
         if self.cursor is not None:
             progress = progress | {_CURSOR: self.cursor}
         if self._first_start is not None:
-            progress = progress | {lifecycle.FIRST_START: self._first_start}
+            progress = progress | {transitions.FIRST_START: self._first_start}
         encoded = msgspec.json.encode(progress)
         if len(encoded) > PROGRESS_LIMIT:
             encoded = msgspec.json.encode(progress | {"message": None, "counts": {}})
@@ -261,7 +271,7 @@ class Registry:
 
         ``beside``: which jobs may run in a thread. They have to bound their own time.
         """
-        items.validate_pair(item_type, op)
+        payloads.validate_pair(item_type, op)
         if (item_type, op) in self._handlers:
             raise InvalidRequest(f"{item_type}/{op} already has a handler")
         if not callable(handler):

@@ -13,8 +13,8 @@ from penstock.handlers.files import NO_ORIGINS, Origins, origins_with
 from penstock.handlers.folders import Folders
 from penstock.handlers.reindex import OUTDATED
 from penstock.handlers.source_files import NO_FILES, SourceFiles
-from penstock.payloads import is_off_disk
 from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.payloads import is_off_disk
 
 if TYPE_CHECKING:
     from penstock.handlers.files import Files

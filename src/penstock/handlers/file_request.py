@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from penstock import items
 from penstock.catalog.rules.phases import EXTRACTING
 from penstock.catalog.rules.publication import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, KnownSource, Place, Source
@@ -19,15 +18,23 @@ from penstock.handlers.context import Context
 from penstock.handlers.members import FileContent, MemberReader, container_of
 from penstock.handlers.missing_files import unchanged_at
 from penstock.handlers.reindex import OUTDATED
-from penstock.items import ContentOrigin, DeliveredFile, delivered_file_of
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import FilePayload, ProjectPayload, Walked, is_off_disk
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.draft import keep_reading, outdated, reader_in
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.ignore import FoundFile
 from penstock.pipeline.walk.repository import find_repository, normalised_remote, remote_of
+from penstock.queue import payloads
+from penstock.queue.payloads import (
+    ContentOrigin,
+    DeliveredFile,
+    FilePayload,
+    ProjectPayload,
+    Walked,
+    delivered_file_of,
+    is_off_disk,
+)
 
 # Comparison of a file found by a walk with the known source: unchanged, failing again, or to be read.
 
@@ -59,7 +66,7 @@ class FileComparison:
         self._ocr = ocr
         self._rebuild = bool(metadata.get("rebuild"))
         self._checksum = bool(metadata.get("checksum"))
-        self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
+        self._retry_failed = bool(metadata.get(payloads.RETRY_FAILED))
         self._fingerprints: dict[str, Fingerprints] = {}
         self._fits: dict[tuple[str, Fingerprints], _Fit] = {}
         self.other_extractor = 0
@@ -275,7 +282,7 @@ class FileRequest(NamedTuple):
             delivered=delivered,
             read_with=pipeline.failure_fingerprint(fingerprints),
             # A person retried the job.
-            retry_failed=bool(metadata.get(items.RETRY_FAILED)) or context.claim.run > 1,
+            retry_failed=bool(metadata.get(payloads.RETRY_FAILED)) or context.claim.run > 1,
             job_id=context.job_id,
             keeps_paid=payload.graph is None and not metadata.get("rebuild") and not metadata.get(OUTDATED),
             archives=payload.archives,

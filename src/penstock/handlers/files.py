@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, retry
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.publication import (
     MAX_MESSAGE,
@@ -52,9 +52,7 @@ from penstock.handlers.missing_files import (
 from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, from_catalog
 from penstock.handlers.removal import removal_of_one, remove_all
-from penstock.items import ContentOrigin, origin_of
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.draft import Draft, outdated, with_all_pages, without_pictures
 from penstock.pipeline.extract import file_types
@@ -62,6 +60,8 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.repository import WORK_TREE
 from penstock.pipeline.web import urls
+from penstock.queue import retry
+from penstock.queue.payloads import ContentOrigin, is_off_disk, normal_path, origin_of
 from penstock.vocabulary import split_remedy
 
 if TYPE_CHECKING:

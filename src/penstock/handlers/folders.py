@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import Catalog, CatalogCursor, known_below, ledger_below
 from penstock.catalog.values import KnownSource, Removal, Walk
 from penstock.errors import NothingToIndex, PermanentFailure
@@ -33,9 +33,7 @@ from penstock.handlers.reindex import (
     same_job,
 )
 from penstock.handlers.removal import remove_all
-from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.ignore import (
     BINDING,
@@ -49,7 +47,10 @@ from penstock.pipeline.walk.ignore import (
 from penstock.pipeline.walk.no_links import BehindLink, open_folder
 from penstock.pipeline.walk.repository import SWITCHING, WORK_TREE, checked_out, other_state
 from penstock.pipeline.walk.walker import walk
-from penstock.schedule import SCHEDULE
+from penstock.queue import payloads
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
+from penstock.queue.schedules import SCHEDULE
 
 # Jobs bound to a branch: while another branch is checked out, the files on the disk are not theirs.
 
@@ -105,7 +106,7 @@ class Folders:
         if (elsewhere := scheduled_for_another(context) or other_branch(context)) is not None:
             return elsewhere
         folder_walk = _FolderWalk(self, context)
-        folder_walk.priority = items.SCAN
+        folder_walk.priority = payloads.SCAN
         return folder_walk.run()
 
     def delete(self, context: Context) -> dict[str, Any]:
@@ -163,7 +164,7 @@ class _FolderWalk:
         """Files above the size limit. A job for a known one reports the failure."""
         self._counts = WalkCounts()
         self._types = TypeCounts()
-        self.priority = items.child_priority(context.claim.priority)
+        self.priority = payloads.child_priority(context.claim.priority)
 
     def run(self) -> Any:
         _refuse_missing(self._root)

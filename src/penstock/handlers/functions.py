@@ -18,15 +18,15 @@ from typing import Annotated, Any, Protocol, TypeAlias, TypedDict, Unpack
 import msgspec
 from msgspec import Meta
 
-from penstock import clock, items
-from penstock.end_hooks import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
+from penstock import clock
 from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, UnknownEntity, UnknownFunction
 from penstock.handlers.context import MAX_CHILDREN, Context, NotHandledHere, ProgressReport, Registry, Wait
 from penstock.handlers.webhooks import WEBHOOK_BACKOFF, WebhookOptions, deliver, hook_event, is_webhook
-from penstock.job import Claim, NewJob
-from penstock.payloads import FunctionPayload, normal_path, read_payload
-from penstock.results import LONGEST_TTL_S
-from penstock.retry import FUNCTION_BACKOFF, Backoff
+from penstock.queue import payloads
+from penstock.queue.job import LONGEST_TTL_S, Claim, NewJob
+from penstock.queue.payloads import FunctionPayload, normal_path, read_payload
+from penstock.queue.retry import FUNCTION_BACKOFF, Backoff
+from penstock.queue.transitions import BACKUP, HOOK, HOOK_FIELDS, RESERVED, WEBHOOK
 from penstock.vocabulary import how_many
 
 # One function over many payloads: a parent job with all payloads, and one child job for each.
@@ -80,9 +80,9 @@ def _child(context: Context, request: MapRequest, queue_id: str, index: int) -> 
         collection=claim.collection,
         branch=claim.branch,
         # The same in every attempt: a child that was added before a crash is not added twice.
-        idempotency_key=items.function_key(claim.collection, f"{claim.queue_id}:{index}"),
+        idempotency_key=payloads.function_key(claim.collection, f"{claim.queue_id}:{index}"),
         payload_json=_encode(body).decode(),
-        priority=items.child_priority(claim.priority),
+        priority=payloads.child_priority(claim.priority),
         metadata=_encode(context.metadata | {MAP_INDEX: index}).decode(),
         max_retries=request.max_retries,
         timeout_s=request.timeout_s,

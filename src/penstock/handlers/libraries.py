@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, items, retry
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, known_below
 from penstock.catalog.values import KnownSource, LedgerEntry, LedgerKind, Removal, Touch
 from penstock.errors import (
@@ -38,10 +38,7 @@ from penstock.handlers.notes import ModelCheck
 from penstock.handlers.reindex import OUTDATED, Reindex, TypeCounts, WalkCounts, file_job
 from penstock.handlers.removal import OpenQueue, remove_all
 from penstock.handlers.source_files import FetchedFile, FetchedFiles
-from penstock.items import ContentOrigin
-from penstock.job import NewJob
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import Crawled, FilePayload, FolderPayload, LibraryPayload, library_path
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
@@ -60,6 +57,16 @@ from penstock.pipeline.walk.no_links import BehindLink
 from penstock.pipeline.walk.walker import walk
 from penstock.pipeline.web import robots, urls
 from penstock.pipeline.web.robots import Robots
+from penstock.queue import payloads, retry
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import (
+    ContentOrigin,
+    Crawled,
+    FilePayload,
+    FolderPayload,
+    LibraryPayload,
+    library_path,
+)
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -186,8 +193,8 @@ class OriginFiles:
         )
         self._types.add(file.origin.name, "read")
         self.counts.bytes += file.size
-        metadata = self._context.metadata | {items.ASKED_AT: self._context.asked_at.isoformat()}
-        metadata[items.ORIGIN] = msgspec.to_builtins(file.origin)
+        metadata = self._context.metadata | {payloads.ASKED_AT: self._context.asked_at.isoformat()}
+        metadata[payloads.ORIGIN] = msgspec.to_builtins(file.origin)
         encoded = msgspec.json.encode(metadata).decode()
         self._children.append(
             file_job(
@@ -197,7 +204,7 @@ class OriginFiles:
 
     @property
     def _priority(self) -> int:
-        return items.child_priority(self._context.claim.priority)
+        return payloads.child_priority(self._context.claim.priority)
 
     def _flush(self, current: str | None) -> None:
         for start in range(0, len(self._ledger), BATCH):

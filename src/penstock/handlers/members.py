@@ -24,7 +24,6 @@ from penstock.errors import (
     UnsupportedType,
 )
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import is_off_disk
 from penstock.pipeline.chunk.text import ChunkSizes
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
@@ -32,6 +31,7 @@ from penstock.pipeline.extract.member_names import MemberNames
 from penstock.pipeline.extract.protocol import Attachment, Content, ExtractLimits
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.no_links import BehindLink, open_file
+from penstock.queue.payloads import is_off_disk
 
 if TYPE_CHECKING:
     from penstock.catalog.protocol import CatalogSnapshot

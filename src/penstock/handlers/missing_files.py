@@ -15,9 +15,9 @@ from penstock.catalog.values import KnownSource, Move, Place, Source
 from penstock.errors import PenstockError
 from penstock.handlers.members import container_of, may_hold_members, read_file
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.queue.payloads import is_off_disk, normal_path
 
 CAREFUL = "careful"
 """In a job's metadata: the file was not reported as deleted. Remove it only if it is certainly gone."""

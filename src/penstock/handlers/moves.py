@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import LedgerEntry, LedgerKind, OutboxEntryKind, Place, Removal, Rename, Source
 from penstock.errors import UnknownDocument
@@ -17,10 +17,11 @@ from penstock.handlers.folders import other_branch
 from penstock.handlers.reindex import MOVED_AWAY, child_job
 from penstock.handlers.removal import OpenQueue, Purged, purge_jobs, removed_in_batches, single_path_rules
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.job import NewJob
-from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.pipeline.walk.ignore import BINDING, Skipped
+from penstock.queue import payloads
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.vocabulary import how_many
 
 
@@ -261,7 +262,7 @@ def _ingest_job(context: Context, path: str, *, folder: bool) -> NewJob:
     # A missing or empty folder is not a failure of the rename.
     metadata = context.metadata | {"allow_empty": True, MOVED_AWAY: True}
     # Requested now: older requests come too late for the old path, but this job must not.
-    metadata.pop(items.ASKED_AT, None)
+    metadata.pop(payloads.ASKED_AT, None)
     return child_job(
         context,
         clock.new_id(),

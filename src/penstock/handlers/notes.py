@@ -17,12 +17,11 @@ from penstock.errors import FingerprintMismatch, UnknownDocument
 from penstock.handlers.context import Context, Later, NotHandledHere
 from penstock.handlers.generations import DraftedGeneration, GenerationBatch
 from penstock.handlers.removal import remove_all
-from penstock.items import NOTES, note_path
-from penstock.payloads import ContentPayload
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
+from penstock.queue.payloads import NOTES, ContentPayload, note_path
 
 # Model check: one model makes all vectors of a catalog, and only a command changes the model.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot, known_below
 from penstock.catalog.values import (
     Fingerprints,
@@ -20,14 +20,14 @@ from penstock.catalog.values import (
     Source,
 )
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport, Wait
-from penstock.items import NOTES, tag_fields
-from penstock.job import NewJob
-from penstock.payloads import FilePayload, Payload
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
 from penstock.pipeline.draft import keep_reading, outdated, reader_in, sizes_of
 from penstock.pipeline.extract.file_types import suffix_of
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.walk.ignore import Rule, Skipped, Unreadable
+from penstock.queue import payloads
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import NOTES, FilePayload, Payload, tag_fields
 from penstock.strict_json import encode_payload
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def child_job(
     metadata: str | None = None,
 ) -> NewJob:
     """A child job in the parent's place, by default one priority lower and with the parent's metadata."""
-    payload = items.parse_payload(item_type, op, body)
+    payload = payloads.parse_payload(item_type, op, body)
     # No second limit: the contents of a child were accepted with its parent or its source.
     encoded = encode_payload(body, max_bytes=None)
     return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
@@ -76,7 +76,7 @@ def file_job(
 def same_job(context: Context, queue_id: str, branch: str) -> NewJob:
     """A child that does the work of its parent for another branch."""
     claim = context.claim
-    payload = items.parse_payload(claim.item_type, claim.op, context.payload)
+    payload = payloads.parse_payload(claim.item_type, claim.op, context.payload)
     encoded = encode_payload(context.payload, max_bytes=None)
     kind = (claim.item_type, claim.op)
     return _child(context, queue_id, kind, payload, encoded, priority=claim.priority, branch=branch)
@@ -103,7 +103,7 @@ def _child(
             "branch": branch or claim.branch,
             "collection": claim.collection,
         }
-        lock = items.lock_key(payload, **place)
+        lock = payloads.lock_key(payload, **place)
     return NewJob(
         queue_id=queue_id,
         item_type=item_type,
@@ -111,9 +111,9 @@ def _child(
         tenant_id=claim.tenant_id,
         collection=claim.collection,
         branch=branch or claim.branch,
-        idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
+        idempotency_key=payloads.idempotency_key(item_type, claim.collection, payload),
         payload_json=payload_json,
-        priority=items.child_priority(claim.priority) if priority is None else priority,
+        priority=payloads.child_priority(claim.priority) if priority is None else priority,
         metadata=claim.metadata if metadata is None else metadata,
         lock_key=lock,
         max_retries=claim.max_retries,

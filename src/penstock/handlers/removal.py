@@ -12,17 +12,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, known_below
 from penstock.catalog.rules.paths import below, covers
 from penstock.catalog.values import Place, Removal, Touch, Walk
 from penstock.handlers.context import BatchHandler, Context, Handler, Later, Registry
 from penstock.handlers.members import container_of
-from penstock.job import Held, Job, JobQuery, Status
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import is_off_disk
 from penstock.pipeline.walk.ignore import WalkRules
 from penstock.pipeline.walk.walker import SinglePathRules
+from penstock.queue import payloads
+from penstock.queue.job import Held, Job, JobQuery, Status
+from penstock.queue.payloads import is_off_disk
 from penstock.queue.protocol import Queue
 
 
@@ -176,10 +177,10 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
     """Check whether all requests behind a job came before the delete."""
-    times = [items.asked_at(job.metadata) or job.created_at]
+    times = [payloads.asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)
-        times.append(items.asked_at(followup.get("metadata") or "{}") or asked_at)
+        times.append(payloads.asked_at(followup.get("metadata") or "{}") or asked_at)
     return max(times) <= asked_at
 
 
@@ -201,7 +202,7 @@ LOOKED_AT = 500
 
 def give_turns(registry: Registry, open_queue: OpenQueue) -> None:
     """Let the handlers of jobs for paths run one job at a time in each collection."""
-    registry.wrap(items.PATH_TYPES, SerialTurns(open_queue).around)
+    registry.wrap(payloads.PATH_TYPES, SerialTurns(open_queue).around)
 
 
 class SerialTurns:
@@ -267,7 +268,7 @@ def _jobs_for_paths(queue: Queue, own: Job, status: Status) -> list[Job]:
             limit=LOOKED_AT,
         )
     )
-    return [job for job in found if job.item_type in items.PATH_TYPES]
+    return [job for job in found if job.item_type in payloads.PATH_TYPES]
 
 
 def _start(job: Job) -> tuple[float, str]:

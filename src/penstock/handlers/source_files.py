@@ -25,10 +25,10 @@ from penstock.config import Settings
 from penstock.errors import UnsupportedType
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import LIBRARIES, is_off_disk
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.web import urls
 from penstock.pipeline.web.urls import FetchedPage, FetchLimits, PageLinks, Validators
+from penstock.queue.payloads import LIBRARIES, is_off_disk
 from penstock.state_directory import make_private
 
 if TYPE_CHECKING:

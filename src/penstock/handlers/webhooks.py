@@ -15,8 +15,6 @@ import msgspec
 
 from penstock import clock, traces
 from penstock.config import Settings
-from penstock.dependencies import dependencies_of
-from penstock.end_hooks import HOOK, SMALL_RESULT, WEBHOOK, concerns, job_event
 from penstock.errors import (
     AddressRefused,
     EndedJobGone,
@@ -29,8 +27,9 @@ from penstock.errors import (
     WebhookUnsigned,
 )
 from penstock.handlers.context import Context, Later
-from penstock.job import Claim, Job
-from penstock.retry import Backoff
+from penstock.queue.job import Claim, Job
+from penstock.queue.retry import Backoff
+from penstock.queue.transitions import HOOK, SMALL_RESULT, WEBHOOK, concerns, dependencies_of, job_event
 
 WEBHOOK_BACKOFF = Backoff((5, 30, 120, 300, 900, 1_800, 3_600), cap=14_400)
 """After an answer with an error: sent again for about two days."""

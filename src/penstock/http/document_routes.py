@@ -15,7 +15,7 @@ from penstock.http.job_queries import RangeQuery
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.payloads import is_off_disk
+from penstock.queue.payloads import is_off_disk
 from penstock.service.documents import (
     DocumentDetail,
     DocumentPage,

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, QueryFields, RequestBody, Whole
-from penstock.items import ITEM_TYPES
-from penstock.job import Held
+from penstock.queue.job import Held
+from penstock.queue.payloads import ITEM_TYPES
 from penstock.service.jobs import JobFilter
 
 StatusName = Annotated[

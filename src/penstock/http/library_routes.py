@@ -24,7 +24,7 @@ from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
 from penstock.http.upkeep_bodies import TenantQuery
 from penstock.http.upload_stream import UploadStream, received_upload
-from penstock.payloads import parse_requirement
+from penstock.queue.payloads import parse_requirement
 from penstock.service.libraries import IndexedLibrary
 from penstock.service.uploads import Upload
 

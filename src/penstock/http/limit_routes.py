@@ -13,7 +13,7 @@ from penstock.http.answers import described, respond
 from penstock.http.request_bodies import RequestBody, Text, Whole
 from penstock.http.request_context import Reader, Sender, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.limits import KEY_LENGTH, MOST_AT_ONCE
+from penstock.queue.limits import KEY_LENGTH, MOST_AT_ONCE
 from penstock.service.limits import LimitRecord
 
 router = APIRouter(prefix="/limits", tags=["limits"])

@@ -13,7 +13,7 @@ from penstock.http.job_queries import FailuresQuery, HistoryQuery, parse_duratio
 from penstock.http.request_bodies import PauseBody
 from penstock.http.request_context import Reader, Writer
 from penstock.http.thread_pools import reads, writes
-from penstock.job import Scope
+from penstock.queue.job import Scope
 from penstock.service.bulk_actions import FailurePage
 from penstock.service.job_views import own_stats
 from penstock.service.live_changes import History

@@ -14,9 +14,9 @@ from pydantic import (
     model_validator,
 )
 
-from penstock.dependencies import MOST_DEPENDENCIES
-from penstock.limits import KEY_LENGTH
-from penstock.results import LONGEST_TTL_S
+from penstock.queue.job import LONGEST_TTL_S
+from penstock.queue.limits import KEY_LENGTH
+from penstock.queue.transitions import MOST_DEPENDENCIES
 
 MAX_PATTERNS = 1_000
 MAX_OFFSET, MAX_PAGE = 10_000, 1_000

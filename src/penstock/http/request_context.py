@@ -17,7 +17,7 @@ from penstock.errors import NotAllowed, UnknownDocument
 from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
 from penstock.http.thread_pools import Drawings
-from penstock.job import Job
+from penstock.queue.job import Job
 from penstock.service.access import KeyScope, PathPolicy, Principal
 from penstock.service.bulk_actions import BulkActions
 from penstock.service.collections import Collections

@@ -13,7 +13,7 @@ from penstock.http.guard import COOKIE, is_encrypted
 from penstock.http.request_bodies import SessionBody
 from penstock.http.request_context import Reader
 from penstock.http.thread_pools import signs
-from penstock.items import EVERY
+from penstock.queue.payloads import EVERY
 from penstock.service.access import KeyScope
 from penstock.service.keys import LIFETIME
 

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any
 
 from penstock.catalog.rules.phases import PHASES
-from penstock.job import Status
 from penstock.legacy.queue_mappings import ERROR_UNKNOWN
 from penstock.legacy.rows import (
     Columns,
@@ -30,6 +29,7 @@ from penstock.legacy.rows import (
     read_status,
     read_time,
 )
+from penstock.queue.job import Status
 
 TABLES = ("documents", "task_queue_page", "task_queue_chunk")
 """Owners before their parts."""

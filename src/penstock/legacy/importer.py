@@ -16,10 +16,10 @@ import msgspec
 
 from penstock.catalog.parts import ImportedRow, ImportLedger
 from penstock.catalog.values import Place
-from penstock.job import Job
 from penstock.legacy.document_mappings import DOCUMENTS, READ_AGAIN
 from penstock.legacy.row_builder import ORIGIN, PreparedRow, RowBuilder
 from penstock.legacy.rows import LegacyRow, PartOf, RowOutcome, RowReport, storable_text
+from penstock.queue.job import Job
 from penstock.queue.protocol import Queue
 from penstock.service.adoption import AdoptedPage, Adopter, ReadDocument, flaw
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.job import Status
 from penstock.legacy.queue_mappings import ERROR_UNKNOWN, STARTS_AGAIN
 from penstock.legacy.rows import Columns, LegacyRow, PartOf, Planned, PlannedJob, Unmappable, read_status
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import Status
 from penstock.redis_contract import message as messages
 from penstock.redis_contract.keys import DEAD_LETTER, NORMAL, PRIORITIES, QUEUE
 

@@ -8,9 +8,9 @@ from penstock.backup import moves
 from penstock.backup.moves import MoveResult, OpenStores
 from penstock.config import Settings
 from penstock.errors import ImportRefused
-from penstock.job import Job
 from penstock.legacy.import_report import PENSTOCK, ImportOptions, ImportReport, OnRows
 from penstock.legacy.rows import RETIRED, RowOutcome, RowReport
+from penstock.queue.job import Job
 
 TABLE = "unified_queue"
 

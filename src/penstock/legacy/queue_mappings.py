@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.items import ITEM_TYPES
-from penstock.job import Status
 from penstock.legacy.rows import Columns, LegacyRow, PlannedJob, Unmappable, read_status
+from penstock.queue.job import Status
+from penstock.queue.payloads import ITEM_TYPES
 
 UNIFIED_TABLES = ("unified_queue",)
 FUNCTION_TABLES = ("task_queue",)

@@ -9,12 +9,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock import items, transitions
 from penstock.clock import format_time
 from penstock.config import Settings
 from penstock.errors import InvalidName, InvalidRequest
-from penstock.failure_reasons import failure_reason
-from penstock.job import Job, NewJob, Status
 from penstock.legacy.rows import (
     LegacyRow,
     PartOf,
@@ -28,6 +25,8 @@ from penstock.legacy.rows import (
     storable_text,
 )
 from penstock.named_tuple import NamedTuple
+from penstock.queue import payloads, transitions
+from penstock.queue.job import Job, NewJob, Status, failure_reason
 from penstock.service.requests import Submission, new_jobs
 
 ORIGIN = "imported"
@@ -147,7 +146,7 @@ def _is_job_id(found: str | None) -> bool:
     if found is None or len(found) < SHORTEST_KEPT_ID:
         return False
     try:
-        items.validate_name("job_id", found)
+        payloads.validate_name("job_id", found)
     except InvalidName:
         return False
     return True

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest, UnknownStatus
-from penstock.job import Status
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import Status
 from penstock.vocabulary import understand
 
 LONGEST_EXTRA = 2_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +15,7 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import InvalidRequest
-from penstock.job import (
+from penstock.queue.job import (
     SAME_METADATA,
     AddResult,
     CancelResult,
@@ -28,30 +30,24 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.limits import Limit
-from penstock.queue.exchange import Exchange, NoSentExchanges
-from penstock.queue.limit_rows import KEYS_AT_ONCE
-from penstock.queue.positions import CountedAdditions
-from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
-from penstock.queue.rules import (
-    addition,
-    cancellation,
-    dependencies,
-    next_jobs,
-    pause_batches,
-    pauses,
-    requeue,
-    retention,
-    settlement,
+from penstock.queue.limits import KEYS_AT_ONCE, Limit
+from penstock.queue.protocol import (
+    CASCADE_BATCH,
+    NO_LIMITS,
+    CountedAdditions,
+    Exchange,
+    NoSentExchanges,
+    Queue,
 )
-from penstock.queue.rules import limits as limit_rules
-from penstock.queue.rules.limits import admit_touched
-from penstock.queue.rules.pauses import ClaimPosition
-from penstock.queue.rules.rows import Rows
+from penstock.queue.rules import addition, held_jobs, settlement
+from penstock.queue.rules import rows as next_jobs
+from penstock.queue.rules import rows as pauses
+from penstock.queue.rules.held_jobs import admit_touched
+from penstock.queue.rules.rows import ClaimPosition, Rows
 from penstock.queue.rules.settlement import Leftovers
 
 
-class EngineRows(Rows, retention.Prunable, next_jobs.Startable, Protocol):
+class EngineRows(Rows, settlement.Prunable, next_jobs.Startable, Protocol):
     """All methods of rows used by the rules."""
 
 
@@ -111,8 +107,8 @@ class RuleLimits(ABC):
         if not self._write("limit", put):
             return False
         while (
-            self._write("limit", lambda rows: limit_rules.recall(rows, limit.key, moment))
-            == limit_rules.ADMITTED_AT_ONCE
+            self._write("limit", lambda rows: held_jobs.recall(rows, limit.key, moment))
+            == held_jobs.ADMITTED_AT_ONCE
         ):
             pass
         self._admit_all([limit.key], moment)
@@ -134,15 +130,15 @@ class RuleLimits(ABC):
         """Release rows of these keys, key by key in bounded transactions."""
         seen = 0
         for key in keys:
-            found = limit_rules.ADMITTED_AT_ONCE
-            while found == limit_rules.ADMITTED_AT_ONCE:
-                found = self._write("admit", partial(limit_rules.admit, keys=[key], now=now))
+            found = held_jobs.ADMITTED_AT_ONCE
+            while found == held_jobs.ADMITTED_AT_ONCE:
+                found = self._write("admit", partial(held_jobs.admit, keys=[key], now=now))
                 seen += found
         return seen
 
     def slots_of(self, key: str) -> int:
         with self._reading() as rows:
-            admitted, _ = rows.slots(key, limit_rules.ADMITTED_AT_ONCE, 0, self.now())
+            admitted, _ = rows.slots(key, held_jobs.ADMITTED_AT_ONCE, 0, self.now())
         return int(admitted)
 
 
@@ -225,7 +221,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
     def _claim_only(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         """Claim without releasing rows: upkeep passes on the slots of rows held back by a claim."""
         claims = self._claim(rows, request, now)
-        limit_rules.pass_over_limited(rows, now)
+        held_jobs.pass_over_limited(rows, now)
         return claims
 
     def _advance_after_claim(self, claims: list[Claim] | None, now: datetime) -> bool:
@@ -286,9 +282,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
         moment = now or self.now()
-        answers, left = self._apply(
-            "cancel", lambda rows: cancellation.cancel(rows, list(ids), moment), moment
-        )
+        answers, left = self._apply("cancel", lambda rows: settlement.cancel(rows, list(ids), moment), moment)
         self._finish(left, moment)
         return answers
 
@@ -303,17 +297,17 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         moment = now or self.now()
 
         def work(rows: R) -> tuple[list[RequeueResult], list[str]]:
-            return requeue.requeue(rows, list(ids), moment, keep_retries=keep_retries, metadata=metadata)
+            return settlement.requeue(rows, list(ids), moment, keep_retries=keep_retries, metadata=metadata)
 
         answers, parents = self._apply("requeue", work, moment)
-        self._cascade(parents, moment, requeue.return_children, "requeue")
+        self._cascade(parents, moment, settlement.return_children, "requeue")
         return answers
 
     def _finish(self, left: Leftovers, now: datetime) -> None:
         if left.to_stop:
-            self._cascade(left.to_stop, now, cancellation.stop_children, "cancel")
+            self._cascade(left.to_stop, now, settlement.stop_children, "cancel")
         if left.to_resolve:
-            self._cascade(left.to_resolve, now, dependencies.resolve_step, "resolve")
+            self._cascade(left.to_resolve, now, addition.resolve_step, "resolve")
 
     def _cascade(self, parents: Sequence[str], now: datetime, step: CascadeStep, what: str) -> None:
         """Process children in batches, so no transaction is larger on a larger tree."""
@@ -332,31 +326,29 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         item_type: str | None = None,
         limit: int = CASCADE_BATCH,
     ) -> int:
-        return self._write("prune", lambda rows: retention.prune(rows, ended_before, item_type, limit))
+        return self._write("prune", lambda rows: settlement.prune(rows, ended_before, item_type, limit))
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        return self._apply("purge", lambda rows: retention.purge(rows, jobs, moment), moment)
+        return self._apply("purge", lambda rows: settlement.purge(rows, jobs, moment), moment)
 
     def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
         moment = now or self.now()
         with self._reading() as rows:
             due: list[str] = rows.due_results(moment, limit)
         if due:
-            self._write("expire", lambda rows: retention.expire_results(rows, due, moment))
+            self._write("expire", lambda rows: settlement.expire_results(rows, due, moment))
         return len(due)
 
     def scrub(self) -> None:
         """Do nothing: this engine keeps no data of deleted rows."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
-        self._write("pause", lambda rows: pause_batches.pause(rows, scope))
+        self._write("pause", lambda rows: held_jobs.pause(rows, scope))
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        begun = self._write(
-            "resume", lambda rows: pause_batches.resume(rows, scope, limit=pauses.MOVED_AT_ONCE)
-        )
+        begun = self._write("resume", lambda rows: held_jobs.resume(rows, scope, limit=pauses.MOVED_AT_ONCE))
         return self._advance(moment, pauses.RESUME_STEPS) if begun.more else 0
 
     def _advance(self, now: datetime, steps: int) -> int:
@@ -365,7 +357,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         for _ in range(steps):
             step = self._apply(
                 "resume",
-                lambda rows: pause_batches.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE),
+                lambda rows: held_jobs.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE),
                 now,
             )
             released += step.released
@@ -378,7 +370,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         moment = now or self.now()
         repairs = self._apply("reconcile", lambda rows: settlement.reconcile(rows, moment, limit), moment)
         self._finish(repairs.leftovers, moment)
-        self._cascade(repairs.to_return, moment, requeue.return_children, "requeue")
+        self._cascade(repairs.to_return, moment, settlement.return_children, "requeue")
         resolved = self._resolve_again(moment)
         released = self._advance(moment, pauses.RESUME_STEPS)
         stranded, self._stranded_after = self._apply(
@@ -388,10 +380,10 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     def _resolve_again(self, now: datetime) -> int:
         """Continue dependency cascades cut off by a crash. Returns their number."""
-        limit = dependencies.RESOLVED_AT_ONCE
+        limit = addition.RESOLVED_AT_ONCE
 
         def find(rows: R) -> tuple[list[str], str]:
-            return dependencies.unresolved(rows, self._resolved_after, limit)
+            return addition.unresolved(rows, self._resolved_after, limit)
 
         ended, self._resolved_after = self._write("reconcile", find)
         self._finish(Leftovers(to_resolve=ended), now)
@@ -399,4 +391,70 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
         limit, after = pauses.MOVED_AT_ONCE, self._stranded_after
-        return pause_batches.release_stranded(rows, now, limit=limit, after=after)
+        return held_jobs.release_stranded(rows, now, limit=limit, after=after)
+
+
+# Waiting: for a state of a queue, and for events shared by several threads.
+
+
+LONGEST_SLEEP_S = 0.5
+SHORTEST_PAUSE_S = 0.01
+
+
+def wait_for(queue: Queue, is_reached: Callable[[], bool], timeout: float | None) -> bool:
+    """Wait until ``is_reached``; False after ``timeout`` seconds."""
+    started = time.monotonic()
+    while not is_reached():
+        left = LONGEST_SLEEP_S if timeout is None else started + timeout - time.monotonic()
+        if left <= 0:
+            return False
+        if queue.wait(min(left, LONGEST_SLEEP_S)):
+            # In a busy queue every wait returns at once; checking on every change would be a busy loop.
+            time.sleep(min(left, SHORTEST_PAUSE_S))
+    return True
+
+
+class SharedWait:
+    """Event counter for threads with one source of events: one thread watches and wakes the others.
+
+    A caller passes the count it has seen, so that no event is missed between two waits.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._watched = False
+        self.events = 0
+
+    def wait(self, seen: int, timeout: float, watch: Callable[[float], bool]) -> bool:
+        """Wait until there are other events than ``seen``, at most ``timeout`` seconds.
+
+        ``watch`` blocks for at most the given seconds and returns whether an event came. One thread at a time
+        runs it; when that one returns, another takes its place.
+        """
+        deadline = time.monotonic() + timeout
+        with self._turn:
+            self._turn.wait_for(lambda: self.events != seen or not self._watched, timeout)
+            if self.events != seen or self._watched:
+                if not self._watched:
+                    # This thread may be the one that was woken to watch.
+                    self._turn.notify()
+                return self.events != seen
+            self._watched = True
+        happened = False
+        try:
+            happened = watch(max(0.0, deadline - time.monotonic()))
+        finally:
+            with self._turn:
+                self._watched = False
+                if happened:
+                    self.events += 1
+                    self._turn.notify_all()
+                else:
+                    self._turn.notify()
+        return happened
+
+    def add_event(self) -> None:
+        """Count an external event, and wake all waiting threads."""
+        with self._turn:
+            self.events += 1
+            self._turn.notify_all()

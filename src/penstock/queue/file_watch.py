@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.queue import fork_hooks
-from penstock.queue.wait import SharedWait
+from penstock.queue.engine import SharedWait
 
 if TYPE_CHECKING:
     from penstock.database.sqlite_connections import SqliteConnections

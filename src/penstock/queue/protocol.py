@@ -8,20 +8,24 @@ for what only the rows can tell, and subclasses of ``StoreError``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
+
 from penstock.errors import InvalidRequest
-from penstock.failure_reasons import FailureGroups
-from penstock.job import (
+from penstock.named_tuple import NamedTuple
+from penstock.queue.job import (
     SAME_METADATA,
     AddResult,
     Beat,
     CancelResult,
     Claim,
     ClaimRequest,
+    FailureGroups,
     Job,
     JobQuery,
     NewJob,
@@ -29,15 +33,44 @@ from penstock.job import (
     QueueLimits,
     RenewResult,
     RequeueResult,
+    RowCounts,
     Scope,
     Settlement,
     Status,
     WorkerReport,
 )
-from penstock.queue.exchange import Exchange, SentExchange
-from penstock.queue.limit_rows import LimitStore
-from penstock.queue.schedule_rows import ScheduleStore
-from penstock.row_counts import RowCounts
+from penstock.queue.limits import LimitStore
+from penstock.queue.schedules import ScheduleStore
+
+# The result of one fused settle and claim, and an exchange that is on its way.
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """Result of one fused settle and claim."""
+
+    settled: list[Status | None]
+    claims: list[Claim]
+
+
+class SentExchange(Protocol):
+    """An exchange that the store works on; its result is not read yet."""
+
+    def finish(self) -> Exchange:
+        """Wait for the result. After a ``StoreUnavailable`` it is unknown whether it was done."""
+
+
+class NoSentExchanges:
+    """Part of an engine that has the result of an exchange at once, or nothing to gain by waiting for it."""
+
+    def send_exchange(
+        self,
+        settlements: Sequence[Settlement],  # noqa: ARG002
+        request: ClaimRequest,  # noqa: ARG002
+        *,
+        now: datetime | None = None,  # noqa: ARG002
+    ) -> SentExchange | None:
+        return None
+
 
 NO_LIMITS = QueueLimits()
 
@@ -317,3 +350,49 @@ def refuse_uncountable(by: Sequence[str]) -> None:
 COUNTABLE = frozenset(
     {"status", "item_type", "op", "tenant_id", "collection", "branch", "priority", "held", "worker_id"}
 )
+
+
+# Positions of several jobs, and additions with their positions, for engines without a batch read.
+
+
+class Lengths(NamedTuple):
+    """Numbers of pending jobs and of pending requests, both up to a bound."""
+
+    jobs: int
+    requests: int
+
+    def position(
+        self, jobs_ahead: int, is_request: bool, requests_ahead: Callable[[], int], cap: int
+    ) -> Position:
+        """The position of a pending job. ``requests_ahead`` is called only if other jobs wait as well."""
+        if not is_request:
+            return Position(jobs_ahead, self.jobs, jobs_ahead)
+        if not jobs_ahead or self.jobs == self.requests or self.requests >= cap:
+            return Position(jobs_ahead, self.requests, jobs_ahead)
+        return Position(requests_ahead(), self.requests, jobs_ahead)
+
+
+class CountedAdditions(ABC):
+    """Methods of a queue on top of ``add`` and ``position``."""
+
+    @abstractmethod
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: QueueLimits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[AddResult]: ...
+
+    @abstractmethod
+    def position(self, queue_id: str) -> Position | None: ...
+
+    def positions(self, ids: Sequence[str]) -> list[Position | None]:
+        return [self.position(queue_id) for queue_id in ids]
+
+    def add_counted(
+        self, new: Sequence[NewJob], *, limits: QueueLimits = NO_LIMITS
+    ) -> list[tuple[AddResult, Position | None]]:
+        added = self.add(new, limits=limits)
+        return list(zip(added, self.positions([one.queue_id for one in added]), strict=True))

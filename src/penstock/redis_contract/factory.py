@@ -52,7 +52,7 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
 
 def _check(server: Server) -> None:
     """Refuse an unsuitable server; warn of server settings which could lose messages."""
-    from penstock.queue.redis.server_check import find_risks, refuse_old
+    from penstock.queue.redis.server import find_risks, refuse_old
 
     refuse_old(server)
     for danger in find_risks(server):

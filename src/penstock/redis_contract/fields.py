@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock import vocabulary
-from penstock.job import Job, Status
+from penstock.queue.job import Job, Status
 from penstock.redis_contract.error_report import ErrorReport, describe_error
 from penstock.redis_contract.message import Message
 

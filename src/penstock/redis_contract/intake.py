@@ -18,9 +18,9 @@ from penstock.errors import (
     UnknownRag,
     UnsupportedSource,
 )
-from penstock.items import ARRIVAL, DeliveredFile
-from penstock.job import Status
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import Status
+from penstock.queue.payloads import ARRIVAL, DeliveredFile
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, TakenMessage
 from penstock.redis_contract.message import Message, decode, parse_time, read

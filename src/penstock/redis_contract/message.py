@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from penstock import items
 from penstock.errors import InvalidMessage, InvalidRequest, UnsupportedSource
+from penstock.queue import payloads
 
 SourceType: TypeAlias = Literal["pdf", "txt", "md", "docx"]
 SOURCE_TYPES = ("pdf", "txt", "md", "docx")
@@ -98,7 +98,7 @@ def read(given: Mapping[str, Any]) -> Message:
             raise UnsupportedSource(f"field 'source_type': expected one of {known}, got {source_type[:80]!a}")
     try:
         message = msgspec.convert(fields, Message)
-        items.validate_name("job_id", message.job_id)
+        payloads.validate_name("job_id", message.job_id)
     except msgspec.ValidationError as error:
         raise InvalidMessage(_field_first(str(error))) from None
     except InvalidRequest as error:

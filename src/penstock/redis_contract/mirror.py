@@ -15,8 +15,8 @@ import msgspec
 from penstock import clock
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
-from penstock.items import DeliveredFile, delivered_file_of
-from penstock.job import Job, JobQuery, Status
+from penstock.queue.job import Job, JobQuery, Status
+from penstock.queue.payloads import DeliveredFile, delivered_file_of
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import Message, read

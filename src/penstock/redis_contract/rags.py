@@ -14,9 +14,9 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from penstock import items
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.extras import install_remedy
+from penstock.queue import payloads
 from penstock.redis_contract.keys import RESERVED
 from penstock.service.paths import real_path
 from penstock.store_url import StoreUrl
@@ -188,10 +188,10 @@ def _rag(rag_id: str, fields: Any, sources: str | None, beside: Path) -> Rag:
         inbox = f"{sources}/{rag_id}"
     rag = Rag(
         rag_id=rag_id,
-        collection=items.validate_name("collection", fields.get("collection") or rag_id),
+        collection=payloads.validate_name("collection", fields.get("collection") or rag_id),
         tenant_id=None
         if fields.get("tenant") is None
-        else items.validate_name("tenant_id", fields["tenant"]),
+        else payloads.validate_name("tenant_id", fields["tenant"]),
         inbox=inbox,
         folders=tuple(_folders(f"{where}.folders", fields.get("folders"), beside)),
     )

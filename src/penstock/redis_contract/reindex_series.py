@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.values import Place
-from penstock.job import Job, JobQuery, Status
+from penstock.queue import payloads
+from penstock.queue.job import Job, JobQuery, Status
 from penstock.redis_contract import fields
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
@@ -124,7 +125,7 @@ class ReindexSeries:
         found = []
         for item_type in REQUESTED:
             for job in self._jobs_of(place.tenant_id, place.collection, UNDONE, item_type):
-                asked_at = items.asked_at(job.metadata) or job.created_at
+                asked_at = payloads.asked_at(job.metadata) or job.created_at
                 if asked_at < begun_at or job.op == "delete":
                     continue
                 path = self._collections.path_of(job)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.job import Job, JobQuery, Status
+from penstock.queue.job import Job, JobQuery, Status
 from penstock.redis_contract import keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.rags import Rags

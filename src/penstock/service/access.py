@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, NotAllowed, PathNotFound, PathOutside, WebOff
-from penstock.items import EVERY, validate_name
 from penstock.pipeline.web import urls
+from penstock.queue.payloads import EVERY, validate_name
 from penstock.service import paths
 from penstock.service.paths import real_path
 

@@ -11,8 +11,7 @@ import msgspec
 from penstock import clock
 from penstock.catalog.rules.publication import remedy_for
 from penstock.errors import CountChanged
-from penstock.failure_reasons import BUCKETS, FailureGroup
-from penstock.job import CancelResult, Job, JobQuery, RequeueResult
+from penstock.queue.job import BUCKETS, CancelResult, FailureGroup, Job, JobQuery, RequeueResult
 from penstock.queue.protocol import CASCADE_BATCH
 from penstock.service.job_views import JobRecords
 from penstock.service.jobs import JobFilter, Jobs, job_query

@@ -11,9 +11,8 @@ from penstock.catalog.protocol import BATCH, Catalog, known_below
 from penstock.catalog.values import Place, Removal, TenantCount, Touch
 from penstock.errors import CollectionNotFound
 from penstock.handlers.removal import remove_all
-from penstock.items import note_path, validate_name
-from penstock.job import Job, JobQuery, Status
-from penstock.payloads import normal_path
+from penstock.queue.job import Job, JobQuery, Status
+from penstock.queue.payloads import normal_path, note_path, validate_name
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission
 from penstock.service.why import path_of

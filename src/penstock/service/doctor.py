@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from penstock import clock, extensions, lifecycle
+from penstock import clock, extensions
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.config import Settings, unknown_variables
@@ -27,8 +27,9 @@ from penstock.extras import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.outside_stores import unfilled_stores
 from penstock.handlers.source_files import FETCHED, uploads_directory
-from penstock.job import JobQuery
 from penstock.named_tuple import NamedTuple
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery
 from penstock.queue.protocol import Queue
 from penstock.service import keys
 from penstock.service.documents import left_behind
@@ -278,7 +279,7 @@ def _expired(queue: Queue) -> Iterator[Finding]:
     def fix() -> str:
         released = 0
         while lost := queue.expired(limit=100):
-            settled = queue.settle([lifecycle.lease_ended(job) for job in lost])
+            settled = queue.settle([transitions.lease_ended(job) for job in lost])
             released += sum(status is not None for status in settled)
             if not any(settled):
                 break

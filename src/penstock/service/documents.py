@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import BATCH, Catalog, CatalogSnapshot
 from penstock.catalog.rules.phases import CHUNK_PHASES
 from penstock.catalog.values import (
@@ -35,10 +35,10 @@ from penstock.catalog.values import (
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, UnknownDocument
 from penstock.handlers.outside_stores import StoreProgress, store_progress, unfilled_stores
-from penstock.items import validate_name
-from penstock.job import Job, Status
-from penstock.payloads import LIBRARIES, is_off_disk, library_path, parse_requirement
 from penstock.pipeline.walk.repository import code_reason
+from penstock.queue import payloads
+from penstock.queue.job import Job, Status
+from penstock.queue.payloads import LIBRARIES, is_off_disk, library_path, parse_requirement, validate_name
 from penstock.service import paths, why
 from penstock.service.access import LOCAL, Principal
 from penstock.service.folders import Preview, index_submission, placed_payload, preview_of
@@ -352,7 +352,7 @@ class Documents:
             collection=job.collection,
             branch=job.branch,
             priority=job.priority,
-            metadata={items.RETRY_FAILED: True},
+            metadata={payloads.RETRY_FAILED: True},
         )
         return self._jobs.job(receipt.job_id)
 
@@ -544,7 +544,7 @@ class Documents:
 
     def overview(self, tenant_id: str | None = None) -> Overview:
         if tenant_id is not None:
-            items.validate_name("tenant_id", tenant_id)
+            payloads.validate_name("tenant_id", tenant_id)
         stores = self.outside_stores()  # inside the snapshot, threads could wait for each other's connection
         with self.catalog.snapshot() as snapshot:
             return Overview(

@@ -19,9 +19,8 @@ from typing import (
 
 import msgspec
 
-from penstock import clock, items, lifecycle, results, traces, vocabulary
+from penstock import clock, traces, vocabulary
 from penstock.config import Settings
-from penstock.end_hooks import HOOK_FIELDS, HookCall
 from penstock.errors import (
     InvalidRequest,
     InvalidTime,
@@ -37,10 +36,22 @@ from penstock.errors import (
 from penstock.handlers.context import Registry
 from penstock.handlers.functions import MAP, MAP_INDEX, Exists, Function, FunctionOptions, Functions
 from penstock.handlers.webhooks import webhook_options
-from penstock.job import AddResult, ClaimRequest, Job, JobQuery, NewJob, QueueLimits, Settlement, Status
 from penstock.named_tuple import NamedTuple
+from penstock.queue import job as results
+from penstock.queue import payloads, transitions
+from penstock.queue.job import (
+    AddResult,
+    ClaimRequest,
+    Job,
+    JobQuery,
+    NewJob,
+    QueueLimits,
+    Settlement,
+    Status,
+)
 from penstock.queue.protocol import Queue
-from penstock.retry import JOB_BACKOFF, Backoff
+from penstock.queue.retry import JOB_BACKOFF, Backoff
+from penstock.queue.transitions import HOOK_FIELDS, HookCall
 from penstock.service.job_views import cancelled_children
 from penstock.service.jobs import Jobs
 from penstock.service.limits import checked_key
@@ -200,9 +211,9 @@ class Tasks:
         elif new == "PENDING":
             self._put_back(task_id)
         elif new == "COMPLETED":
-            self._settle(lifecycle.done(job))
+            self._settle(transitions.done(job))
         elif isinstance(error_message, str) and error_message:
-            self._settle(lifecycle.failed_by_hand(job, "ERR_UNKNOWN", error_message))
+            self._settle(transitions.failed_by_hand(job, "ERR_UNKNOWN", error_message))
         else:
             raise InvalidRequest("error_message: a text is required for the status FAILED")
 
@@ -244,7 +255,7 @@ class Tasks:
         """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
         found = [self._queue.get(task_id) for task_id in stale_task_ids if isinstance(task_id, str)]
         stale = [
-            lifecycle.released(job, STALE_MESSAGE, code="ERR_STALE")
+            transitions.released(job, STALE_MESSAGE, code="ERR_STALE")
             for job in found
             if job is not None and job.item_type == "function" and job.lease_until is not None
         ]
@@ -600,7 +611,7 @@ class FunctionJobs(Jobs):
         queue: Queue,
         settings: Settings,
         *,
-        door: items.Source = "library",
+        door: payloads.Source = "library",
         functions: Functions | None = None,
     ) -> None:
         super().__init__(queue, settings, door=door)
@@ -785,14 +796,14 @@ class FunctionJobs(Jobs):
             body["entity_type"], body["entity_id"] = entity
         if entity is not None or type(payload) is not dict:
             # Otherwise the fields are known to be right; the encoding refuses what JSON would change.
-            parsed = items.parse_payload(new.item_type, new.op, body)
-            lock_key = items.lock_key(
+            parsed = payloads.parse_payload(new.item_type, new.op, body)
+            lock_key = payloads.lock_key(
                 parsed, tenant_id=new.tenant_id, branch=new.branch, collection=new.collection
             )
         return msgspec.structs.replace(
             new,
             queue_id=queue_id,
-            idempotency_key=items.own_key(new.collection, queue_id),
+            idempotency_key=payloads.own_key(new.collection, queue_id),
             payload_json=encode_strictly("payload", body, max_bytes=self.settings.max_payload_bytes),
             lock_key=lock_key,
         )

@@ -14,16 +14,14 @@ import msgspec
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.publication import remedy_for
 from penstock.catalog.values import Document, PageState, Place, RecognizedPages, Source
-from penstock.dependencies import dependencies_of
 from penstock.errors import AmbiguousId, InvalidRequest, JobNotFound
 from penstock.handlers.members import container_of, published_members
-from penstock.items import OperationName, TypeName, validate_name
-from penstock.job import CHILDREN, Held, Job, JobQuery, Status
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import USUAL_CHUNK
 from penstock.pipeline.extract.file_types import suffix_of
+from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Status, kept_until
+from penstock.queue.payloads import USUAL_CHUNK, OperationName, TypeName, validate_name
 from penstock.queue.protocol import Queue
-from penstock.results import kept_until
+from penstock.queue.transitions import dependencies_of
 from penstock.service import why
 from penstock.service.access import Principal
 from penstock.service.documents import Documents
@@ -147,7 +145,7 @@ def _stopped(job: Job) -> bool:
     if job.status is not Status.FAILED:
         return job.status is Status.CANCELLED
     # Late: an agent that only searches asks for no failed job.
-    from penstock.lifecycle import TIMED_OUT
+    from penstock.queue.transitions import TIMED_OUT
 
     return job.error_code == TIMED_OUT
 

@@ -8,9 +8,8 @@ from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
-from penstock import clock, items, results, traces, vocabulary
+from penstock import clock, traces, vocabulary
 from penstock.config import Settings
-from penstock.end_hooks import HookCall, hook_jobs
 from penstock.errors import (
     AmbiguousId,
     CannotCancel,
@@ -25,7 +24,10 @@ from penstock.errors import (
     UnknownStatus,
 )
 from penstock.errors.stores import OUTAGES
-from penstock.job import (
+from penstock.lazy_pattern import lazy_pattern
+from penstock.queue import job as results
+from penstock.queue import payloads
+from penstock.queue.job import (
     ENDED,
     SAME_METADATA,
     AddResult,
@@ -39,8 +41,8 @@ from penstock.job import (
     Scope,
     Status,
 )
-from penstock.lazy_pattern import lazy_pattern
 from penstock.queue.protocol import CASCADE_BATCH, POSITION_CAP, CountedAddition, Queue
+from penstock.queue.transitions import HookCall, hook_jobs
 from penstock.service import why
 from penstock.service.options import refuse_unknown
 from penstock.service.requests import (
@@ -93,8 +95,8 @@ def job_query(filters: JobFilter) -> JobQuery:
     held = _one_of(tuple(Held), "held", filters.get("held"))
     return JobQuery(
         statuses=statuses_of(filters.get("status")),
-        item_type=_one_of(items.ITEM_TYPES, "item_type", filters.get("item_type")),
-        op=_one_of(items.OPERATIONS, "op", filters.get("op")),
+        item_type=_one_of(payloads.ITEM_TYPES, "item_type", filters.get("item_type")),
+        op=_one_of(payloads.OPERATIONS, "op", filters.get("op")),
         tenant_id=_name("tenant_id", filters.get("tenant_id")),
         collection=_name("collection", filters.get("collection")),
         branch=_name("branch", filters.get("branch")),
@@ -147,8 +149,8 @@ def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
     return word
 
 
-def _name(field: items.NameKind, value: str | None) -> str | None:
-    return None if value is None else items.validate_name(field, value)
+def _name(field: payloads.NameKind, value: str | None) -> str | None:
+    return None if value is None else payloads.validate_name(field, value)
 
 
 _REMOVING = frozenset({("rename", "update"), ("library", "update")})
@@ -159,10 +161,10 @@ _ID = lazy_pattern(r"[A-Za-z0-9._:-]{1,128}")
 class Jobs:
     """The jobs of one queue, as one door sees them: the door decides default priorities and status words."""
 
-    def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
+    def __init__(self, queue: Queue, settings: Settings, *, door: payloads.Source = "library") -> None:
         self.queue = queue
         self.settings = settings
-        self.door: items.Source = door
+        self.door: payloads.Source = door
 
     def submit(
         self, *, connection: Any = None, exact: bool = False, **submission: Unpack[Submission]
@@ -415,7 +417,7 @@ class Jobs:
         if removing or job.item_type == "function":
             return {}
         metadata = msgspec.json.decode(job.metadata)
-        metadata[items.ASKED_AT] = clock.format_time(self.queue.now())
+        metadata[payloads.ASKED_AT] = clock.format_time(self.queue.now())
         return {job.metadata: encode_payload(metadata, max_bytes=None)}
 
     def requeue(
@@ -551,9 +553,9 @@ def _scope(tenant_id: str | None, collection: str | None) -> Scope:
             "name a tenant or a collection",
             remedy="Give a tenant, a collection or both; tenant * is everything.",
         )
-    names = Scope(tenant_id or items.EVERY, collection or items.EVERY)
-    if names.tenant_id != items.EVERY:
-        items.validate_name("tenant_id", names.tenant_id)
-    if names.collection != items.EVERY:
-        items.validate_name("collection", names.collection)
+    names = Scope(tenant_id or payloads.EVERY, collection or payloads.EVERY)
+    if names.tenant_id != payloads.EVERY:
+        payloads.validate_name("tenant_id", names.tenant_id)
+    if names.collection != payloads.EVERY:
+        payloads.validate_name("collection", names.collection)
     return names

@@ -30,7 +30,7 @@ from penstock.errors import (
     StoreDenied,
     UnknownKey,
 )
-from penstock.items import validate_name
+from penstock.queue.payloads import validate_name
 from penstock.service.access import SCOPES, KeyScope, Principal, root_of_key
 from penstock.service.shares import RateLimit
 from penstock.state_directory import make_private, write_refusal

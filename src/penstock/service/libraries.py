@@ -15,8 +15,8 @@ from penstock.catalog.protocol import Catalog, known_below
 from penstock.catalog.values import Place
 from penstock.errors import LibraryNotFound, PathNotFound, UnknownLibrary
 from penstock.lazy_pattern import lazy_pattern
-from penstock.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.pipeline.web import urls
+from penstock.queue.payloads import LIBRARIES, library_path, normal_library_name, parse_requirement
 from penstock.service.folders import crawl_fields, with_job_options
 from penstock.service.jobs import Jobs
 from penstock.service.options import LibraryOptions, refuse_unknown

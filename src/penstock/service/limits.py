@@ -8,8 +8,8 @@ from datetime import datetime
 import msgspec
 
 from penstock.errors import InvalidLimit, LimitNotFound
-from penstock.job import Held, JobQuery
-from penstock.limits import KEY_LENGTH, MOST_AT_ONCE, Limit, parse_rate
+from penstock.queue.job import Held, JobQuery
+from penstock.queue.limits import KEY_LENGTH, MOST_AT_ONCE, Limit, parse_rate
 from penstock.queue.protocol import Queue
 
 MOST_COUNTED = 10_000

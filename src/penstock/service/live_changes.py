@@ -20,8 +20,8 @@ import msgspec
 from penstock import clock
 from penstock.catalog.values import Document, GenerationState, Phase
 from penstock.errors import PenstockError
-from penstock.job import Job, JobQuery, Status
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.service.documents import Documents
 from penstock.service.job_views import JobRecord, JobRecords

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Filters, Place, Source
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, PenstockError, StoreError, UnknownDocument
-from penstock.job import NewJob
-from penstock.payloads import ContentPayload
+from penstock.queue import payloads
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import ContentPayload
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Receipt, Submission
 from penstock.strict_json import encode_payload
@@ -49,13 +50,13 @@ class Notebook:
 
     def addition(self, text: str, place: Place, *, tags: Sequence[str] = ()) -> Submission:
         """Build the submission of ``add`` without submitting it."""
-        return _submission("ingest", place, {"content": text} | items.tag_fields(tags))
+        return _submission("ingest", place, {"content": text} | payloads.tag_fields(tags))
 
     def replace(
         self, note_id: str, text: str, place: Place, *, tags: Sequence[str] = (), drop_tags: bool = False
     ) -> Receipt:
         """Replace the text of a note. Its tags stay, unless there are new ones or ``drop_tags``."""
-        payload = {"content": text, "document_id": note_id} | items.tag_fields(tags)
+        payload = {"content": text, "document_id": note_id} | payloads.tag_fields(tags)
         return self._submit("update", place, payload | ({"drop_tags": True} if drop_tags else {}))
 
     def remove(self, text_or_id: str, place: Place) -> Receipt:
@@ -72,7 +73,7 @@ class Notebook:
     ) -> Place:
         """The place with these names, the rest from the settings."""
         return Place(
-            items.validate_name("tenant_id", tenant_id or self._settings.tenant_id),
+            payloads.validate_name("tenant_id", tenant_id or self._settings.tenant_id),
             collection or self._settings.collection,
             branch or "main",
         )
@@ -80,7 +81,7 @@ class Notebook:
     def find(self, text: str, place: Place) -> str | None:
         """Return the id of the note with exactly this text."""
         with self._catalog.snapshot() as snapshot:
-            found = snapshot.find(place, items.note_path(text))
+            found = snapshot.find(place, payloads.note_path(text))
         return found.source_id if found is not None and found.live else None
 
     def page(
@@ -94,9 +95,9 @@ class Notebook:
     ) -> list[NoteView]:
         """List notes, newest first, without their texts. ``after``: the last id of the previous page."""
         filters = Filters(
-            tenant_id=items.validate_name("tenant_id", tenant_id or self._settings.tenant_id),
+            tenant_id=payloads.validate_name("tenant_id", tenant_id or self._settings.tenant_id),
             collection=collection,
-            path=items.NOTES + "*",
+            path=payloads.NOTES + "*",
             tag=tag,
         )
         with self._catalog.snapshot() as snapshot:
@@ -105,10 +106,10 @@ class Notebook:
 
     def read(self, note_id: str, *, tenant_id: str | None = None) -> NoteView:
         """Return a note of the tenant with its text, from any collection."""
-        tenant = items.validate_name("tenant_id", tenant_id or self._settings.tenant_id)
+        tenant = payloads.validate_name("tenant_id", tenant_id or self._settings.tenant_id)
         with self._catalog.snapshot() as snapshot:
             found = snapshot.identified(note_id)
-            usable = found is not None and found.live and found.path.startswith(items.NOTES)
+            usable = found is not None and found.live and found.path.startswith(payloads.NOTES)
             if found is None or not usable or found.place.tenant_id != tenant:
                 raise UnknownDocument(
                     f"no note {note_id[:200]!r} of tenant {tenant}", remedy="List the ids: penstock note list"
@@ -194,15 +195,15 @@ class NoteRows:
         return msgspec.structs.replace(
             template,
             queue_id=queue_id,
-            idempotency_key=items.idempotency_key("content", template.collection, payload),
-            lock_key=items.lock_key(
+            idempotency_key=payloads.idempotency_key("content", template.collection, payload),
+            lock_key=payloads.lock_key(
                 payload,
                 tenant_id=template.tenant_id,
                 branch=template.branch,
                 collection=template.collection,
             ),
             payload_json=encoded,
-            metadata=msgspec.json.encode({items.ASKED_AT: asked_at}).decode(),
+            metadata=msgspec.json.encode({payloads.ASKED_AT: asked_at}).decode(),
         )
 
 

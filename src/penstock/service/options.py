@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from penstock.errors import InvalidRequest, UnknownOption
-from penstock.payloads import Operation
+from penstock.queue.payloads import Operation
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 ProjectChoice: TypeAlias = bool | str | None

@@ -94,7 +94,7 @@ def off_disk(path: str) -> str | None:
     if urls.is_web_url(path):
         return urls.canonical(path)
     # Imported here: the help of all commands loads this module.
-    from penstock.payloads import LIBRARIES, library_path
+    from penstock.queue.payloads import LIBRARIES, library_path
 
     if not path.startswith(LIBRARIES):
         return None

@@ -15,9 +15,9 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place, TenantCount
 from penstock.config import DEFAULT_TENANT, Settings
 from penstock.errors import InvalidRequest, NotAllowed, UnknownProject
-from penstock.items import NOTES
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.walk import repository
+from penstock.queue.payloads import NOTES
 from penstock.service import paths
 from penstock.service.access import LOCAL, Principal
 from penstock.service.hits import Coverage, SearchedPart

@@ -10,10 +10,8 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.config import Settings
-from penstock.dependencies import MOST_DEPENDENCIES
-from penstock.end_hooks import BACKUP, HOOKS, RESERVED, EndHooks, HookCall
 from penstock.errors import (
     InvalidName,
     InvalidPayload,
@@ -22,9 +20,10 @@ from penstock.errors import (
     InvalidUrl,
     WebhookUnsigned,
 )
-from penstock.job import Job, NewJob, Scope, Status, WorkerReport
-from penstock.payloads import FunctionPayload, Payload
-from penstock.results import LONGEST_TTL_S
+from penstock.queue import payloads
+from penstock.queue.job import LONGEST_TTL_S, Job, NewJob, Scope, Status, WorkerReport
+from penstock.queue.payloads import FunctionPayload, Payload
+from penstock.queue.transitions import BACKUP, HOOKS, MOST_DEPENDENCIES, RESERVED, EndHooks, HookCall
 from penstock.service.limits import checked_key
 from penstock.service.options import unknown_option
 from penstock.service.paths import real_path
@@ -110,7 +109,7 @@ def new_jobs(
     submissions: Sequence[Submission],
     settings: Settings,
     *,
-    door: items.Source,
+    door: payloads.Source,
     joins: bool = False,
     own: bool = False,
     now: Callable[[], datetime],
@@ -158,27 +157,27 @@ def _refuse_own(given: Submission) -> None:
 
 
 class _Builder:
-    def __init__(self, given: Submission, settings: Settings, door: items.Source, joins: bool) -> None:
+    def __init__(self, given: Submission, settings: Settings, door: payloads.Source, joins: bool) -> None:
         _refuse_misshapen(given)
         self._given = given
         self._settings = settings
-        self._door: items.Source = door
+        self._door: payloads.Source = door
         self._joins = joins
-        self._tenant_id = items.validate_name("tenant_id", _or(given.get("tenant_id"), settings.tenant_id))
-        self._collection = items.validate_name(
+        self._tenant_id = payloads.validate_name("tenant_id", _or(given.get("tenant_id"), settings.tenant_id))
+        self._collection = payloads.validate_name(
             "collection", _or(given.get("collection"), settings.collection)
         )
-        self._branch = items.validate_name("branch", given.get("branch", "main"))
+        self._branch = payloads.validate_name("branch", given.get("branch", "main"))
         named = [name for name in FLAGS if name in given]
         self._flags = {**FLAGS, **{name: _flag(given, name) for name in named}} if named else FLAGS
 
     def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
         item_type, op = given["item_type"], given["op"]
-        payload = items.parse_payload(item_type, op, given["payload"])
+        payload = payloads.parse_payload(item_type, op, given["payload"])
         encoded = encode_payload(given["payload"], max_bytes=self._settings.max_payload_bytes)
         if given.get("job_id") is not None:
-            queue_id = items.validate_name("job_id", given["job_id"] or "")
+            queue_id = payloads.validate_name("job_id", given["job_id"] or "")
         priority, limit = given.get("priority"), given.get("limit")
         return NewJob(
             queue_id=queue_id,
@@ -189,8 +188,8 @@ class _Builder:
             branch=self._branch,
             idempotency_key=self._key(payload, queue_id),
             payload_json=encoded,
-            priority=items.validate_priority(
-                _or(priority, items.default_priority(self._door, item_type, op))
+            priority=payloads.validate_priority(
+                _or(priority, payloads.default_priority(self._door, item_type, op))
             ),
             metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
@@ -206,9 +205,9 @@ class _Builder:
 
     def _lock(self, payload: Payload, item_type: str) -> str | None:
         """The lock of a job. A serial job locks the collection; a parent, until the children end."""
-        if item_type in items.PATH_TYPES and _or(self._given.get("serial"), self._settings.serial):
-            return items.serial_lock(self._tenant_id, self._collection)
-        return items.lock_key(
+        if item_type in payloads.PATH_TYPES and _or(self._given.get("serial"), self._settings.serial):
+            return payloads.serial_lock(self._tenant_id, self._collection)
+        return payloads.lock_key(
             payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
         )
 
@@ -222,14 +221,14 @@ class _Builder:
         key = self._given.get("key")
         if isinstance(payload, FunctionPayload):
             if key is None and self._given.get("job_id") is None:
-                return items.own_key(self._collection, queue_id)
-            return items.function_key(self._collection, queue_id if key is None else _checked_key(key))
+                return payloads.own_key(self._collection, queue_id)
+            return payloads.function_key(self._collection, queue_id if key is None else _checked_key(key))
         if key is not None:
             raise InvalidRequest(
                 "key: only function jobs have one; other jobs are identified by their payload",
                 remedy="Leave out the key; use force to run a duplicate.",
             )
-        return items.idempotency_key(self._given["item_type"], self._collection, payload)
+        return payloads.idempotency_key(self._given["item_type"], self._collection, payload)
 
     def _metadata(self, item_type: str, now: Callable[[], datetime]) -> str:
         given = self._given.get("metadata")
@@ -247,7 +246,7 @@ class _Builder:
         if item_type != "function":
             # A live job for several requests keeps the time of the last one: an earlier deletion must not
             # remove its result.
-            metadata[items.ASKED_AT] = clock.format_time(now())
+            metadata[payloads.ASKED_AT] = clock.format_time(now())
         try:
             return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
         except InvalidRequest as refusal:
@@ -297,7 +296,7 @@ def _dependencies(given: Submission) -> dict[str, Any]:
         return {}
     if isinstance(after, str) or not isinstance(after, Sequence):
         raise InvalidRequest(f"after: expected a list of job ids, got {type(after).__name__}")
-    ids = tuple(dict.fromkeys(items.validate_name("job_id", queue_id) for queue_id in after))
+    ids = tuple(dict.fromkeys(payloads.validate_name("job_id", queue_id) for queue_id in after))
     if len(ids) > MOST_DEPENDENCIES:
         raise InvalidRequest(
             f"after: expected at most {MOST_DEPENDENCIES:,} jobs, got {len(ids):,}",
@@ -466,7 +465,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
         """The remedy for a failed job: that of its error, or another try."""
         # Late: only failed jobs need it.
         from penstock.catalog.rules.publication import remedy_for
-        from penstock.lifecycle import TIMED_OUT
+        from penstock.queue.transitions import TIMED_OUT
 
         if self.job.status is not Status.FAILED:
             return None

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from penstock import clock, cron
-from penstock.end_hooks import BACKUP
+from penstock import clock
 from penstock.errors import InvalidName, InvalidRequest, InvalidSchedule, ScheduleExists, ScheduleNotFound
 from penstock.handlers.functions import BACKUP_TIMEOUT_S, MOST_KEPT, backup_request
-from penstock.job import NewJob
-from penstock.payloads import is_off_disk
-from penstock.schedule import Missed, Schedule, job_at
+from penstock.queue import schedules
+from penstock.queue.job import NewJob
+from penstock.queue.payloads import is_off_disk
+from penstock.queue.schedules import Missed, Schedule, job_at
+from penstock.queue.transitions import BACKUP
 from penstock.service.functions import CallOptions
 from penstock.service.job_views import masked_payload
 from penstock.service.jobs import Jobs
@@ -183,7 +184,7 @@ class Schedules:
         self, timing: str, job: NewJob, summary: str, name: str, options: ScheduleOptions
     ) -> Schedule:
         zone = options.get("zone") or self._jobs.settings.time_zone
-        place, parsed = cron.zone_of(zone), cron.parse(timing)
+        place, parsed = schedules.zone_of(zone), schedules.parse(timing)
         # Stores keep whole milliseconds, and times of a schedule whole seconds.
         created_at = self._queue.now()
         now = created_at.replace(microsecond=0)
@@ -197,7 +198,7 @@ class Schedules:
             summary=summary,
             missed=_missed(options.get("missed")),
             start_at=now,
-            next_at=cron.next_after(parsed, now, place, start=now),
+            next_at=schedules.next_after(parsed, now, place, start=now),
             created_at=created_at,
         )
 
@@ -238,7 +239,7 @@ class Schedules:
 
     def record(self, schedule: Schedule, count: int = 1) -> ScheduleRecord:
         times = schedule.upcoming(self._queue.now(), count)
-        zone = cron.zone_of(schedule.zone)
+        zone = schedules.zone_of(schedule.zone)
         last = self._queue.get(schedule.last_job_id) if schedule.last_job_id else None
         return ScheduleRecord(
             **{name: getattr(schedule, name) for name in _COPIED},
@@ -274,8 +275,8 @@ class Schedules:
             wanted: dict[str, Any] = {} if checked is None else {"missed": checked}
             new = (" ".join(timing.split()) if timing else stored.timing, zone or stored.zone)
             if new != (stored.timing, stored.zone):
-                place, parsed = cron.zone_of(new[1]), cron.parse(new[0])
-                next_at = None if stored.paused else cron.next_after(parsed, now, place, start=now)
+                place, parsed = schedules.zone_of(new[1]), schedules.parse(new[0])
+                next_at = None if stored.paused else schedules.next_after(parsed, now, place, start=now)
                 wanted |= {"timing": new[0], "zone": new[1], "start_at": now, "next_at": next_at}
             return wanted
 

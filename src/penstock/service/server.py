@@ -15,9 +15,9 @@ from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase
 from penstock.errors import PenstockError
 from penstock.handlers.outside_stores import StoreProgress
-from penstock.items import TypeName
-from penstock.job import WORKER_ENDED, Held, Job, JobQuery, Scope, Status, WorkerReport
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import WORKER_ENDED, Held, Job, JobQuery, Scope, Status, WorkerReport
+from penstock.queue.payloads import TypeName
 from penstock.queue.protocol import Queue
 from penstock.service.access import Principal
 from penstock.service.doctor import WriteProbe

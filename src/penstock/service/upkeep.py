@@ -20,7 +20,6 @@ from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.outside_stores import GraphCopies, StoreComparison
 from penstock.handlers.reindex import OUTDATED, why_outdated
-from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.embed import fastembed
 from penstock.pipeline.embed.fastembed import FastembedOptions
 from penstock.pipeline.embed.minilm import download, model_files
@@ -29,6 +28,7 @@ from penstock.pipeline.extract.protocol import ExtractLimits
 from penstock.pipeline.pipeline import Pipeline
 from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.pipeline.walk.repository import WORK_TREE, other_state
+from penstock.queue.payloads import delivered_file_of, validate_name
 from penstock.service.jobs import Jobs
 from penstock.service.projects import followed
 from penstock.service.requests import Receipt, Submission

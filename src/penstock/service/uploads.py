@@ -29,8 +29,8 @@ from penstock.errors import (
     TooManyUploads,
 )
 from penstock.handlers.source_files import FetchedFiles, UploadsLock, uploads_lock
-from penstock.payloads import library_path, parse_requirement
 from penstock.pipeline.extract import file_types
+from penstock.queue.payloads import library_path, parse_requirement
 from penstock.service.documents import Documents
 from penstock.service.job_views import JobRecords, SubmitRecord
 from penstock.service.jobs import Jobs

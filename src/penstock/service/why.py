@@ -31,7 +31,6 @@ from penstock.catalog.values import (
     TaskStatus,
     shortened,
 )
-from penstock.dependencies import Dependencies, dependencies_of
 from penstock.handlers.members import (
     FAILURE_CODES as REASONS_FAILURE_CODES,
 )
@@ -40,11 +39,12 @@ from penstock.handlers.members import (
     container_of,
     may_hold_members,
 )
-from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
-from penstock.payloads import library_path
 from penstock.pipeline.extract import file_types
+from penstock.queue.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
+from penstock.queue.payloads import library_path
 from penstock.queue.protocol import POSITION_CAP, Queue
-from penstock.retry import FAILURE_CODES
+from penstock.queue.retry import FAILURE_CODES
+from penstock.queue.transitions import Dependencies, dependencies_of
 from penstock.service.requests import HistoryEntry
 from penstock.vocabulary import how_many
 

@@ -6,12 +6,12 @@ import unicodedata
 
 import pytest
 
-from penstock import retry
 from penstock.errors import DocumentTooLarge, UnreadableDocument
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Page
+from penstock.queue import retry
 
 
 class FormatSample(NamedTuple):

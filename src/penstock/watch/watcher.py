@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import clock
 from penstock.errors import InvalidText, PathNotFound, QueueFull, StoreError
-from penstock.items import Source
+from penstock.queue.payloads import Source
 from penstock.service.access import PathPolicy
 from penstock.service.documents import Documents
 from penstock.service.folders import ChangePlan, is_in_repository

@@ -21,11 +21,11 @@ from typing import NoReturn
 
 import msgspec
 
-from penstock import lifecycle
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidText, PenstockError, StoreError
 from penstock.handlers.context import Context, Registry
-from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
+from penstock.queue import transitions
+from penstock.queue.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.store_outage import STORE
 from penstock.vocabulary import how_many
@@ -281,7 +281,7 @@ class BesideJobs:
 
 def _later(claim: Claim) -> Settlement:
     delay = timedelta(seconds=AGAIN_S * random.uniform(1, 2))
-    return lifecycle.released(claim, FULL, delay=delay, code="ERR_TOO_EARLY")
+    return transitions.released(claim, FULL, delay=delay, code="ERR_TOO_EARLY")
 
 
 SETTLE_AT = 100
@@ -676,7 +676,7 @@ class Child:
             log.warning("results could not be sent yet: %s", error)
 
     def _release_claimed(self, reason: str) -> None:
-        self._outbox.add([lifecycle.released(claim, reason) for claim in self._claimed.take_all()])
+        self._outbox.add([transitions.released(claim, reason) for claim in self._claimed.take_all()])
 
     def _return(self, claims: list[Claim], reason: str) -> None:
         """Release jobs that were about to begin, and those behind them."""

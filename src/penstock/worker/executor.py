@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from penstock import clock, lifecycle, retry, traces
+from penstock import clock, traces
 from penstock.errors import (
     InvalidRequest,
     JobError,
@@ -29,11 +29,11 @@ from penstock.errors import (
 )
 from penstock.errors.stores import OUTAGES
 from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
-from penstock.job import DEFAULT_TIMEOUT_S, Claim, ClaimRequest, Job, Settlement, Status
-from penstock.lifecycle import Holder, printable
 from penstock.named_tuple import NamedTuple
-from penstock.queue.exchange import Exchange, SentExchange
-from penstock.queue.protocol import Queue
+from penstock.queue import retry, transitions
+from penstock.queue.job import DEFAULT_TIMEOUT_S, Claim, ClaimRequest, Job, Settlement, Status
+from penstock.queue.protocol import Exchange, Queue, SentExchange
+from penstock.queue.transitions import Holder, printable
 from penstock.strict_json import encode_strictly
 from penstock.vocabulary import how_many
 from penstock.worker.shared_state import ExecutingJob, SharedState
@@ -236,7 +236,7 @@ def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
             return None
         code = error.code if isinstance(error, PenstockError) else "ERR_BAD_RESULT"
         message = f"the store refused its result: {type(error).__name__}: {error}"
-        return queue.settle([lifecycle.failed(job, code, message)])[0]
+        return queue.settle([transitions.failed(job, code, message)])[0]
 
 
 # Jobs and errors as text for rows and logs.
@@ -293,7 +293,7 @@ def error_text(error: BaseException) -> str:
         text = retry.error_summary(error)[: NAME_LIMIT + MESSAGE_LIMIT]
     except Exception:  # noqa: BLE001 - an error without a text is still an error
         text = f"{type(error).__name__[:NAME_LIMIT]}: (its text cannot be shown)"
-    return lifecycle.printable(text)[:MESSAGE_LIMIT]
+    return transitions.printable(text)[:MESSAGE_LIMIT]
 
 
 def traceback_text(error: BaseException) -> str:
@@ -305,7 +305,7 @@ def traceback_text(error: BaseException) -> str:
         text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
     except Exception:  # noqa: BLE001 - formatting may run code of the error
         return "(it cannot be shown)"
-    shown = lifecycle.printable(text[-TRACEBACK_LIMIT:])
+    shown = transitions.printable(text[-TRACEBACK_LIMIT:])
     if len(text) <= TRACEBACK_LIMIT >= len(shown):
         return shown
     last = shown[len(_CUT) - TRACEBACK_LIMIT :]
@@ -507,8 +507,8 @@ _monotonic = time.monotonic
 def executing_job(claim: Claim) -> ExecutingJob:
     """The job as the watchdog sees it, with the time left if its timeout bounds earlier attempts as well."""
     timeout_s = claim.timeout_s
-    if claim.progress_json is not None and lifecycle.bounds_whole_job(claim):
-        passed = clock.now() - (lifecycle.first_start(claim) or clock.now())
+    if claim.progress_json is not None and transitions.bounds_whole_job(claim):
+        passed = clock.now() - (transitions.first_start(claim) or clock.now())
         timeout_s = max(timeout_s - int(passed.total_seconds()), 0)
     return ExecutingJob(claim.queue_id, claim.claim_number, timeout_s)
 
@@ -591,7 +591,7 @@ class Executor:
                 self._settlement(claim, answer, handler)
                 for claim, answer in zip(claims, answers, strict=True)
             ]
-        if began and lifecycle.bounds_whole_job(claims[0]):
+        if began and transitions.bounds_whole_job(claims[0]):
             settlements = _with_first_starts(claims, settlements, _monotonic() - began)
         if span is not None:
             span.end(settlements, failed)
@@ -620,7 +620,9 @@ class Executor:
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
         why = "it was down when last asked" if isinstance(error, BreakerOpen) else error_text(error)
         reason = f"waits for {error.service}: {why}"
-        released_claim = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
+        released_claim = transitions.released(
+            claim, reason, delay=self._breakers.delay(error), code=error.code
+        )
         return _with_progress(released_claim, claim, _SERVICE, error.service)
 
     def _without_handler(self, claim: Claim) -> Settlement:
@@ -644,7 +646,7 @@ def _with_first_starts(
     return [
         settlement
         if settlement.error_code in NOT_BEGUN
-        else lifecycle.with_first_start(settlement, claim, started_at, now)
+        else transitions.with_first_start(settlement, claim, started_at, now)
         for claim, settlement in zip(claims, settlements, strict=True)
     ]
 
@@ -653,7 +655,7 @@ def _not_handled(claim: Claim, reason: str) -> Settlement:
     """Release the job for a worker with a handler: no retry spent, each time with a longer delay."""
     tried = (claim.progress or {}).get(_ATTEMPTS, 0)
     wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
-    released_claim = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
+    released_claim = transitions.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
     return _with_progress(released_claim, claim, _ATTEMPTS, tried + 1)
 
 
@@ -674,7 +676,7 @@ def _waits_for_store(claim: Claim, error: StoreError) -> Settlement:
         extra={"job_fields": traces.job_fields(claim) | {"error_code": error.code}},
     )
     reason = f"waits for the store: {error_text(error)}"
-    released_claim = lifecycle.released(claim, reason, delay=wait, code=error.code)
+    released_claim = transitions.released(claim, reason, delay=wait, code=error.code)
     return _with_progress(released_claim, claim, _OUTAGES, before + 1)
 
 
@@ -694,7 +696,7 @@ def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
 
 def _succeeded(claim: Claim, answer: object) -> Settlement:
     if isinstance(answer, Wait):
-        return lifecycle.waits(
+        return transitions.waits(
             claim,
             answer.waiting_for,
             children=answer.children,
@@ -702,8 +704,8 @@ def _succeeded(claim: Claim, answer: object) -> Settlement:
             result_json=answer.result_json,
         )
     if isinstance(answer, Later):
-        return lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
-    return lifecycle.done(claim, result_json=encode_result(answer))
+        return transitions.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
+    return transitions.done(claim, result_json=encode_result(answer))
 
 
 def _with_progress(released_claim: Settlement, claim: Claim, key: str, value: object) -> Settlement:
@@ -721,7 +723,7 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
         schedule = handler.backoff_of(claim)
     except Exception:  # noqa: BLE001 - it runs code of the application
         schedule = retry.JOB_BACKOFF
-    settlement = lifecycle.failed_attempt(
+    settlement = transitions.failed_attempt(
         claim,
         classified,
         error_text(error),

@@ -23,17 +23,18 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.errors import InvalidText, StoreError
 from penstock.handlers.context import Registry
 from penstock.handlers.members import container_of
 from penstock.handlers.source_files import NO_FILES, SourceFiles
-from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, Job, JobQuery, Status
-from penstock.payloads import is_off_disk, normal_path
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.factory import PLAIN
+from penstock.queue import transitions
+from penstock.queue.job import CHILDREN, Beat, Claim, ClaimRequest, Job, JobQuery, Status
+from penstock.queue.payloads import is_off_disk, normal_path
 from penstock.queue.protocol import Queue
 from penstock.worker import orphans
 from penstock.worker.child import BesideJobs
@@ -161,7 +162,7 @@ class ThreadWorker:
             try:
                 self._start_documents()
             except BaseException:
-                self._queue.settle([lifecycle.released(claim, "its worker could not open the catalog")])
+                self._queue.settle([transitions.released(claim, "its worker could not open the catalog")])
                 raise
         self._lease = self._request.lease_of(claim.item_type)
         if self._executor.runs_beside(claim):
@@ -174,7 +175,7 @@ class ThreadWorker:
         settlements = self._executor.run([claim], contexts)
         timed_out = self._late == number and settlements[0].status is Status.CANCELLED
         if timed_out:
-            settlements = [lifecycle.timed_out(claim)]
+            settlements = [transitions.timed_out(claim)]
         self._outbox.add(settlements)
         self._state.end(1)
         self._retry_on_outage(self._outbox.send)
@@ -551,10 +552,10 @@ class _Execution:
         except Stopped:
             self._outbox.send()
             for claim in claims:
-                self._outbox.settle_now(lifecycle.released(claim, "worker is stopping"))
+                self._outbox.settle_now(transitions.released(claim, "worker is stopping"))
             raise KeyboardInterrupt from None
         if claims:
-            self._outbox.add([lifecycle.released(claim, "its folder timed out") for claim in claims])
+            self._outbox.add([transitions.released(claim, "its folder timed out") for claim in claims])
         self._outbox.send()
 
     def _next_members(self, claims: Sequence[Claim]) -> Sequence[Claim]:
@@ -589,8 +590,8 @@ def _ended_in_time(job: Job, options: SmallJobOptions, execution: _Execution) ->
                 orphans.end_overdue(options.queue, options.catalog, row)
 
     seconds = float(job.timeout_s)
-    started_at = lifecycle.first_start(job)
-    if started_at is not None and lifecycle.bounds_whole_job(job):
+    started_at = transitions.first_start(job)
+    if started_at is not None and transitions.bounds_whole_job(job):
         seconds -= (options.queue.now() - started_at).total_seconds()
     timer = threading.Timer(max(seconds, 0.0), end)
     timer.daemon = True

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.phases import LATER_PHASES, PHASES, RECOGNITION_BATCH
@@ -41,11 +41,12 @@ from penstock.errors import FingerprintMismatch, InvalidText, NoText, StoreError
 from penstock.handlers.generations import EMBEDDED, RESTART_NOTES
 from penstock.handlers.phases import Phases
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.job import Job, JobQuery, Settlement, Status
-from penstock.lifecycle import TIMED_OUT
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.chunk.text import CHARS_PER_TOKEN
+from penstock.queue import transitions
+from penstock.queue.job import Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
+from penstock.queue.transitions import TIMED_OUT
 from penstock.vocabulary import how_many, none_read, split_remedy, with_remedy
 from penstock.worker.orphans import JobPages, document_of
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
@@ -164,7 +165,7 @@ class DocumentNotifier:
             return
         if job.cancel_requested:
             self._catalog.drop(document_id, "cancelled")
-            self._queue.settle([lifecycle.cancelled_by_flag(job)])
+            self._queue.settle([transitions.cancelled_by_flag(job)])
             return
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
@@ -183,21 +184,21 @@ def settlement_for(
 ) -> Settlement | None:
     """Decide how the job ends, given the document; None: not yet."""
     if document is None:
-        return lifecycle.released(job, "its document is gone; the file is read again")
+        return transitions.released(job, "its document is gone; the file is read again")
     if document.state is GenerationState.DROPPED:
         if document.note in RESTART_NOTES:
-            return lifecycle.released(job, document.note)
-        return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
+            return transitions.released(job, document.note)
+        return transitions.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is GenerationState.PUBLISHED and document.settled:
         result_json = _json(_result(job, document, missing, made()))
         if job.children_failed:
             # Files inside it failed while its pages were read: the job ends as its children did.
-            return lifecycle.waits(job, result_json=result_json)
-        return lifecycle.done(job, result_json=result_json)
+            return transitions.waits(job, result_json=result_json)
+        return transitions.done(job, result_json=result_json)
     if not document.settled:
         return None
     code = _outage_code(missing) if document.outage else _content_code(missing)
-    return lifecycle.failed(job, code, _failures(document, missing))
+    return transitions.failed(job, code, _failures(document, missing))
 
 
 def _content_code(missing: list[MissingPart]) -> str:

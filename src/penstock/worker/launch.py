@@ -130,7 +130,7 @@ class Worker:
 
     def _options(self) -> WorkerOptions:
         from penstock.pipeline.budget import MemoryShare
-        from penstock.queue.lock_holder import lock_holder
+        from penstock.queue.jsonl.journal import lock_holder
         from penstock.worker.supervisor import WorkerOptions
 
         assembly, settings = self._assembly, self._assembly.settings

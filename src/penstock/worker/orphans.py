@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock import clock, items, lifecycle
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.publication import (
     MAX_MESSAGE,
@@ -28,10 +28,11 @@ from penstock.catalog.rules.publication import (
 )
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
-from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
+from penstock.queue import payloads, transitions
+from penstock.queue.job import CHILDREN, Job, JobQuery, Settlement, Status
+from penstock.queue.payloads import normal_path
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import executor
@@ -88,17 +89,17 @@ Resolve: TypeAlias = Callable[[Job], Settlement]
 
 
 def lost(job: Job) -> Settlement:
-    settlement = lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
-    return lifecycle.with_first_start(settlement, job, job.started_at, clock.now())
+    settlement = transitions.lease_lost(job, jitter=random.uniform(-1, 1))
+    return transitions.with_first_start(settlement, job, job.started_at, clock.now())
 
 
 def suspected(job: Job, reason: str) -> Settlement:
-    settlement = lifecycle.suspected(job, reason)
-    return lifecycle.with_first_start(settlement, job, job.started_at, clock.now())
+    settlement = transitions.suspected(job, reason)
+    return transitions.with_first_start(settlement, job, job.started_at, clock.now())
 
 
 def released(job: Job) -> Settlement:
-    return lifecycle.released(job, "its worker died")
+    return transitions.released(job, "its worker died")
 
 
 def held_by(queue: Queue, worker_id: str) -> list[Job]:
@@ -127,7 +128,7 @@ def settle_dead_jobs(
     if settlements:
         queue.settle(settlements)
     for job, settlement in zip(held, settlements, strict=True):
-        if settlement.error_code == lifecycle.TIMED_OUT:
+        if settlement.error_code == transitions.TIMED_OUT:
             stop_children(queue, job)
     log_lost(held, settlements)
     return len(settlements)
@@ -156,7 +157,7 @@ def end_overdue(queue: Queue, catalog: Catalog | None, job: Job) -> bool:
 
     The job ends first: its holder, if any, notices that it was taken away. False: it ended by itself.
     """
-    settlement = lifecycle.timed_out(job)
+    settlement = transitions.timed_out(job)
     record_failed_files(catalog, [job], [settlement])
     if queue.settle([settlement]) == [None]:
         return False
@@ -229,7 +230,7 @@ def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | N
         if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
             return settlement
         message = f"the process that parsed the file crashed ({name})"
-        failed = lifecycle.failed(job, ParserFailed.code, message)
+        failed = transitions.failed(job, ParserFailed.code, message)
         return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
 
     return resolve_crash
@@ -293,7 +294,7 @@ def _failed_reading(job: Job, settlement: Settlement, mark: FileMark) -> FailedR
         code=code,
         message=message,
         file=ReadFile(mark.size, mark.mtime_ns, mark.made_with),
-        asked_at=items.asked_at(job.metadata) or job.created_at,
+        asked_at=payloads.asked_at(job.metadata) or job.created_at,
         read_at=clock.now(),
         job_id=job.queue_id,
         fault=FailureKind.CONTENT,
@@ -358,6 +359,6 @@ class OrphanedClaims:
         held = held_by(self._queue, self._worker_id)
         unknown = [job for job in held if (job.queue_id, job.claim_number) not in known]
         reason = "the response to its claim was lost"
-        settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])
+        settle_all(self._queue, [transitions.released(job, reason) for job in unknown])
         if unknown:
             log.warning("released %s: %s", how_many(len(unknown), "job"), reason)

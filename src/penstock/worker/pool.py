@@ -22,16 +22,17 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull, PenstockError
 from penstock.handlers.context import Registry
 from penstock.handlers.source_files import NO_FILES, SourceFiles
 from penstock.interpreter import WithoutCollections, inherited_path
-from penstock.job import Job, Settlement
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.vectors.cache import CacheDirectory
+from penstock.queue import transitions
+from penstock.queue.job import Job, Settlement
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
@@ -232,10 +233,10 @@ class ChildHandle:
             index = [member.queue_id for member in executing.members].index(job.queue_id)
             if index in kill.culprits:
                 return kill.resolve(job)
-            return lifecycle.released(job, "its batch was stopped")
+            return transitions.released(job, "its batch was stopped")
         if self._terminated:
-            stopped = lifecycle.released(job, "worker stopped")
-            return lifecycle.with_first_start(stopped, job, job.started_at, clock.now())
+            stopped = transitions.released(job, "worker stopped")
+            return transitions.with_first_start(stopped, job, job.started_at, clock.now())
         run = self.state.file_run(executing.number)
         return orphans.resolve_crashed(executing, run, self.process.exitcode)(job)
 

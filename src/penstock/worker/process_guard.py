@@ -33,7 +33,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock import traces
-from penstock.job import Claim
+from penstock.queue.job import Claim
 from penstock.vocabulary import how_many
 from penstock.worker.executor import Stopped, function_name
 from penstock.worker.shared_state import SharedState

@@ -21,9 +21,9 @@ import msgspec
 
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
-from penstock.job import Settlement
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.budget import FileMark
+from penstock.queue.job import Settlement
 
 # A value of some bytes in shared memory, with one writer and many readers.
 

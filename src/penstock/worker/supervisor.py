@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from penstock import clock, lifecycle
+from penstock import clock
 from penstock.catalog.rules import publication
 from penstock.errors import PenstockError, WorkerFailed
-from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, Settlement, WorkerReport
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline import budget
+from penstock.queue import transitions
+from penstock.queue.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, Settlement, WorkerReport
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.executor import settle_all
@@ -104,11 +105,13 @@ def late_jobs(
     if not found:
         return None
     if run is None or len(execution.members) == 1:
-        return Culprits(found, lifecycle.timed_out)
+        return Culprits(found, transitions.timed_out)
     if mark is None:
         # Between two files, while the batch is written. Run alone, each job shows whether it is the slow one.
-        return Culprits(frozenset(range(len(execution.members))), lambda job: lifecycle.suspected(job, STUCK))
-    return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
+        return Culprits(
+            frozenset(range(len(execution.members))), lambda job: transitions.suspected(job, STUCK)
+        )
+    return Culprits(frozenset([mark.member]), transitions.timed_out) if mark.member in found else None
 
 
 def clock_start(execution: Execution, run: FileRun | None) -> float:
@@ -122,7 +125,7 @@ def _over_budget(seconds: float) -> Resolve:
     error = budget.time_exceeded(seconds)
 
     def resolve(job: Job) -> Settlement:
-        return lifecycle.failed(job, error.code, error.message)
+        return transitions.failed(job, error.code, error.message)
 
     return resolve
 
@@ -209,7 +212,7 @@ class Watchdog:
         if late is not None:
             child.stop_execution(execution, late.indexes, late.resolve, now + TIMEOUT_UNWIND_S)
         elif ignoring:
-            child.stop_execution(execution, ignoring, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
+            child.stop_execution(execution, ignoring, transitions.cancelled_by_flag, now + CANCEL_UNWIND_S)
         elif self._blocks_the_store(child, now):
             log.warning("a handler blocks its process, which has the lock of the store: it is stopped")
             members = frozenset(range(len(execution.members)))
@@ -498,7 +501,7 @@ class Supervisor:
                 if child.executing != execution:
                     continue
                 settle_all(self._queue, child.state.results())
-                settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
+                settle_all(self._queue, [transitions.released(job, "behind a slow job") for job in behind])
             child.record_look(execution.number, now)
 
     def _release_tasks(self) -> None:

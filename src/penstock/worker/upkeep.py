@@ -16,17 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from penstock import clock, items, lifecycle
+from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
-from penstock.end_hooks import hook_jobs
 from penstock.errors import DuplicateId, InvalidSchedule
 from penstock.handlers.source_files import NO_FILES, UnusedFiles
-from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Scope, Status
+from penstock.queue import payloads, transitions
+from penstock.queue.job import MISSED_HEARTBEATS, Job, JobQuery, Scope, Status
 from penstock.queue.protocol import Queue
-from penstock.schedule import Schedule, due, skipped
+from penstock.queue.schedules import Schedule, due, skipped
+from penstock.queue.transitions import hook_jobs
 from penstock.vocabulary import how_many
 from penstock.worker import executor, orphans
 from penstock.worker.lanes import DocumentNotifier
@@ -149,8 +150,8 @@ class Reaper:
         if late:
             upkeep_log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [
-                lifecycle.with_first_start(
-                    lifecycle.lease_ended(job, jitter=random.uniform(-1, 1)),
+                transitions.with_first_start(
+                    transitions.lease_ended(job, jitter=random.uniform(-1, 1)),
                     job,
                     job.started_at,
                     clock.now(),
@@ -201,17 +202,17 @@ class OverdueEnder:
         self._catalog = catalog
         self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS, waiting=True))
         self._bounded = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS, waiting=True, top_level=True))
-        timed_out = JobQuery(statuses=FAILED, error_code=lifecycle.TIMED_OUT, top_level=True)
+        timed_out = JobQuery(statuses=FAILED, error_code=transitions.TIMED_OUT, top_level=True)
         self._ended = orphans.JobPages(queue, timed_out)
 
     def end_bounded(self) -> bool:
         """Fail the waiting jobs whose timeout bounds all of the job. Called every second: one page a call."""
         page, _ = self._bounded.next_page()
-        if not any(map(lifecycle.bounds_whole_job, page)):
+        if not any(map(transitions.bounds_whole_job, page)):
             return False
         now, paused = self._queue.now(), self._queue.paused()
         for job in page:
-            if lifecycle.is_overdue(job, now) and not _is_paused(job, paused):
+            if transitions.is_overdue(job, now) and not _is_paused(job, paused):
                 self._end(job)
         return False
 
@@ -365,7 +366,7 @@ class Sweeper:
 
 # Runs of schedules: adds the jobs of due schedules.
 #
-# Every worker and server does this; there is no leader. The rules are in ``penstock.schedule``.
+# Every worker and server does this; there is no leader. The rules are in ``penstock.queue.schedules``.
 
 
 EVERY_S = 1.0
@@ -443,8 +444,8 @@ class ScheduleRunner:
 
 
 def _newest_request(job: Job) -> datetime:
-    asked_at = items.asked_at(job.metadata) or job.created_at
+    asked_at = payloads.asked_at(job.metadata) or job.created_at
     if job.followup_json is None:
         return asked_at
     followup = msgspec.json.decode(job.followup_json)
-    return max(asked_at, items.asked_at(followup.get("metadata") or "{}") or asked_at)
+    return max(asked_at, payloads.asked_at(followup.get("metadata") or "{}") or asked_at)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, config, lifecycle
-from penstock.job import ClaimRequest
-from penstock.retry import FUNCTION_BACKOFF, Classification
+from penstock import Penstock, config
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
+from penstock.queue.retry import FUNCTION_BACKOFF, Classification
 from penstock.service.functions import Tasks
 
 COLUMNS = (
@@ -66,9 +67,9 @@ def attempt(app: Penstock, failure: Classification | None = None, message: str =
     claims = app.queue.claim(ClaimRequest("w1", 100))
     app.queue.settle(
         [
-            lifecycle.failed_attempt(claim, failure, message, schedule=FUNCTION_BACKOFF)
+            transitions.failed_attempt(claim, failure, message, schedule=FUNCTION_BACKOFF)
             if failure
-            else lifecycle.done(claim)
+            else transitions.done(claim)
             for claim in claims
         ]
     )

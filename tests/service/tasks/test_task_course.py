@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, config, lifecycle
+from penstock import Penstock, clock, config
 from penstock.errors import (
     InvalidRequest,
     InvalidTime,
     InvalidTransition,
 )
-from penstock.job import ClaimRequest, Status
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, Status
 from penstock.service.functions import Tasks
 from tests.servers.stores import DURABLE, others_later, store_url
 from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
@@ -30,7 +31,7 @@ def test_a_task_in_progress_can_be_ended_by_hand(app: Penstock, tasks: Tasks):
 
     assert ("COMPLETED", "FAILED") == (status(tasks, done), status(tasks, failed))
     assert "no such table" == tasks.get_task(failed)["error_message"]
-    assert [None, None] == app.queue.settle([lifecycle.done(claim) for claim in claims])
+    assert [None, None] == app.queue.settle([transitions.done(claim) for claim in claims])
 
 
 def test_a_status_update_refuses_what_the_table_does_not_allow(app: Penstock, tasks: Tasks):
@@ -154,7 +155,7 @@ def test_a_failed_task_is_put_back_with_the_retries_it_had_left(app: Penstock, t
     task_id = enqueue(tasks)
     attempt(app, FLAKY)
     claims = app.queue.claim(ClaimRequest("w1"), now=clock.now() + timedelta(minutes=1))
-    app.queue.settle([lifecycle.failed_attempt(claim, BROKEN, "torn page") for claim in claims])
+    app.queue.settle([transitions.failed_attempt(claim, BROKEN, "torn page") for claim in claims])
     assert ("FAILED", 1) == (status(tasks, task_id), tasks.get_task(task_id)["retry_count"])
 
     assert tasks.enqueue_retry(task_id)
@@ -218,7 +219,7 @@ def test_a_stale_task_is_taken_from_its_worker_and_made_pending(app: Penstock, t
         task["error_message"],
         task["retry_count"],
     )
-    assert [None] == app.queue.settle([lifecycle.done(claim)])
+    assert [None] == app.queue.settle([transitions.done(claim)])
     assert 0 == tasks.cleanup_stale_tasks([])
 
 
@@ -238,13 +239,13 @@ def test_ended_tasks_are_removed_after_a_week_and_nothing_else(app: Penstock, ta
     claims = {claim.queue_id: claim for claim in app.queue.claim(ClaimRequest("w1", 10))}
     app.queue.settle(
         [
-            lifecycle.done(claims[note.job_id]),
-            lifecycle.done(claims[ids[0]]),
-            lifecycle.failed(claims[ids[1]], "ERR_PARSE", "torn page"),
+            transitions.done(claims[note.job_id]),
+            transitions.done(claims[ids[0]]),
+            transitions.failed(claims[ids[1]], "ERR_PARSE", "torn page"),
         ],
         now=old,
     )
-    app.queue.settle([lifecycle.done(claims[ids[2]])])
+    app.queue.settle([transitions.done(claims[ids[2]])])
 
     assert 2 == tasks.cleanup_completed_tasks()
     assert {note.job_id, ids[2], ids[3]} == {job.queue_id for job in app.jobs()}

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock
 from penstock.errors import (
     InvalidRequest,
 )
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.service.functions import Tasks
 from tests.service.tasks.conftest import COLUMNS, FLAKY, enqueue
 
@@ -36,7 +37,7 @@ def test_a_batch_keeps_its_order_within_an_entity(app: Penstock, tasks: Tasks):
         (claim,) = app.queue.claim(ClaimRequest("w1", 10))
         ran.append(claim.queue_id)
         assert [] == tasks.get_pending_tasks()
-        app.queue.settle([lifecycle.done(claim)])
+        app.queue.settle([transitions.done(claim)])
 
     assert ids == shown == ran
 
@@ -48,9 +49,9 @@ def test_a_busy_entity_offers_nothing_also_while_a_task_waits_for_a_retry(app: P
     free = enqueue(tasks, "w2")
 
     assert [free] == [task["task_id"] for task in tasks.get_pending_tasks()]
-    app.queue.settle([lifecycle.failed_attempt(claim, FLAKY, "no route")])
+    app.queue.settle([transitions.failed_attempt(claim, FLAKY, "no route")])
     assert [free] == [task["task_id"] for task in tasks.get_pending_tasks()]
-    app.queue.settle([lifecycle.released(c, "worker stopped") for c in app.queue.claim(ClaimRequest("w1"))])
+    app.queue.settle([transitions.released(c, "worker stopped") for c in app.queue.claim(ClaimRequest("w1"))])
     assert [free] == [task["task_id"] for task in tasks.get_pending_tasks()]
 
 
@@ -58,7 +59,7 @@ def test_a_task_that_was_given_back_goes_before_those_behind_it(app: Penstock, t
     first = enqueue(tasks, "w1")
     enqueue(tasks, "w1")
     app.queue.settle(
-        [lifecycle.released(c, "worker stopped") for c in app.queue.claim(ClaimRequest("w1", 9))]
+        [transitions.released(c, "worker stopped") for c in app.queue.claim(ClaimRequest("w1", 9))]
     )
 
     assert [first] == [task["task_id"] for task in tasks.get_pending_tasks()]

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, clock, lifecycle
+from penstock import Penstock, clock
 from penstock.errors import (
     TaskNotFound,
 )
-from penstock.job import ClaimRequest
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest
 from penstock.service.functions import Tasks
 from tests.service.tasks.conftest import COLUMNS, FLAKY, attempt, enqueue, status
 
@@ -56,7 +57,7 @@ def test_a_task_goes_through_its_statuses(app: Penstock, tasks: Tasks):
     task_id = enqueue(tasks)
     (claim,) = app.queue.claim(ClaimRequest("w1"))
     assert "IN_PROGRESS" == status(tasks, task_id)
-    app.queue.settle([lifecycle.done(claim, result_json='{"rows":3}')])
+    app.queue.settle([transitions.done(claim, result_json='{"rows":3}')])
 
     assert "COMPLETED" == status(tasks, task_id)
     assert {"rows": 3} == app.result(task_id)
@@ -68,7 +69,7 @@ def test_an_error_is_kept_while_retrying_and_cleared_when_completed(app: Penstoc
     task = tasks.get_task(task_id)
     assert ("PENDING", 1, "no route") == (task["status"], task["retry_count"], task["error_message"])
     claims = app.queue.claim(ClaimRequest("w1"), now=clock.now() + timedelta(minutes=1))
-    app.queue.settle([lifecycle.done(claim) for claim in claims])
+    app.queue.settle([transitions.done(claim) for claim in claims])
 
     assert ("COMPLETED", None) == (status(tasks, task_id), tasks.get_task(task_id)["error_message"])
 

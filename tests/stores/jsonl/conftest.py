@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import (
     PenstockError,
 )
-from penstock.job import ClaimRequest, JobQuery, NewJob, Scope, Status, WorkerReport
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, NewJob, Scope, Status, WorkerReport
 from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores import new_jobs
 from tests.stores.new_jobs import T0
@@ -66,7 +66,7 @@ def work(queue: JsonlQueue) -> None:
     queue.add([new(1), new(2, lock_key="lock"), new(3, lock_key="lock"), new(4, tenant_id="u")], now=T0)
     queue.pause(Scope("u"), now=T0)
     claims = queue.claim(ClaimRequest("w1", 10), now=T0)
-    queue.settle([lifecycle.done(claims[0], result_json='{"chunks": 3}')], now=T0)
+    queue.settle([transitions.done(claims[0], result_json='{"chunks": 3}')], now=T0)
     queue.report(WorkerReport(worker_id="w1", host="h", pid=1, started_at=T0), now=T0)
     queue.add([new(5)], now=T0)
     queue.cancel(["job_000005"], now=T0)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import (
     SchemaMismatch,
     StateDamaged,
 )
-from penstock.job import JobQuery, Status
+from penstock.queue import transitions
+from penstock.queue.job import JobQuery, Status
 from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, copied, files, new, opened, reopened, state, work
 from tests.stores.new_jobs import T0
@@ -40,7 +40,7 @@ def test_a_journal_cut_anywhere_in_its_last_record_loads(place: Path, journal: P
     before, last = state(queue), journal.stat().st_size
     # It frees the lock that the third job waits for.
     (running,) = queue.find(JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
-    queue.settle([lifecycle.failed(running, "ERR_PARSE", "not a PDF")], now=T0)
+    queue.settle([transitions.failed(running, "ERR_PARSE", "not a PDF")], now=T0)
     after = state(queue)
     queue.close()
     whole = journal.read_bytes()

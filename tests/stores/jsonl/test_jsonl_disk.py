@@ -18,7 +18,7 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from penstock.job import ClaimRequest, JobQuery
+from penstock.queue.job import ClaimRequest, JobQuery
 from penstock.queue.jsonl import queue as jsonl_queue
 from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, files, in_child, new, opened, reopened, state

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.job import ClaimRequest, JobQuery, WorkerReport
+from penstock.queue.job import ClaimRequest, JobQuery, WorkerReport
 from penstock.queue.jsonl import queue as jsonl_queue
 from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, copied, in_child, new, opened, reopened, state

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock import lifecycle
 from penstock.errors import (
     QueueFull,
 )
-from penstock.job import ClaimRequest, JobQuery, QueueLimits, Scope, WorkerReport
-from penstock.queue.jsonl import audit_log
+from penstock.queue import transitions
+from penstock.queue.job import ClaimRequest, JobQuery, QueueLimits, Scope, WorkerReport
+from penstock.queue.jsonl import queue as audit_log
 from penstock.queue.jsonl import queue as jsonl_queue
 from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import files, new, opened, reopened, state, work
@@ -77,7 +77,7 @@ def test_what_changes_nothing_writes_nothing(place: Path, queue: JsonlQueue):
 def test_the_audit_tells_what_was_done(place: Path, queue: JsonlQueue):
     queue.add([new(n) for n in range(3)])
     claims = queue.claim(ClaimRequest("w1", 3))
-    queue.settle([lifecycle.done(claims[0]), lifecycle.failed(claims[1], "ERR_X", "x")])
+    queue.settle([transitions.done(claims[0]), transitions.failed(claims[1], "ERR_X", "x")])
     queue.pause(Scope("t"))
     lines = [line.partition(" ")[2] for line in (place / "jobs" / "index_queue.log").read_text().splitlines()]
 

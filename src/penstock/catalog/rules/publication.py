@@ -29,7 +29,7 @@ from penstock.catalog.values import (
 )
 from penstock.errors import PathNotFound, PenstockError, UnreadableDocument
 from penstock.named_tuple import NamedTuple
-from penstock.retry import JOB_BACKOFF, Classification, delay
+from penstock.queue.retry import JOB_BACKOFF, Classification, delay
 
 REMOVED_WHILE_INDEXING = "removed while indexing"
 SUPERSEDED = "a later reading is published"

@@ -39,9 +39,8 @@ from penstock.database.postgres_errors import translate_error
 from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
 from penstock.named_tuple import NamedTuple
-from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.transaction import transact
-from penstock.queue.postgres.values import numbers, texts
+from penstock.queue.postgres.queue import PostgresListener
+from penstock.queue.postgres.rows import numbers, texts, transact
 
 # The named statements inside one transaction on PostgreSQL.
 #

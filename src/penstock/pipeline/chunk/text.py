@@ -18,8 +18,8 @@ import msgspec
 from penstock import extensions
 from penstock.extensions import Extension, ExtensionKind
 from penstock.named_tuple import NamedTuple
-from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
 from penstock.pipeline.extract.protocol import Shape
+from penstock.queue.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
 
 CHARS_PER_TOKEN = 4
 """Rough length of a token in English prose or code. Sizes are in characters, so chunking needs no model."""

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from penstock import retry
 from penstock.pipeline.walk.ignore import (
     Directory,
     FoundFile,
@@ -27,6 +26,7 @@ from penstock.pipeline.walk.ignore import (
     list_names,
 )
 from penstock.pipeline.walk.no_links import BehindLink, open_folder, open_inner
+from penstock.queue import retry
 
 MOST_OPEN = 64
 """Directories on the way to the current one that are kept open."""

@@ -9,12 +9,19 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
 
 from penstock.errors import (
     DiskFull,
+    SchemaMismatch,
+    StateDamaged,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -22,7 +29,13 @@ from penstock.errors import (
     StoreVanished,
 )
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import Changes, Job, Scope, WorkerReport
+from penstock.queue.limits import Limit, gated
+from penstock.queue.memory.table import Table
+from penstock.queue.rules.rows import Pause
+from penstock.queue.schedules import Key, Schedule, key_of
 from penstock.state_directory import make_private
+from penstock.store_url import StoreUrl
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _PRIVATE = 0o600
@@ -356,3 +369,320 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# Records of the journal: the changes of rows, not the requests.
+#
+# A later version with other rules replays the same lines to the same rows.
+
+
+Group: TypeAlias = tuple[list[str], Changes]
+"""Rows that changed in the same way."""
+
+_FIELD_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Job)}
+
+
+class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """One transaction: new rows, then changes in order, then deleted rows."""
+
+    n: int
+    at: datetime
+    do: str
+    new: Sequence[Job] = []
+    changed: list[Group] = msgspec.field(name="set", default_factory=list)
+    gone: list[str] = []
+    paused: list[Pause] | None = None
+    worker: WorkerReport | None = None
+    forgotten: list[str] = []
+    """Workers whose reports were removed."""
+    schedules: list[Schedule] = []
+    """Schedules that were added or replaced."""
+    dropped: list[Key] = []
+    """Schedules that were removed, by tenant and name."""
+    limits: list[Limit] = []
+    """Limits that were added or changed."""
+    lifted: list[str] = []
+    """Limits that were removed, by key."""
+
+
+class RecordedTable(Table):
+    """Table with a record of all changes since ``forget``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+
+    def forget(self) -> None:
+        self.new: list[Job] = []
+        self.changed: list[Group] = []
+        self.gone: list[str] = []
+        self.changed_limits: dict[str, Limit | None] = {}
+        self._pauses_before: list[Pause] | None = None
+        self.limit_keys.clear()
+        self.limited_locks.clear()
+
+    def changed_pauses(self) -> list[Pause] | None:
+        """Return all pauses if they have changed."""
+        if self._pauses_before is None or self._pauses_before == self.pauses():
+            return None
+        return sorted_pauses(self.pauses())
+
+    def set_pause(self, pause: Pause) -> None:
+        self._pauses_before = self.pauses() if self._pauses_before is None else self._pauses_before
+        super().set_pause(pause)
+
+    def drop_pause(self, scope: Scope) -> None:
+        self._pauses_before = self.pauses() if self._pauses_before is None else self._pauses_before
+        super().drop_pause(scope)
+
+    def set_limit(self, limit: Limit) -> None:
+        super().set_limit(limit)
+        self.changed_limits[limit.key] = limit
+
+    def drop_limit(self, key: str) -> bool:
+        dropped = super().drop_limit(key)
+        if dropped:
+            self.changed_limits[key] = None
+        return dropped
+
+    def insert(self, job: Job) -> None:
+        super().insert(job)
+        self.new.append(job)
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        if job.limit_key is not None:
+            changes = gated(job, changes)
+        self._record([job.queue_id], changes)
+        return super().change(job, changes)
+
+    def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        self._record([job.queue_id for job in jobs], changes)
+        return super().change_alike(jobs, changes)
+
+    def _record(self, ids: list[str], changes: Changes) -> None:
+        if self.changed and self.changed[-1][1] == changes:
+            self.changed[-1][0].extend(ids)
+        else:
+            self.changed.append((ids, changes))
+
+    def delete(self, ids: Sequence[str]) -> None:
+        super().delete(ids)
+        self.gone.extend(ids)
+
+    def adopt_pauses(self, pauses: Iterable[Pause]) -> None:
+        self.known_pauses = {pause.scope: pause for pause in pauses}
+        self._pauses_before = None
+
+    def restore(self, jobs: Iterable[Job]) -> None:
+        """Insert rows of a snapshot or record. Raises ValueError if a row exists."""
+        for job in jobs:
+            if job.queue_id in self.rows:
+                raise ValueError(f"job {job.queue_id} is there already")
+            super().insert(job)
+
+    def replay(self, record: Record) -> None:
+        """Apply a record. Raises ValueError if a row is missing or exists already."""
+        self.restore(record.new)
+        for ids, plain in record.changed:
+            changes = _typed(plain)
+            for queue_id in ids:
+                super().change(self._known(queue_id), changes)
+        super().delete([self._known(queue_id).queue_id for queue_id in record.gone])
+        for limit in record.limits:
+            super().set_limit(limit)
+        for key in record.lifted:
+            super().drop_limit(key)
+
+    def _known(self, queue_id: str) -> Job:
+        job = self.rows.get(queue_id)
+        if job is None:
+            raise ValueError(f"there is no job {queue_id}")
+        return job
+
+
+def _typed(plain: Changes) -> Changes:
+    unknown = plain.keys() - _FIELD_TYPES.keys()
+    if unknown:
+        raise ValueError(f"a job has no {', '.join(sorted(unknown))}")
+    return {name: msgspec.convert(value, _FIELD_TYPES[name]) for name, value in plain.items()}
+
+
+class _Row(Job, frozen=True, omit_defaults=True):
+    """A job as written: without fields at their defaults."""
+
+
+_encoder = msgspec.json.Encoder()
+_record_decoder = msgspec.json.Decoder(Record)
+_job_decoder = msgspec.json.Decoder(Job)
+
+
+def encode_record(record: Record) -> bytes:
+    return _encoder.encode(record) + b"\n"
+
+
+def decode_record(line: bytes) -> Record:
+    return _record_decoder.decode(line)
+
+
+def encode_jobs(jobs: Sequence[Job]) -> bytes:
+    return _encoder.encode_lines(as_written(jobs))
+
+
+def decode_job(line: bytes) -> Job:
+    return _job_decoder.decode(line)
+
+
+def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
+    # payload_json stays a string: as raw JSON it is a little easier to read, but a row takes 3.1 µs to load
+    # instead of 0.8, and a line break in it would break the line.
+    return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
+
+
+def sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
+    return sorted(pauses, key=lambda pause: pause.order)
+
+
+# Snapshot of the whole state: header, a line per job, pause, worker, schedule and limit, a final line.
+
+
+VERSION = 1
+_CHUNK = 1_000
+
+
+class JournalState(NamedTuple):
+    """The state up to record ``n``."""
+
+    n: int
+    table: RecordedTable
+    workers: dict[str, WorkerReport]
+    schedules: dict[Key, Schedule]
+
+
+class _Header(msgspec.Struct):
+    snapshot: int
+    rows: int
+    version: int
+
+
+class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A line after the rows: one of the fields is set."""
+
+    paused: Pause | None = None
+    worker: WorkerReport | None = None
+    schedule: Schedule | None = None
+    limit: Limit | None = None
+    end: int | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_header = msgspec.json.Decoder(_Header)
+_trailer = msgspec.json.Decoder(_Trailer)
+
+
+def empty() -> JournalState:
+    return JournalState(0, RecordedTable(), {}, {})
+
+
+def chunks(state: JournalState) -> Iterator[bytes]:
+    """Yield the file in pieces, so a large file is not in memory twice."""
+    yield _line(_Header(state.n, len(state.table.rows), VERSION))
+    jobs = iter(state.table.rows.values())
+    while part := list(islice(jobs, _CHUNK)):
+        yield encode_jobs(part)
+    for pause in sorted_pauses(state.table.pauses()):
+        yield _line(_Trailer(paused=pause))
+    for worker in state.workers.values():
+        yield _line(_Trailer(worker=worker))
+    for schedule in state.schedules.values():
+        yield _line(_Trailer(schedule=schedule))
+    for limit in state.table.all_limits():
+        yield _line(_Trailer(limit=limit))
+    yield _line(_Trailer(end=state.n))
+
+
+def _line(value: msgspec.Struct) -> bytes:
+    return _encode(value) + b"\n"
+
+
+def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
+    """Parse a snapshot. Raises ``StateDamaged`` with the line, or ``SchemaMismatch`` for a newer version."""
+    if lines is None:
+        return empty()
+    number = 1
+    try:
+        header = _header.decode(lines[0] if lines else b"")
+        if header.version > VERSION:
+            raise SchemaMismatch(
+                f"{path} has version {header.version}; this Penstock reads up to version {VERSION}"
+            )
+        if header.version != VERSION:
+            raise ValueError(f"there never was a version {header.version}")
+        state = empty()._replace(n=header.snapshot)
+        for number, line in enumerate(lines[1:], 2):
+            if number <= header.rows + 1:
+                state.table.restore([decode_job(line)])
+                continue
+            trailer = _trailer.decode(line)
+            if _adopt(state, trailer):
+                continue
+            if trailer.end == header.snapshot and number == len(lines):
+                return state
+            raise ValueError("this is not the end the first line announces")
+        number = len(lines) + 1
+        raise ValueError("the closing line is missing")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise damaged(path, number, error) from error
+
+
+def _adopt(state: JournalState, trailer: _Trailer) -> bool:
+    """Take over a pause, worker, schedule or limit. False for the final line."""
+    if trailer.paused is not None:
+        state.table.set_pause(trailer.paused)
+    elif trailer.worker is not None:
+        state.workers[trailer.worker.worker_id] = trailer.worker
+    elif trailer.schedule is not None:
+        state.schedules[key_of(trailer.schedule)] = trailer.schedule
+    elif trailer.limit is not None:
+        state.table.set_limit(trailer.limit)
+    else:
+        return False
+    return True
+
+
+def damaged(path: Path, line: int, reason: object) -> StateDamaged:
+    return StateDamaged(f"{path}, line {line}: {reason}")
+
+
+# The process holding the write lock of a store in a file, from the kernel's list of locks.
+
+
+LOCKS = Path("/proc/locks")
+"""All locks, on Linux; missing elsewhere."""
+FLOCK = ("FLOCK", "0")
+SQLITE_WRITER = ("POSIX", "120")
+"""Kind and first byte of SQLite's lock for the writer, in the index of the write-ahead log (``-shm``)."""
+
+
+def lock_holder(store: StoreUrl) -> int | None:
+    """Find the process with the lock for writing; None without one, or for a store on a server.
+
+    The store is not opened: closing it would drop the POSIX locks that this process has on it.
+    """
+    if store.scheme == "sqlite":
+        return _holder(f"{store.path}-shm", SQLITE_WRITER)
+    return _holder(str(store.path / "jobs" / LOCK_FILE), FLOCK) if store.scheme == "jsonl" else None
+
+
+def _holder(path: str, kind: tuple[str, str]) -> int | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - text
+        lines = LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in lines:
+        # "1: POSIX  ADVISORY  WRITE 4711 fe:00:2261844 120 120"; a waiting one has "->" after the number.
+        match line.split():
+            case [_, family, _, "WRITE", pid, where, first, _] if (family, first) == kind and where == place:
+                return int(pid)
+    return None

@@ -5,6 +5,7 @@ Each call takes the file lock, applies the lines of other processes, runs, and a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -14,18 +15,101 @@ import msgspec
 
 from penstock import clock
 from penstock.errors import RestoreUnfinished, StoreError, StoreVanished
-from penstock.job import WorkerReport
 from penstock.queue.file_watch import FileWatch
-from penstock.queue.jsonl import records, snapshot
-from penstock.queue.jsonl.audit_log import Audit
-from penstock.queue.jsonl.journal import Journal, Tail
-from penstock.queue.jsonl.records import Record, RecordedTable
-from penstock.queue.jsonl.snapshot import JournalState, damaged
+from penstock.queue.job import WorkerReport
+from penstock.queue.jsonl import journal
+from penstock.queue.jsonl.journal import Journal, JournalState, Record, RecordedTable, Tail, damaged
 from penstock.queue.memory.queue import FREEING, MemoryQueue
 from penstock.queue.memory.table import Table
-from penstock.queue.schedule_rows import Key, key_of
-from penstock.schedule import Schedule
+from penstock.queue.rules.rows import Pause, PauseState
+from penstock.queue.schedules import Key, Schedule, key_of
 from penstock.vocabulary import how_many
+
+# Audit log for people: one line per transaction, never read back.
+
+
+ROTATE_AT = 10 * 1024 * 1024
+CHECK_EVERY = 64
+"""Lines between two checks of the file: rotation may be due, or another process has rotated it."""
+
+
+class Audit:
+    """The log file. Written under the journal's lock, so lines are in order and rotation has one writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self._lines = 0
+
+    def record(self, record: Record) -> None:
+        try:
+            if self._lines % CHECK_EVERY == 0:
+                self._open()
+            self._lines += 1
+            os.write(self._fd, describe(record).encode(errors="replace"))
+        except OSError:
+            # The transaction is durable already: after an error the caller would repeat it.
+            return
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+        self._lines = 0
+
+    def _open(self) -> None:
+        self.close()
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size >= ROTATE_AT:
+                self._path.rename(self._path.with_name(self._path.name + ".1"))
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def describe(record: Record) -> str:
+    """Format a record: ``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
+    line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}"
+    worker = _worker(record)
+    if worker is not None:
+        line += f" by {worker}"
+    if record.paused is not None:
+        named = [f"{'/'.join(pause.order)}{_phase(pause)}" for pause in record.paused]
+        line += f": paused {', '.join(named) or 'nothing'}"
+    became, ids = _effects(record)
+    if ids:
+        counts = ", ".join([f"{number} {what}" for what, number in became.items()])
+        line += f": {counts}, {ids[0]}" + (f" … {ids[-1]}" if ids[-1] != ids[0] else "")
+    return line + "\n"
+
+
+def _effects(record: Record) -> tuple[dict[str, int], list[str]]:
+    """Count the rows by what became of them, and list the first and the last of each kind."""
+    became: dict[str, int] = {}
+    ids: list[str] = []
+    if record.new:
+        became["added"] = len(record.new)
+        ids += record.new[0].queue_id, record.new[-1].queue_id
+    for group, changes in record.changed:
+        status = changes.get("status", "updated")
+        became[status] = became.get(status, 0) + len(group)
+        ids += group[0], group[-1]
+    if record.gone:
+        became["removed"] = len(record.gone)
+        ids += record.gone[0], record.gone[-1]
+    return became, ids
+
+
+def _phase(pause: Pause) -> str:
+    return "" if pause.phase is PauseState.PAUSED else f" ({pause.phase})"
+
+
+def _worker(record: Record) -> str | None:
+    if record.worker is not None:
+        return record.worker.worker_id
+    for _, changes in record.changed:
+        if worker := changes.get("worker_id"):
+            return str(worker)
+    return None
+
 
 COMPACT_AFTER = 100
 """Records before the journal is compacted, or the number of rows if larger: a snapshot writes all rows."""
@@ -54,7 +138,7 @@ class JsonlQueue(MemoryQueue):
         self._journal.create()
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
         self._watch = FileWatch(self._journal.directory, self._has_changes)
-        self._adopt(snapshot.empty())
+        self._adopt(journal.empty())
         self._newest = 0
         """The last record known. A new store at the same place has fewer."""
         self._retry_compaction_at = 0
@@ -91,7 +175,7 @@ class JsonlQueue(MemoryQueue):
         """Apply new lines of the files. Returns whether the journal ends in a partial line."""
         try:
             if self._journal.needs_snapshot(self._n):
-                self._adopt(snapshot.parse(self._journal.snapshot, self._journal.read_snapshot()))
+                self._adopt(journal.parse(self._journal.snapshot, self._journal.read_snapshot()))
             tail = self._journal.tail()
             if tail.data:
                 self._replay(tail)
@@ -123,7 +207,7 @@ class JsonlQueue(MemoryQueue):
         skipping = tail.first == 1
         for number, line in enumerate(tail.data[:-1].split(b"\n"), tail.first):
             try:
-                record = records.decode_record(line)
+                record = journal.decode_record(line)
                 if skipping and record.n <= self._n:
                     continue
                 skipping = False
@@ -159,7 +243,7 @@ class JsonlQueue(MemoryQueue):
         if not self._unwritten():
             return
         record = self._new_record(what)
-        self._journal.append(records.encode_record(record))
+        self._journal.append(journal.encode_record(record))
         self._count_record(record)
         self._newest = self._n
         self._mark_written()
@@ -172,7 +256,7 @@ class JsonlQueue(MemoryQueue):
         record = Record(n=self._n + 1, at=clock.now(), do=what)
         record.changed, record.gone, record.paused = table.changed, table.gone, table.changed_pauses()
         if table.new:
-            record.new = records.as_written(table.new)
+            record.new = journal.as_written(table.new)
         if self._reported is not None or self._forgotten:
             record.worker, record.forgotten = self._reported, self._forgotten
         if self._scheduled:
@@ -195,7 +279,7 @@ class JsonlQueue(MemoryQueue):
 
     def _compact(self) -> None:
         state = JournalState(self._n, self._table, self._workers, self._schedules)
-        self._journal.compact(self._n, snapshot.chunks(state))
+        self._journal.compact(self._n, journal.chunks(state))
 
     def scrub(self) -> None:
         with self._writing("scrub"):
@@ -245,7 +329,7 @@ class JsonlQueue(MemoryQueue):
         with self._writing("restore"):
             self._journal.mark_restoring()
             # The number of records goes on, so that other processes read the new snapshot.
-            self._adopt(snapshot.empty()._replace(n=self._n + 1))
+            self._adopt(journal.empty()._replace(n=self._n + 1))
             self._compact()
 
     def end_restore(self) -> None:

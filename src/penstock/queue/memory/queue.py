@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock import clock, row_counts, transitions
-from penstock.failure_reasons import FailureGroups, group_failures
-from penstock.job import (
+from penstock import clock
+from penstock.queue import fork_hooks, job, transitions
+from penstock.queue.engine import DUMPED_AT_ONCE, Engine
+from penstock.queue.job import (
     Beat,
     Changes,
     Claim,
     ClaimRequest,
+    FailureGroups,
     Held,
     Job,
     JobQuery,
@@ -27,19 +29,23 @@ from penstock.job import (
     Scope,
     Status,
     WorkerReport,
+    group_failures,
 )
-from penstock.queue import fork_hooks
-from penstock.queue.engine import DUMPED_AT_ONCE, Engine
-from penstock.queue.memory.lazy_heap import claim_order
-from penstock.queue.memory.table import Table
-from penstock.queue.positions import Lengths
-from penstock.queue.protocol import POSITION_CAP, refuse_uncountable
-from penstock.queue.rules import pause_batches, pauses
-from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
-from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.rows import contains, page, wake
-from penstock.queue.schedule_rows import Key, MappedSchedules
-from penstock.schedule import Schedule
+from penstock.queue.memory.table import Table, claim_order
+from penstock.queue.protocol import POSITION_CAP, Lengths, refuse_uncountable
+from penstock.queue.rules import held_jobs
+from penstock.queue.rules import rows as pauses
+from penstock.queue.rules.rows import (
+    DUE_AT_ONCE,
+    HELD_BACK_AT_ONCE,
+    ROUNDS,
+    choose,
+    contains,
+    first_of_each_lock,
+    page,
+    wake,
+)
+from penstock.queue.schedules import Key, MappedSchedules, Schedule
 
 FREEING = frozenset(
     {"add", "restore", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge", "resolve"}
@@ -123,7 +129,7 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             for changes, jobs in _claimed_alike(choice.take, request, now):
                 taken += table.change_alike(jobs, changes)
             for job, reason in choice.hold:
-                table.change(job, pause_batches.held_back(job, reason, now))
+                table.change(job, held_jobs.held_back(job, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
                     wake(table, [job.lock_key], now)
             if choice.closed or not choice.hold:
@@ -194,8 +200,8 @@ class MemoryQueue(Engine[Table], MappedSchedules):
     ) -> dict[tuple[Any, ...], int]:
         refuse_uncountable(by)
         with self._reading() as table:
-            if row_counts.can_answer(query, by):
-                return row_counts.answer(table.tallies, query, by)
+            if job.can_answer(query, by):
+                return job.answer(table.tallies, query, by)
             matching = (job for job in table.values() if _matches(query, job))
             counted = islice(matching, None if by else cap)
             return dict(Counter(tuple(getattr(job, name) for name in by) for job in counted))
@@ -213,9 +219,9 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             ahead = sum(1 for _ in islice(before, POSITION_CAP))
             return lengths.position(ahead, job.is_request, lambda: table.requests_before(own), POSITION_CAP)
 
-    def tally(self) -> row_counts.RowCounts:
+    def tally(self) -> job.RowCounts:
         with self._reading() as table:
-            return row_counts.RowCounts({kind: number for kind, number in table.tallies.items() if number})
+            return job.RowCounts({kind: number for kind, number in table.tallies.items() if number})
 
     def oldest(self) -> datetime | None:
         with self._reading() as table:

@@ -2,57 +2,314 @@
 
 from __future__ import annotations
 
+import select
+import threading
+import time
+from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import pq, sql
+from psycopg.rows import tuple_row
 
 from penstock.database import postgres_schema
-from penstock.database.postgres_connections import PostgresConnections, ServerClock
-from penstock.errors import StoreError
-from penstock.failure_reasons import FailureGroups
-from penstock.job import (
+from penstock.database.postgres_connections import Connection, PostgresConnections, ServerClock
+from penstock.database.postgres_errors import translate_error
+from penstock.database.schema import Schema
+from penstock.errors import DuplicateId, InvalidRequest, StoreError
+from penstock.queue import fork_hooks
+from penstock.queue.engine import Engine, SharedWait, pages_of
+from penstock.queue.job import (
+    BOUND,
     AddResult,
     Beat,
     Claim,
     ClaimRequest,
+    Class,
+    FailureGroups,
+    Held,
     Job,
     JobQuery,
     NewJob,
     Position,
     QueueLimits,
     RenewResult,
+    RowCounts,
     Scope,
     Settlement,
     Status,
     WorkerReport,
+    combined,
 )
-from penstock.queue.exchange import Exchange, SentExchange
-from penstock.queue.positions import Lengths
-from penstock.queue.postgres.addition import try_add
-from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
-from penstock.queue.postgres.joined_transaction import joined
-from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.pause_rows import PLANS
-from penstock.queue.postgres.row_tally import tally
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.sent_exchange import PlainExchange, UnreadExchange, fits_unread
-from penstock.queue.postgres.transaction import transact
-from penstock.queue.postgres.values import as_pause, column_value, decoded
-from penstock.queue.postgres.whole_store import PostgresStore
-from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
-from penstock.queue.rules import addition, pauses, settlement
-from penstock.queue.rules.dependencies import refuse_joined
-from penstock.queue.rules.limits import pass_over_limited
-from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.rows import storable
+from penstock.queue.postgres.fast_paths import (
+    ClaimResult,
+    PlainExchange,
+    PostgresClaim,
+    UnreadExchange,
+    fits_unread,
+    try_add,
+    try_claim_alone,
+)
+from penstock.queue.postgres.rows import PLANS, Found, PostgresRows, as_pause, column_value, decoded, transact
+from penstock.queue.protocol import (
+    NO_LIMITS,
+    POSITION_CAP,
+    Exchange,
+    Lengths,
+    SentExchange,
+    refuse_uncountable,
+)
+from penstock.queue.rules import addition, settlement
+from penstock.queue.rules import rows as pauses
+from penstock.queue.rules.addition import refuse_joined
+from penstock.queue.rules.held_jobs import pass_over_limited
+from penstock.queue.rules.rows import first_of_each_lock, storable
 from penstock.queue.rules.settlement import Leftovers
-from penstock.queue.sql import filters
+from penstock.queue.schedules import SqlSchedules
+from penstock.queue.sql import statements
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.row_counts import RowCounts
+
+# Add jobs inside a transaction of the caller: a psycopg connection, or SQLAlchemy's over one.
+
+
+_SEARCH = b"SELECT set_config('search_path', %s, %s)"
+
+
+@contextmanager
+def joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
+    """Yield rows in the caller's transaction. The caller commits or rolls back."""
+    driver = driver_connection(connection)
+    rows = PostgresRows(driver)
+    rows.joined = True
+    try:
+        with _searched(driver, connections.schema):
+            yield rows
+            rows.flush()
+            if rows.news:
+                # Sent when, and only if, the caller commits.
+                rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": channel})
+    except psycopg.errors.UniqueViolation as error:
+        raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
+    except psycopg.Error as error:
+        raise translate_error(error, connections.name) from error
+
+
+@contextmanager
+def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
+    """Set the search path to the queue's schema, and restore the caller's search path afterwards."""
+    if schema is None:
+        yield
+        return
+    in_transaction = connection.info.transaction_status is pq.TransactionStatus.INTRANS
+    local = in_transaction or not connection.autocommit
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        found = cursor.execute(b"SELECT current_setting('search_path')").fetchone()
+        before = found[0] if found else ""
+        cursor.execute(_SEARCH, (schema, local))
+        try:
+            yield
+        finally:
+            # After an error the server rolls back the setting, and accepts no statement before.
+            if connection.info.transaction_status is not pq.TransactionStatus.INERROR:
+                cursor.execute(_SEARCH, (before, local))
+
+
+def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return the psycopg connection. Detects SQLAlchemy by attributes, so no import is needed."""
+    if isinstance(given, psycopg.Connection):
+        return given
+    method = getattr(given, "connection", None)
+    if callable(method) and hasattr(given, "in_transaction"):
+        given = method()
+    if hasattr(given, "in_transaction") and not given.in_transaction():
+        # Without a begin, its commit would not commit these rows.
+        given.begin()
+    driver = getattr(getattr(given, "connection", None), "driver_connection", None)
+    if not isinstance(driver, psycopg.Connection):
+        raise InvalidRequest(
+            "connection= must be a psycopg.Connection to the queue's own database, or SQLAlchemy's over one"
+        )
+    return driver
+
+
+# All rows of a PostgreSQL queue: its schema, a dump, and the restore of another store's rows.
+
+
+class PostgresStore(Engine[PostgresRows], SqlSchedules, ABC):
+    """Methods of the engine about the store as a whole."""
+
+    _connections: PostgresConnections
+    _schema: Schema
+    _channel: str
+
+    @contextmanager
+    def dump(self) -> Iterator[Iterator[list[Job]]]:
+        with self._connections.own_snapshot() as connection:
+            rows = PostgresRows(connection)
+
+            def find(query: JobQuery) -> list[Job]:
+                statement, values = statements.find(query, "postgres")
+                found = rows.execute(statement.replace("?", "%s"), values)
+                return [decoded(row) for row in found.fetchall()]
+
+            yield pages_of(find)
+
+    def begin_restore(self) -> None:
+        with self._connections.session() as connection, connection.transaction():
+            postgres_schema.begin_restore(connection, self._schema.tables(), self._schema)
+
+    def end_restore(self) -> None:
+        with self._connections.session() as connection:
+            postgres_schema.end_restore(connection, self._schema)
+
+    def restore_unfinished(self) -> bool:
+        with self._connections.session() as connection:
+            return postgres_schema.is_marked(connection, self._schema)
+
+    def migrate(self) -> None:
+        with self._connections.session() as connection:
+            postgres_schema.create(connection, self._connections.schema)
+            self._channel = postgres_schema.channel(connection)
+            postgres_schema.migrate(connection, self._connections.name, self._schema)
+
+
+# Counts of the rows of a PostgreSQL queue, at a bounded price.
+
+
+FEW_PAGES = 1_000
+"""Tables up to this number of pages, some thousand rows, are counted exactly."""
+
+SAMPLED_PAGES = 200
+
+
+def tally(rows: PostgresRows) -> RowCounts:
+    """Count rows at a bounded price.
+
+    A counter would have to be written by every transaction: as a statement trigger it cost 12 % of a drain in
+    batches of 100, and 24 % of one job by job. So a large table is counted up to a bound, class by class, and
+    estimated beyond it from random pages.
+    """
+    pages = int(rows.scalar("table_pages"))
+    if pages <= FEW_PAGES:
+        return RowCounts(_counts(rows.fetch("tally_all")))
+    percent = 100 * SAMPLED_PAGES / pages
+    sample = _counts(rows.fetch("tally_sample", percent=percent))
+    return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
+
+
+def _counts(found: Found) -> dict[Class, int]:
+    return {_kind(*row[:3]): row[3] for row in found}
+
+
+def _kind(status: str, held: str | None, item_type: Any) -> Class:
+    return Status(status), None if held is None else Held(held), item_type
+
+
+# Waiting for changes of a PostgreSQL queue: LISTEN on a separate connection, else polling.
+
+
+POLL_S = 0.1
+"""Interval of polls behind a pooler, where LISTEN does not work."""
+
+
+class _SeenEvents(threading.local):
+    """Event count at the end of a thread's last wait; the first wait returns at once."""
+
+    events = -1
+
+
+class PostgresListener:
+    """Notifications for all threads of this process."""
+
+    def __init__(
+        self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
+    ) -> None:
+        self._connections = connections
+        self._channel = channel
+        self._any_claimable = any_claimable
+        self._connection: Connection | None = None
+        self.after_fork()
+        fork_hooks.register(self)
+
+    def wait(self, timeout: float) -> bool:
+        if self._connections.pooled:
+            return self._poll(timeout)
+        self._listen()
+        notified = self._shared.wait(self._seen.events, timeout, self._watch)
+        self._seen.events = self._shared.events
+        return notified
+
+    def _listen(self) -> None:
+        with self._connecting:
+            if self._connection is None:
+                self._connection = self._connect()
+                # Earlier notifications are unknown, so this counts as an event.
+                self._shared.add_event()
+
+    def _connect(self) -> Connection:
+        statement = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel()))
+        connection = self._connections.connect()
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            connection.close()
+            raise translate_error(error, self._connections.name) from error
+        return connection
+
+    def _watch(self, timeout: float) -> bool:
+        connection = self._connection
+        try:
+            return connection is None or self._read_notifications(connection, timeout)
+        except psycopg.Error:
+            # The session ended, and its notifications are lost: wake the waiting threads.
+            self._forget()
+            return True
+
+    def _read_notifications(self, connection: Connection, left: float) -> bool:
+        """Read notifications from the socket: the driver's generator would poll while waiting."""
+        connected, deadline = connection.pgconn, time.monotonic() + left
+        poll = select.poll()
+        poll.register(connected.socket, select.POLLIN)
+        while True:
+            connected.consume_input()
+            notified = False
+            while connected.notifies() is not None:
+                notified = True
+            left = deadline - time.monotonic()
+            if notified or left <= 0:
+                return notified
+            poll.poll(left * 1000)
+
+    def _poll(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._any_claimable():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, POLL_S))
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        self._forget()
+
+    def after_fork(self) -> None:
+        # Not closed: the session belongs to the parent.
+        self._connection = None
+        self._connecting = threading.Lock()
+        self._shared = SharedWait()
+        self._seen = _SeenEvents()
+
 
 T = TypeVar("T")
 
@@ -273,18 +530,18 @@ class PostgresQueue(PostgresStore):
             return rows.peek(queue_id)
 
     def find(self, query: JobQuery) -> list[Job]:
-        statement, values = filters.find(query, "postgres")
+        statement, values = statements.find(query, "postgres")
         return [decoded(row) for row in self._select(statement, values)]
 
     def failures(self, query: JobQuery, *, limit: int = 100, now: datetime | None = None) -> FailureGroups:
-        return filters.failures(self._select, query, "postgres", limit, now or self.now())
+        return statements.failures(self._select, query, "postgres", limit, now or self.now())
 
     def count(
         self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
     ) -> dict[tuple[Any, ...], int]:
         refuse_uncountable(by)
-        statement, values = filters.count(query, "postgres", by, cap)
-        return filters.groups_of(self._select(statement, values), by, column_value)
+        statement, values = statements.count(query, "postgres", by, cap)
+        return statements.groups_of(self._select(statement, values), by, column_value)
 
     def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         if not storable(values):

@@ -7,25 +7,480 @@ every row is locked before a decision, and a transaction that met another commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
+import psycopg
+from psycopg import DataError, pq
+from psycopg.rows import tuple_row
 
-from penstock.database.postgres_connections import Connection
-from penstock.dependencies import dependencies_of
-from penstock.errors import DuplicateId
-from penstock.job import Beat, Changes, Held, Job, NewJob, RenewResult, Settlement, Status
-from penstock.limits import gated, touches
-from penstock.queue.postgres.limit_rows import LimitRows
-from penstock.queue.postgres.pause_rows import SQL, Cursor
-from penstock.queue.postgres.values import Ended, changed, decoded, inserted, numbers, texts, times
+from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.database.postgres_errors import RETRYABLE_ERRORS, one_line, translate_error
+from penstock.errors import DuplicateId, StoreUnavailable
+from penstock.named_tuple import NamedTuple
+from penstock.queue.job import (
+    Beat,
+    Changes,
+    Held,
+    Job,
+    NewJob,
+    RenewResult,
+    Scope,
+    Settlement,
+    Status,
+    begins_to_expire,
+    kept_until,
+)
+from penstock.queue.limits import Limit, decode, encode, gated, touches
 from penstock.queue.rules.addition import FlowTurns
-from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
-from penstock.queue.rules.rows import ChildCount, Finished, storable
-from penstock.queue.sql.statements import JOB_COLUMNS
-from penstock.results import begins_to_expire, kept_until
+from penstock.queue.rules.rows import (
+    ABOVE_ALL,
+    LARGEST_PAGE,
+    ChildCount,
+    ClaimPosition,
+    Finished,
+    NextJob,
+    Pause,
+    PauseState,
+    RowPosition,
+    pages,
+    storable,
+)
+from penstock.queue.sql.statements import (
+    CHANGING_COLUMNS,
+    COLUMN_TYPES,
+    INSERTED_COLUMNS,
+    JOB_COLUMNS,
+    OWN_COLUMNS,
+    load,
+)
+from penstock.queue.transitions import dependencies_of
+
+# Encoding of jobs for PostgreSQL, and back.
+#
+# A batch is sent as one array literal per column: writing the literal costs a fraction of the driver's
+# arrays, and the statement is the same for any batch size.
+
+
+_STATUS_AT = JOB_COLUMNS.index("status")
+_HELD_AT = JOB_COLUMNS.index("held")
+_LOCK_AT = JOB_COLUMNS.index("lock_held")
+_STATUSES = {status.value: status for status in Status}
+_HELD = {held.value: held for held in Held}
+
+
+def texts(values: Iterable[str | None]) -> str:
+    given = list(values)
+    if not given or None in given:
+        return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
+    # All at once, joined by a character that no text in PostgreSQL has.
+    joined = "\0".join(given)  # type: ignore[arg-type]  # None is excluded above
+    if joined.count("\0") != len(given) - 1:
+        raise DataError("PostgreSQL text cannot contain NUL (0x00) bytes")
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def numbers(values: Iterable[int | None]) -> str:
+    return "{" + ",".join(["NULL" if value is None else str(int(value)) for value in values]) + "}"
+
+
+def times(values: Iterable[datetime | None]) -> str:
+    return "{" + ",".join(["NULL" if value is None else value.isoformat() for value in values]) + "}"
+
+
+def flags(values: Iterable[bool]) -> str:
+    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
+
+
+_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": flags}
+
+
+def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {name: list(map(attrgetter(name), jobs)) for name in names}
+    if "lock_held" in values:
+        # The name of the lock, so that a unique index refuses a second holder.
+        values["lock_held"] = [job.lock_key if job.lock_held else None for job in jobs]
+    return values
+
+
+def _array(name: str, values: Iterable[Any]) -> str:
+    written: str = _WRITERS.get(COLUMN_TYPES.get(name, ""), texts)(values)
+    return written
+
+
+def _common(name: str, value: Any) -> str | None:
+    """Encode one value like an array element, without quotes."""
+    if value is None or name not in COLUMN_TYPES:
+        return None if value is None else str(value)
+    return _array(name, [value])[1:-1]
+
+
+def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
+    """Return the name of the insert statement, and the values."""
+    columns = _columns(jobs, INSERTED_COLUMNS)
+    common = {
+        name: values[0]
+        for name, values in columns.items()
+        if name not in OWN_COLUMNS and values.count(values[0]) == len(values)
+    }
+    alike = len(common) == len(columns) - len(OWN_COLUMNS)
+    return "insert_alike" if alike else "insert_job", {
+        name: _common(name, common[name]) if alike and name in common else _array(name, values)
+        for name, values in columns.items()
+    }
+
+
+def changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
+    return {name: _array(name, values) for name, values in _columns(jobs, names).items()}
+
+
+def decoded(row: tuple[Any, ...]) -> Job:
+    values = list(row)
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    values[_LOCK_AT] = values[_LOCK_AT] is not None
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+class Ended(NamedTuple):
+    """Columns of the jobs ended by the plain path."""
+
+    ids: list[str]
+    lock_keys: list[str | None]
+    parents: list[str | None]
+    parent_runs: list[int | None]
+
+    @property
+    def freed(self) -> set[str]:
+        """Locks held by the jobs."""
+        return {key for key in self.lock_keys if key is not None}
+
+
+def column_value(name: str, value: Any) -> Any:
+    """Decode the text of a column to a value of a job."""
+    if value is None:
+        return None
+    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+
+
+def as_pause(
+    tenant_id: str,
+    collection: str,
+    phase: str,
+    priority: int | None,
+    turn: int,
+    created_at: datetime,
+    queue_id: str,
+) -> Pause:
+    at = None if priority is None else ClaimPosition(priority, turn, created_at, queue_id)
+    return Pause(Scope(tenant_id, collection), PauseState(phase), at)
+
+
+# Statements of one transaction on PostgreSQL, and the rows held by pauses.
+
+
+SQL = load("postgres")
+
+PLANS = {"enable_bitmapscan": "off"}
+"""Bitmap scans collect all matching rows before a LIMIT applies."""
+
+Found: TypeAlias = list[tuple[Any, ...]]
+Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
+
+
+class PauseRows:
+    """Statements of one transaction, and the rows as used by pauses and resumes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.joined = False
+        """True if the transaction belongs to the caller."""
+        self._known: dict[str, Job | None] = {}
+        self._pauses: list[Pause] | None = None
+        self._pauses_sent: Cursor | None = None
+
+    # Statements. In a pipeline, ``send`` does not wait for the result.
+
+    def send(self, name: str, **values: object) -> Cursor:
+        self.flush()
+        return self.execute(SQL[name], values)
+
+    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
+        # A plain cursor: the connection of a caller may have another row factory.
+        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
+        return cursor.execute(statement.encode(), values, binary=True)
+
+    def fetch(self, name: str, **values: object) -> Found:
+        return self.send(name, **values).fetchall()
+
+    def scalar(self, name: str, **values: object) -> Any:
+        found = self.fetch(name, **values)
+        return found[0][0] if found else None
+
+    def flush(self) -> None:
+        """Write kept changes, so the next statement sees them."""
+
+    def _remember(self, found: Found) -> list[Job]:
+        jobs = [decoded(row) for row in found]
+        self._known.update({job.queue_id: job for job in jobs})
+        return jobs
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:
+        if to_change:
+            self.send("exclude_additions")
+            return [as_pause(*row) for row in self.fetch("hold_pauses")]
+        if self._pauses is None:
+            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
+            self._pauses = [as_pause(*row) for row in sent.fetchall()]
+        return self._pauses
+
+    def _send_pauses(self) -> Cursor:
+        # The transaction of a caller may take long: a resume must not wait for it.
+        return self.send("pauses" if self.joined else "keep_pauses")
+
+    def may_move(self) -> bool:
+        return bool(self.scalar("resume_alone"))
+
+    def set_pause(self, pause: Pause) -> None:
+        nowhere = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
+        place = nowhere if pause.at is None else _place(pause.at)
+        scope = msgspec.structs.asdict(pause.scope)
+        self.send("set_pause", **place, **scope, phase=pause.phase.value)
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
+
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job | None]:
+        found = self.fetch("parked_rows", **msgspec.structs.asdict(scope), limit=limit)
+        return [None if row[0] is None else self._remember([row])[0] for row in found]
+
+    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
+        return self._remember(self._after("paused", limit, after))
+
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+        return [RowPosition(*row) for row in self._after("claimable", limit, after)]
+
+    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
+        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
+        if len(found) < limit:
+            below = ABOVE_ALL if after is None else after.priority
+            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
+        return found
+
+
+def _place(place: ClaimPosition) -> dict[str, object]:
+    return {
+        "priority": place.priority,
+        "turn": place.turn,
+        "created_at": place.created_at,
+        "queue_id": place.queue_id,
+    }
+
+
+# One transaction on PostgreSQL, sent as a pipeline and repeated after a conflict.
+
+
+T = TypeVar("T")
+
+ATTEMPTS = 10
+WAKE_ATTEMPTS = 3
+LONGEST_PAUSE_S = 0.2
+_CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
+
+
+class PipelinedRows(Protocol):
+    """Methods of rows for a transaction."""
+
+    news: bool
+    """True if the commit notifies waiting workers."""
+    to_wake: set[str]
+
+    def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
+    def flush(self) -> None: ...
+
+
+R = TypeVar("R", bound=PipelinedRows)
+
+
+def transact(
+    connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
+) -> T:
+    """Run ``work`` in one transaction, with rows made by ``make``."""
+    for attempt in range(ATTEMPTS):
+        with connections.borrowed() as connection:
+            transaction = _Transaction(connection, connections, channel)
+            try:
+                return transaction.run(make(connection), work)
+            except _CONFLICTS as error:
+                if attempt == ATTEMPTS - 1:
+                    raise _gave_up(error, connections.name) from error
+            except psycopg.Error as error:
+                # The session ended while idle, so nothing of this transaction can have happened.
+                stale = connection.broken and not transaction.committing and attempt == 0
+                if not stale:
+                    in_doubt = transaction.committing and connection.broken
+                    raise refusal(error, connections, in_doubt=in_doubt) from error
+        # With a pause: at once, both would meet again.
+        time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Transaction:
+    def __init__(self, connection: Connection, connections: PostgresConnections, channel: str) -> None:
+        self._connection = connection
+        self._connections = connections
+        self._channel = channel
+        self.committing = False
+
+    def run(self, rows: R, work: Callable[[R], T]) -> T:
+        commit: Cursor | None = None
+        checked: tuple[Cursor, Cursor | None] | None = None
+        try:
+            with _pipeline(self._connection):
+                rows.execute("BEGIN", {})
+                if self._connections.pooled:
+                    rows.execute(self._connections.session_settings, {})
+                result = work(rows)
+                rows.flush()
+                if rows.news:
+                    rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
+                self.committing = True
+                commit = rows.execute("COMMIT", {})
+                checked = self._check_parked(rows) if rows.to_wake else None
+            if checked is not None:
+                self._pass_on(rows, *checked)
+        except psycopg.Error:
+            if commit is None or commit.statusmessage != "COMMIT":
+                self._roll_back()
+                if not self._connection.broken:
+                    # Statements after the error never ran, but the driver may count one of them as prepared:
+                    # every later transaction would fail on it.
+                    self._connection.close()
+                raise
+            # The transaction is committed. A lock not passed on now is passed on by the next reconcile.
+            for _ in range(WAKE_ATTEMPTS):
+                with suppress(psycopg.Error):
+                    self._wake_locked(rows, self._wake(rows))
+                    break
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _check_parked(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
+        """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
+        check = rows.execute(SQL["any_parked"], {})
+        return check, self._wake(rows) if self._connections.parked else None
+
+    def _pass_on(self, rows: PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
+        ((self._connections.parked,),) = check.fetchall()
+        if wake is None and self._connections.parked:
+            wake = self._wake(rows)
+        if wake is not None:
+            self._wake_locked(rows, wake)
+
+    def _wake(self, rows: PipelinedRows) -> Cursor:
+        keys = texts(sorted(rows.to_wake))
+        return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+
+    def _wake_locked(self, rows: PipelinedRows, wake: Cursor) -> None:
+        """Wake rows locked by other transactions, each in a separate transaction."""
+        for (key,) in wake.fetchall():
+            rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
+
+    def _roll_back(self) -> None:
+        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                self._connection.execute(b"ROLLBACK")
+
+
+def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt: bool) -> Exception:
+    """Translate an error. ``in_doubt``: the result of the commit is unknown."""
+    if in_doubt:
+        return StoreUnavailable(
+            f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
+            "it may have been done",
+            remedy="Once the store is back, check whether it was done, or repeat it with the same key.",
+        )
+    return translate_error(error, connections.name)
+
+
+@contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    """Use the driver's pipeline without a log line for every raised error."""
+    pipeline = connection.pipeline()
+    pipeline.__enter__()
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            pipeline.__exit__(None, None, None)
+        raise
+    pipeline.__exit__(None, None, None)
+
+
+def _gave_up(error: psycopg.Error, name: str) -> Exception:
+    if isinstance(error, RETRYABLE_ERRORS):
+        return translate_error(error, name)
+    return StoreUnavailable(f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})")
+
+
+# Rows of a PostgreSQL queue with a limit, and the limits themselves.
+
+
+class LimitRows(PauseRows):
+    """The rows of one transaction, as used by limits."""
+
+    limit_keys: set[str]
+    limited_locks: set[str]
+
+    def seen_pauses(self) -> list[Pause]:
+        return [as_pause(*row) for row in self.fetch("pauses")]
+
+    def limit(self, key: str) -> Limit | None:
+        body = self.scalar("limit_body", limit_key=key)
+        return decode(body) if body else None
+
+    def all_limits(self) -> list[Limit]:
+        return [decode(body) for (body,) in self.fetch("all_limits")]
+
+    def set_limit(self, limit: Limit) -> None:
+        self.send("set_limit", limit_key=limit.key, body=encode(limit).decode())
+
+    def drop_limit(self, key: str) -> bool:
+        return bool(self.fetch("drop_limit", limit_key=key))
+
+    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
+        values = {"limit_key": key, "most": most, "most_unclaimed": most_unclaimed, "until": until}
+        ((started, reserved, unclaimed, ahead),) = self.fetch("slots", **values)
+        return min(started + reserved, most), min(unclaimed + ahead, most_unclaimed)
+
+    def limited_rows(self, key: str, number: int) -> list[Job]:
+        return self._remember(self.fetch("limited_rows", limit_key=key, number=number))
+
+    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
+        found = self.fetch("unclaimed_rows", limit_key=key, number=number)
+        found += self.fetch("reserved_rows", limit_key=key, number=number - len(found))
+        return self._remember(found)
+
+    def limited_keys(self, after: str, number: int) -> list[str]:
+        keys: list[str] = []
+        while len(keys) < number and (key := self.scalar("next_limited_key", after=after)) is not None:
+            keys.append(key)
+            after = key
+        return keys
+
 
 Key: TypeAlias = tuple[str, str, str]
 INSERTED_AT_ONCE = 500

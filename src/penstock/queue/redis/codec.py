@@ -10,11 +10,20 @@ from typing import Any
 import msgspec
 
 from penstock.errors import QueueFull
-from penstock.failure_reasons import failure_reason
-from penstock.job import Claim, ClaimRequest, Held, Job, NewJob, QueueLimits, Settlement, Status
-from penstock.job_event import JobEvent
+from penstock.queue.job import (
+    Claim,
+    ClaimRequest,
+    Held,
+    Job,
+    JobEvent,
+    NewJob,
+    QueueLimits,
+    Settlement,
+    Status,
+    failure_reason,
+)
 from penstock.queue.rules.rows import refuse_unstorable, storable
-from penstock.transitions import NOTE_LIMIT, FollowUp
+from penstock.queue.transitions import NOTE_LIMIT, FollowUp
 
 STATUSES = tuple(Status)
 """A status is stored as its position here, counted from 1."""

@@ -11,23 +11,22 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
-from penstock.dependencies import DEPENDENCY_FAILED, DEPENDENCY_MESSAGE
-from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
-from penstock.lifecycle import CANCELLED_MESSAGE
-from penstock.limits import AHEAD
 from penstock.named_tuple import NamedTuple
+from penstock.queue.job import CHILDREN, RETURNED, SUSPECT, Held, Status
+from penstock.queue.limits import AHEAD
 from penstock.queue.protocol import POSITION_CAP
 from penstock.queue.redis import codec
-from penstock.queue.rules.addition import COUNT_CAP
-from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
-from penstock.queue.rules.dependencies import RESOLVED_AT_ONCE
-from penstock.queue.rules.limits import ADMITTED_AT_ONCE, PASSED_AT_ONCE
-from penstock.queue.rules.pauses import PauseState
+from penstock.queue.rules.addition import COUNT_CAP, RESOLVED_AT_ONCE
+from penstock.queue.rules.held_jobs import ADMITTED_AT_ONCE, PASSED_AT_ONCE
+from penstock.queue.rules.rows import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, PauseState
 from penstock.queue.rules.settlement import MOST_CHUNKS, NAMED_FAILURES
-from penstock.transitions import (
+from penstock.queue.transitions import (
     AND_MORE,
+    CANCELLED_MESSAGE,
     CHILD_NOUNS,
     CHILDREN_FAILED,
+    DEPENDENCY_FAILED,
+    DEPENDENCY_MESSAGE,
     FOLLOW_UP_NOTE,
     HISTORY_LIMIT,
     OTHER_CHILDREN,

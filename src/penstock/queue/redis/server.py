@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import codecs
 import re
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import TIMEOUT_MAX
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
+from weakref import WeakSet
 
 import redis
 from redis.backoff import NoBackoff
@@ -18,13 +21,16 @@ from redis.retry import Retry
 from penstock.errors import (
     DiskFull,
     InvalidSetting,
+    RestoreUnfinished,
     SchemaMismatch,
+    StateDamaged,
     StatementRefused,
     StoreDenied,
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
 )
+from penstock.queue.redis import codec
 from penstock.queue.redis.scripts import script
 from penstock.store_url import ENCODE_PASSWORD
 
@@ -319,3 +325,238 @@ def translate_error(error: Exception, label: str) -> StoreError:
     if kind is StatementRefused:
         return StatementRefused(f"{label} refused a command: {text[:300]}")
     return kind(f"{label}: {text[:300]}")
+
+
+# Checks of a server: version, settings, and the format of a stored queue.
+
+
+FORMAT = 2
+RESTORING = b"restoring"
+"""Stands for the format while the queue is restored."""
+_GLOB = re.compile(r"[][*?\\^-]")
+OLDEST = (6, 2)
+
+TYPES = {
+    "zset": "all live failed cancelled ready paused lockers limiters later backoff lease waiting awaited "
+    "next results ended:done ended:failed ended:cancelled",
+    "hash": "locks keys counts backlog pauses workers schedules limits",
+    "string": "format version",
+}
+"""Keys of every queue by type. Checked before the first write, as a script cannot be rolled back."""
+
+
+LARGE = "-" * 65
+"""A member too long for the compact form of small hashes and zsets, in which each access is a linear search.
+No id, key or lock has this value."""
+
+
+def prepare(server: Server, *, restoring: bool = False) -> None:
+    """Write the format of the queue, if missing, and refuse an unknown one.
+
+    ``restoring``: a queue whose restore was not finished is not refused.
+    """
+    refuse_old(server)
+    _refuse_foreign(server)
+    written = server.call("GET", server.key("format"))
+    if written is None:
+        first = [*_first_keys(server), ("SET", server.key("format"), FORMAT, "NX")]
+        server.run("commands", codec.encode(first))
+        written = server.call("GET", server.key("format"))
+    if not (restoring and written == RESTORING):
+        _refuse_unknown(server, written)
+
+
+def _first_keys(server: Server) -> list[tuple[object, ...]]:
+    return [
+        ("HSET", server.key("locks"), LARGE, ""),
+        ("HSET", server.key("keys"), LARGE, ""),
+        ("ZADD", server.key("lease"), "+inf", LARGE),
+    ]
+
+
+def begin_restore(server: Server) -> None:
+    """Mark the queue as unfinished, then delete all keys but the mark."""
+    marker = server.key("format").encode()
+    server.call("SET", marker, RESTORING)
+    cursor = b"0"
+    pattern = _GLOB.sub(r"\\\g<0>", server.prefix) + "*"
+    while True:
+        cursor, found = server.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1_000)
+        found = [key for key in found if key != marker]
+        if found:
+            server.call("UNLINK", *found)
+        if int(cursor) == 0:
+            break
+    server.run("commands", codec.encode(_first_keys(server)))
+
+
+def end_restore(server: Server) -> None:
+    """Replace the mark by the format: the queue can be opened."""
+    server.call("SET", server.key("format"), FORMAT)
+
+
+def is_marked(server: Server) -> bool:
+    """Check whether a restore of the queue was not finished."""
+    return bool(server.call("GET", server.key("format")) == RESTORING)
+
+
+def warnings(server: Server) -> list[str]:
+    """Check the format of the queue, then list settings of the server which could lose jobs.
+
+    The format is missing after FLUSHALL under an open queue, which goes on with new jobs.
+    """
+    written = server.call("GET", server.key("format"))
+    if written is None:
+        return [f"{server.label} was emptied while it was open: its jobs are gone", *find_risks(server)]
+    _refuse_unknown(server, written)
+    return find_risks(server)
+
+
+def find_risks(server: Server) -> list[str]:
+    """List settings of the server which could lose jobs. The server need not hold a queue."""
+    info = _info(server, "persistence") | _info(server, "memory") | _info(server, "replication")
+    if info.get("role") == "slave":
+        raise StoreReadOnly(
+            f"{server.label} is a replica that cannot be written",
+            remedy="Point the URL at the primary server.",
+        )
+    found = []
+    if info.get("aof_enabled") == "0":
+        found.append(f"{server.label} would lose its newest jobs in a crash: set appendonly yes")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        found.append(f"{server.label} may throw jobs away ({policy}): set maxmemory-policy noeviction")
+    return found
+
+
+def _info(server: Server, section: str) -> dict[str, str]:
+    answer = server.call("INFO", section)
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items()}
+    lines = answer.decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def refuse_old(server: Server) -> None:
+    version = _info(server, "server").get("redis_version", "")
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST:
+        raise StoreUnavailable(
+            f"{server.label} is Redis {version or 'of an unknown version'}; Penstock needs 6.2 or newer",
+            remedy="Upgrade the server, or use another store.",
+        )
+
+
+def _refuse_foreign(server: Server) -> None:
+    expected = [(name, kind) for kind, names in TYPES.items() for name in names.split()]
+    answers = server.calls([("TYPE", server.key(name)) for name, _ in expected])
+    for (name, kind), answer in zip(expected, answers, strict=True):
+        found = answer.decode() if isinstance(answer, bytes) else str(answer)
+        if found not in ("none", kind):
+            raise StateDamaged(
+                f"{server.label}: {server.key(name)} is a {found}, not a {kind}",
+                remedy="Choose another name= in the URL, or remove the foreign key.",
+            )
+
+
+def _refuse_unknown(server: Server, written: bytes | None) -> None:
+    if written == RESTORING:
+        raise RestoreUnfinished(f"{server.label} was being restored, and the restore did not finish")
+    text = "" if written is None else written.decode(errors="replace")
+    if not text.isdigit():
+        raise SchemaMismatch(f"{server.label} is not a Penstock queue (format {text[:20]!r})")
+    if int(text) != FORMAT:
+        raise SchemaMismatch(f"{server.label} has format {text}, this version knows only {FORMAT}")
+
+
+# Change notifications: one subscription for each waiting thread.
+
+
+CHECK_EVERY_S = 15.0
+"""Seconds between reads of the version counter: a dead connection may go unnoticed on both ends."""
+
+
+class Subscriptions:
+    """The subscriptions of all threads of this process."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.after_fork()
+
+    def wait(self, timeout: float) -> bool:
+        subscription: Subscription | None = getattr(self._local, "subscription", None)
+        if subscription is None:
+            subscription = self._local.subscription = Subscription(self._server)
+            with self._lock:
+                self._all.add(subscription)
+        return subscription.wait(timeout)
+
+    def close(self) -> None:
+        with self._lock:
+            subscriptions = list(self._all)
+        for subscription in subscriptions:
+            subscription.close()
+
+    def after_fork(self) -> None:
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all: WeakSet[Subscription] = WeakSet()
+
+
+class Subscription:
+    """Reports each new version once. Subscribes before the first read, so no change is missed."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._listener: PubSub | None = None
+        self._seen = -1
+        self._checked_at = 0.0
+        self._departures = 0
+
+    def wait(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return self._wait(deadline)
+            except StoreError:
+                # Notifications may be lost: subscribe again and read the version, unless the server is away.
+                if self._listener is None:
+                    raise
+                self.close()
+
+    def _wait(self, deadline: float) -> bool:
+        if self._departures != self._server.departures:
+            self.close()
+        listener = self._listener
+        if listener is None:
+            self._departures = self._server.departures
+            listener = self._server.subscribe("news")
+            self._listener, self._checked_at = listener, 0.0
+        while True:
+            now = time.monotonic()
+            if now - self._checked_at >= CHECK_EVERY_S:
+                self._checked_at = now
+                version = int(self._server.call("GET", self._server.key("version")) or 0)
+                # Also if the version is lower than before: the server may have lost its data.
+                changed = version != self._seen
+            else:
+                left = max(0.0, min(deadline, self._checked_at + CHECK_EVERY_S) - now)
+                message = self._server.next_message(listener, left)
+                version = self._seen if message is None else int(message)
+                changed = version > self._seen
+            if changed:
+                self._seen = version
+                self._skip_old(listener)
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def _skip_old(self, listener: PubSub) -> None:
+        """Skip older notifications: all changes up to now count as one."""
+        while (version := self._server.next_message(listener, 0)) is not None:
+            self._seen = max(self._seen, int(version))
+
+    def close(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()

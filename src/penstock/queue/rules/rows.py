@@ -7,17 +7,272 @@ plain ends (``finish``), where one statement replaces three.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock.errors import InvalidText
-from penstock.job import RETURNED, SUSPECT, Changes, Held, Job, JobQuery, NewJob, Scope, Settlement, Status
-from penstock.limits import Limit
 from penstock.named_tuple import NamedTuple
-from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
+from penstock.queue import transitions
+from penstock.queue.job import (
+    RETURNED,
+    SUSPECT,
+    Changes,
+    Claim,
+    ClaimRequest,
+    Held,
+    Job,
+    JobQuery,
+    NewJob,
+    Scope,
+    Settlement,
+    Status,
+)
+from penstock.queue.limits import Limit
+
+# Candidates of a claim: the rule which rows are taken and which are held back, for every engine.
+
+
+ROUNDS = 4
+"""Times that one transaction of a claim reads candidates. The choice depends on the number of rows seen at
+once, so every engine reads as many: the limit at first, then ``HELD_BACK_AT_ONCE``."""
+
+HELD_BACK_AT_ONCE = 1_000
+"""Rows read in a round after one that held rows back."""
+
+DUE_AT_ONCE = 1_000
+"""Due rows that one claim promotes, or its limit if that is more; the next claims promote the rest."""
+
+
+class Claimable(Protocol):
+    """Columns of a claimable row used by the decision. A ``Job`` has all of them."""
+
+    @property
+    def turn(self) -> int: ...
+    @property
+    def lock_key(self) -> str | None: ...
+    @property
+    def lock_held(self) -> bool: ...
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def collection(self) -> str: ...
+
+
+C = TypeVar("C", bound=Claimable)
+
+
+class Candidate(NamedTuple):
+    """A row for which the engine has not read the whole job; ``row`` is the engine's handle."""
+
+    row: int | str
+    turn: int
+    lock_key: str | None
+    lock_held: bool
+    tenant_id: str
+    collection: str
+
+
+class Chosen(NamedTuple, Generic[C]):
+    """Rows to take, and rows to hold back with the reason."""
+
+    take: list[C]
+    hold: list[tuple[C, Held]]
+    closed: bool
+    """No more rows may join this claim: the claim is full, or the next row is a crash suspect."""
+
+
+Choice: TypeAlias = Chosen[Candidate]
+
+
+def choose(
+    candidates: Sequence[C],
+    room: int,
+    *,
+    first: bool,
+    locked: Collection[str],
+    paused: Collection[Scope],
+) -> Chosen[C]:
+    """Choose rows. ``first``: nothing was taken yet. ``locked``: keys held by others or by this claim."""
+    if not paused and all_free(candidates, locked) and len(candidates) <= room:
+        return Chosen(list(candidates), [], len(candidates) == room)
+    take: list[C] = []
+    hold: list[tuple[C, Held]] = []
+    mine: set[str] = set()
+    for candidate in candidates:
+        if len(take) == room:
+            return Chosen(take, hold, True)
+        key = candidate.lock_key
+        if paused and any(scope.covers(candidate.tenant_id, candidate.collection) for scope in paused):
+            hold.append((candidate, Held.PAUSE))
+            continue
+        if key is not None and not candidate.lock_held and (key in mine or key in locked):
+            hold.append((candidate, Held.LOCK))
+            continue
+        if candidate.turn == SUSPECT:
+            # A crash suspect is claimed alone: it may take its process down.
+            if first and not take:
+                return Chosen([candidate], hold, True)
+            return Chosen(take, hold, True)
+        take.append(candidate)
+        if key is not None:
+            mine.add(key)
+    return Chosen(take, hold, len(take) == room)
+
+
+def all_free(candidates: Sequence[Claimable], locked: Collection[str]) -> bool:
+    """Check whether nothing but a pause keeps rows from one claim: usual, and cheaper than row by row."""
+    keys = [candidate.lock_key for candidate in candidates if candidate.lock_key is not None]
+    return (
+        len(set(keys)) == len(keys)
+        and not [key for key in keys if key in locked]
+        and SUSPECT not in [candidate.turn for candidate in candidates]
+    )
+
+
+# Pauses: the phases of a pause, and the order in which a resume releases rows.
+#
+# A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
+# claimed are held back as well, in batches, so that none of them runs before an older one that a claim has
+# held back. Then it is ``RELEASING``: the rows go back in the order of priority, created_at and queue_id,
+# with new turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are
+# held back when they are added. A stop at any point loses nothing: the state and the place reached are in
+# the store.
+#
+# A pause of everything holds back no row: a claim then reads and takes no rows.
+
+
+EVERYTHING = Scope()
+
+ABOVE_ALL = 11
+"""A priority above that of every row."""
+
+MOVED_AT_ONCE = 1_000
+"""Rows read by one transaction of a resume."""
+
+RESUME_STEPS = 3
+"""Batches that one call of ``resume`` moves itself; claims and upkeep move the others."""
+
+
+class PauseState(enum.StrEnum):
+    """Phase of a pause, from ``pause`` to the end of ``resume``."""
+
+    PAUSED = "paused"
+    GATHERING = "gathering"
+    RELEASING = "releasing"
+
+
+class ClaimPosition(msgspec.Struct, frozen=True, array_like=True):
+    """A position in the claim order, with or without a row."""
+
+    priority: int
+    turn: int
+    created_at: datetime
+    queue_id: str
+
+    @property
+    def key(self) -> tuple[int, int, datetime, str]:
+        return (-self.priority, self.turn, self.created_at, self.queue_id)
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A paused scope, and (``at``) the position of the resume."""
+
+    scope: Scope
+    phase: PauseState = PauseState.PAUSED
+    at: ClaimPosition | None = None
+
+    @property
+    def order(self) -> tuple[str, str]:
+        return (self.scope.tenant_id, self.scope.collection)
+
+    def covers(self, tenant_id: str, collection: str) -> bool:
+        return self.scope != EVERYTHING and self.scope.covers(tenant_id, collection)
+
+    def passed(self, place: ClaimPosition) -> bool:
+        """Check whether the release has passed this position."""
+        return self.phase is PauseState.RELEASING and self.at is not None and place.key <= self.at.key
+
+
+class RowPosition(NamedTuple):
+    """Columns of a claimable row which a resume reads before the lock."""
+
+    queue_id: str
+    tenant_id: str
+    collection: str
+    priority: int
+    turn: int
+    created_at: datetime
+
+    @property
+    def place(self) -> ClaimPosition:
+        return ClaimPosition(self.priority, self.turn, self.created_at, self.queue_id)
+
+
+def place_of(job: Job) -> ClaimPosition:
+    return ClaimPosition(job.priority, job.turn, job.created_at, job.queue_id)
+
+
+def everything_paused(pauses: Iterable[Pause]) -> bool:
+    """Check whether everything is paused."""
+    return any(pause.scope == EVERYTHING for pause in pauses)
+
+
+def held_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
+    """Return the scopes of rows held back by a claim."""
+    return frozenset(
+        pause.scope
+        for pause in pauses
+        if pause.phase is not PauseState.RELEASING and pause.scope != EVERYTHING
+    )
+
+
+def paused_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
+    return frozenset(pause.scope for pause in pauses if pause.phase is PauseState.PAUSED)
+
+
+def active_resume(pauses: Iterable[Pause]) -> Pause | None:
+    """Return the resume to advance, if any: one at a time."""
+    return min(
+        (pause for pause in pauses if pause.phase is not PauseState.PAUSED),
+        key=lambda pause: pause.order,
+        default=None,
+    )
+
+
+def held_during_resume(job: Job, pauses: Collection[Pause]) -> Job:
+    """Hold a new row back while a resume of the scope still has to release older rows."""
+    if not pauses or job.held is not None:
+        return job
+    parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
+    resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
+    return parked if is_kept(parked, resumes) else job
+
+
+def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
+    """Release a held row if a resume has passed the position of the new priority."""
+    if job.held is not Held.PAUSE or "priority" not in changes:
+        return changes
+    if is_kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
+        return changes
+    return changes | released(job)
+
+
+def is_kept(job: Job, pauses: Iterable[Pause]) -> bool:
+    """Check whether a pause holds the row back, or has a resume before this position."""
+    place = place_of(job)
+    return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
+
+
+def released(job: Job) -> Changes:
+    """Return the changes which make a held row claimable, after the other rows of the tenant."""
+    changes: Changes = {"held": None}
+    if job.turn >= 0:
+        changes["turn"] = None
+    return changes
 
 
 class ChildCount(NamedTuple):
@@ -246,3 +501,89 @@ def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
         if after.held is Held.LIMIT and after.lock_key is not None:
             rows.limited_locks.add(after.lock_key)
     return len(parked)
+
+
+# Next jobs of a claim, and the claim of one job by id.
+
+
+FIRST_PAGE = 200
+LARGEST_PAGE = 100_000
+
+
+def pages() -> Iterator[tuple[int, int]]:
+    """Yield start and size of growing pages.
+
+    A queue with few locks is read with few queries, one with many locks is answered by the first.
+    """
+    start, size = 0, FIRST_PAGE
+    while True:
+        yield start, size
+        start, size = start + size, min(8 * size, LARGEST_PAGE)
+
+
+class NextJob(NamedTuple):
+    """A row considered by a claim. Rows waiting for a held lock are left out."""
+
+    queue_id: str
+    lock_key: str | None
+    tenant_id: str
+    collection: str
+
+
+def first_of_each_lock(
+    pages: Iterable[Sequence[NextJob]], limit: int, pauses: Collection[Pause]
+) -> list[str]:
+    """List ids in claim order: the first of each lock key, and no paused rows."""
+    if everything_paused(pauses):
+        return []
+    paused = held_scopes(pauses)
+    found: dict[str, None] = {}
+    locks: set[str] = set()
+    for page in pages:
+        for row in page:
+            if row.lock_key in locks or any(scope.covers(row.tenant_id, row.collection) for scope in paused):
+                continue
+            if row.lock_key is not None:
+                locks.add(row.lock_key)
+            found[row.queue_id] = None
+            if len(found) == limit:
+                return list(found)
+    return list(found)
+
+
+class Startable(Protocol):
+    """Methods of rows for ``start``."""
+
+    def get(self, queue_id: str) -> Job | None: ...
+
+    def change(self, job: Job, changes: Changes) -> Job: ...
+
+    def lock_holder(self, lock_key: str) -> str | None:
+        """Return the id of the lock's holder."""
+
+    def pauses(self) -> Sequence[Pause]: ...
+
+
+def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
+    """Claim one pending job at any position.
+
+    None when the job is not pending, or a pause, a limit or a lock prevents the start.
+    """
+    # Before any row is locked: a resume locks pauses first, too.
+    pauses = rows.pauses()
+    job = rows.get(queue_id)
+    if job is None or job.status is not Status.PENDING or job.held in (Held.PAUSE, Held.AFTER):
+        return None
+    if job.limit_key is not None and (job.held is not None or job.limit_at is None):
+        return None
+    if everything_paused(pauses) or any(
+        scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)
+    ):
+        return None
+    if job.lock_key is not None and not job.lock_held and rows.lock_holder(job.lock_key):
+        return None
+    return claim_of(rows.change(job, transitions.started(job, request, now)))
+
+
+def claim_of(job: Job) -> Claim:
+    return msgspec.convert(job, Claim, from_attributes=True)

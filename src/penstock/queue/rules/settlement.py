@@ -3,20 +3,134 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from penstock import transitions
-from penstock.job import CHILDREN, Changes, Job, Settlement, Status
 from penstock.named_tuple import NamedTuple
-from penstock.queue.rules import dependencies
-from penstock.queue.rules.addition import add_children, with_position
-from penstock.queue.rules.requeue import RETRYABLE
+from penstock.queue import transitions
+from penstock.queue.job import (
+    CHILDREN,
+    SAME_METADATA,
+    CancelResult,
+    Changes,
+    Job,
+    RequeueResult,
+    Settlement,
+    Status,
+    expired,
+)
+from penstock.queue.rules import addition
+from penstock.queue.rules.addition import add_children, requeue_changes, with_position
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
+
+# Requeue failed and cancelled jobs.
+
+
+RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
+
+
+def requeue(
+    rows: Rows,
+    ids: list[str],
+    now: datetime,
+    *,
+    keep_retries: bool = False,
+    metadata: Mapping[str, str] = SAME_METADATA,
+) -> tuple[list[RequeueResult], list[str]]:
+    """Requeue jobs. Returns a result for each, and the parents with children to requeue."""
+    answers, parents = [], []
+    # Before any row is locked: a resume locks pauses first, too.
+    rows.pauses()
+    rows.lock_rows(ids)
+    for queue_id in ids:
+        answer, job = _requeue_one(rows, queue_id, now, keep_retries, metadata)
+        answers.append(answer)
+        if job is not None and job.status is Status.IN_PROGRESS:
+            parents.append(queue_id)
+    return answers, parents
+
+
+def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
+    """Requeue one batch of children. Returns whether the batch was the last, and parents with children to
+    requeue.
+
+    Refused children would be found again. If all of a batch are refused, reconcile continues later.
+    """
+    parent = rows.peek(parent_id)
+    if parent is None or parent.ended:
+        return True, []
+    batch = rows.children(parent, RETRYABLE, limit)
+    answers, parents = requeue(rows, [child.queue_id for child in batch], now)
+    return len(batch) < limit or all(answer.refused for answer in answers), parents
+
+
+def _requeue_one(
+    rows: Rows, queue_id: str, now: datetime, keep_retries: bool, metadata: Mapping[str, str]
+) -> tuple[RequeueResult, Job | None]:
+    job = rows.get(queue_id)
+    if job is None or job.status not in RETRYABLE:
+        status = job.status if job else None
+        return RequeueResult(queue_id, status, status), None
+    was_waiting = job.waiting_for == CHILDREN and (
+        job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
+    )
+    obstacle = _obstacle(rows, job, reopened=was_waiting)
+    if obstacle is not None:
+        return RequeueResult(queue_id, job.status, job.status, obstacle), None
+    if was_waiting:
+        changes = transitions.reopened(job, now)
+    else:
+        changes = transitions.requeued(job, now, keep_retries=keep_retries)
+        changes |= requeue_changes(rows, job)
+    if job.metadata in metadata:
+        changes["metadata"] = metadata[job.metadata]
+    after = rows.change(job, with_position(rows, job, changes))
+    _reopen_parent(rows, job, now)
+    return RequeueResult(queue_id, job.status, after.status), after
+
+
+def _obstacle(rows: Rows, job: Job, *, reopened: bool) -> str | None:
+    """Return the id of a live row in the way of a requeue, or None.
+
+    A row that holds the lock of a row to be re-opened: the job itself (``reopened``) or an ancestor. Or a row
+    with the key of the job, or of the root of the failed tree that it would re-open.
+    """
+    top = job
+    while True:
+        holder = rows.lock_holder(top.lock_key) if reopened and top.lock_key is not None else None
+        if holder is not None:
+            return holder
+        if top.parent_id is None:
+            break
+        parent = rows.get(top.parent_id)
+        if parent is None or not _reopens(parent, top):
+            return None
+        top, reopened = parent, True
+    live = rows.live(top.tenant_id, top.branch, top.idempotency_key) if top.dedupe else None
+    return live.queue_id if live else None
+
+
+def _reopens(parent: Job, child: Job) -> bool:
+    return parent.status is Status.FAILED and parent.run == child.parent_run
+
+
+def _reopen_parent(rows: Rows, child: Job, now: datetime) -> None:
+    """Count the child as open again, up to the root."""
+    parent = rows.get(child.parent_id) if child.parent_id is not None else None
+    if parent is None or parent.run != child.parent_run:
+        return
+    changes: Changes = transitions.reopened(parent, now) if _reopens(parent, child) else {"updated_at": now}
+    changes["children_open"] = parent.children_open + 1
+    if child.status is Status.FAILED:
+        changes["children_failed"] = parent.children_failed - 1
+    rows.change(parent, changes)
+    if _reopens(parent, child):
+        _reopen_parent(rows, parent, now)
+
 
 NAMED_FAILURES = 3
 _DONE = Status.DONE
@@ -71,9 +185,7 @@ class Aftermath:
             for (parent_id, run), (ended, failed, chunks) in parents:
                 self._children_ended(parent_id, run, ended, failed, chunks)
         if self._awaited:
-            _, left = dependencies.resolve(
-                self._rows, self._awaited, self._now, dependencies.RESOLVED_AT_ONCE
-            )
+            _, left = addition.resolve(self._rows, self._awaited, self._now, addition.RESOLVED_AT_ONCE)
             self.to_resolve, self._awaited = left, []
         if self._freed:
             wake(self._rows, sorted(self._freed), self._now)
@@ -239,3 +351,110 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
 def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:
     parent_id, run = entry[0]
     return parent_id, run or 0
+
+
+# Cancellation: the job itself in one step, then the children in batches.
+
+
+CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+
+
+def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], Leftovers]:
+    """Cancel jobs. Returns a result for each, and work left."""
+    aftermath = Aftermath(rows, now)
+    answers = []
+    rows.lock_rows(ids)
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
+        answers.append(CancelResult(queue_id, job.status if job else None, after.status if after else None))
+    aftermath.apply()
+    return answers, aftermath.leftovers
+
+
+def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
+    """Cancel one batch of children. Returns whether it was the last, and parents left to cancel."""
+    # Children before their parent, as in every transaction, so that no two wait for each other.
+    parent = rows.peek(parent_id)
+    if parent is None or parent.ended:
+        return True, []
+    aftermath = Aftermath(rows, now)
+    batch = [child.queue_id for child in rows.children(parent, CANCELLABLE, limit)]
+    rows.lock_rows(batch)
+    for queue_id in batch:
+        child = rows.get(queue_id)
+        if child is not None and not child.ended:
+            _cancel_one(rows, child, now, aftermath)
+    aftermath.apply()
+    return len(batch) < limit, [queue_id for queue_id in aftermath.to_stop if queue_id != parent_id]
+
+
+def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Job:
+    after = rows.change(job, transitions.cancelled(job, now))
+    aftermath.collect(job, after)
+    if job.status is Status.PENDING and not job.lock_held:
+        # The row may have been woken for this lock.
+        aftermath.unblock(job.lock_key)
+    return after
+
+
+# Deletion: ended trees after their retention, single rows of a deleted tenant, results after their time.
+
+
+class Prunable(Protocol):
+    """Methods of rows for ``prune``."""
+
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> Sequence[Job]:
+        """List top-level rows (of one item type, or all) ended before the time of their status.
+
+        Oldest end first, without a live descendant.
+        """
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        """List the ids of a tree, descendants first and the root last."""
+
+    def delete(self, ids: Sequence[str]) -> None: ...
+
+
+def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:
+    """Delete ended trees. Descendants first, so a later batch continues in the middle of a tree."""
+    gone = 0
+    for root in rows.ended_trees(ended_before, item_type, limit):
+        ids = rows.tree(root.queue_id, limit - gone)
+        rows.delete(ids)
+        gone += len(ids)
+        if gone >= limit:
+            break
+    return gone
+
+
+class Deletable(Rows, Protocol):
+    """Methods of rows for ``purge``."""
+
+    def delete(self, ids: Sequence[str]) -> None: ...
+
+
+def expire_results(rows: Rows, ids: Sequence[str], now: datetime) -> None:
+    """Remove expired results."""
+    rows.lock_rows(ids)
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        # The row may have been requeued since, and have another result.
+        if job is not None and job.result_json is not None and expired(job, now):
+            rows.change(job, {"result_json": None})
+    rows.drop_due_results(ids, now)
+
+
+def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:
+    """Delete these rows, except rows changed since they were read; their locks and slots are passed on."""
+    rows.lock_rows([job.queue_id for job in jobs])
+    found = [(seen, rows.get(seen.queue_id)) for seen in jobs]
+    meant = [job for seen, job in found if job is not None and job.updated_at == seen.updated_at]
+    freed = {job.lock_key for job in meant if job.lock_held and job.lock_key is not None}
+    rows.limit_keys.update(job.limit_key for job in meant if job.limit_key is not None)
+    rows.delete([job.queue_id for job in meant])
+    if freed:
+        wake(rows, freed, now)
+    return len(meant)

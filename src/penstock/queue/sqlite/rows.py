@@ -5,37 +5,282 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property, partial
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from penstock.clock import format_time, read_time
+from penstock import clock
+from penstock.clock import format_new_time, format_time, read_time
 from penstock.database.sqlite_file import CURSOR
-from penstock.dependencies import dependencies_of
 from penstock.errors import DuplicateId
-from penstock.job import (
+from penstock.named_tuple import NamedTuple
+from penstock.queue import transitions
+from penstock.queue.job import (
     Beat,
     Changes,
     Held,
     Job,
     NewJob,
+    Position,
+    QueueLimits,
     RenewResult,
     Scope,
     Settlement,
     Status,
+    begins_to_expire,
+    kept_until,
 )
-from penstock.limits import Limit, gated, touches
-from penstock.queue.limit_rows import decode as decode_limit
-from penstock.queue.limit_rows import encode as encode_limit
-from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
-from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished, storable
-from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
-from penstock.queue.sqlite import plain_ends
-from penstock.queue.sqlite.values import SPILL_OVER, SPILLED, STATUSES, as_list, as_new, decoded, encoded
-from penstock.results import begins_to_expire, kept_until
+from penstock.queue.limits import Limit, gated, touches
+from penstock.queue.limits import decode as decode_limit
+from penstock.queue.limits import encode as encode_limit
+from penstock.queue.protocol import NO_LIMITS
+from penstock.queue.rules.rows import (
+    ABOVE_ALL,
+    LARGEST_PAGE,
+    ChildCount,
+    ClaimPosition,
+    Finished,
+    NextJob,
+    Pause,
+    PauseState,
+    RowPosition,
+    pages,
+    storable,
+)
+from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, ROWS_AT_ONCE, load
+from penstock.queue.transitions import dependencies_of
+
+# Encoding of jobs for SQLite, and back.
+
+
+SPILL_OVER = 2_048
+"""Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
+
+SPILLED = "null"
+"""Stands for such a payload in its row: JSON that every program can read, but never a payload."""
+
+AT_ONCE = 4
+"""Rows from which on one statement for all is cheaper than one for each: it decodes a list."""
+
+_TIMES = "created_at updated_at run_at lease_until started_at finished_at last_error_at limit_at".split()
+_TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
+_FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "cancel_requested", "awaited"))
+_STATUS_AT = JOB_COLUMNS.index("status")
+_HELD_AT = JOB_COLUMNS.index("held")
+_PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
+STATUSES = {status.value: status for status in Status}
+_HELD = {held.value: held for held in Held}
+ENCODED = {True: 1, False: 0}
+_inserted = attrgetter(*INSERTED_COLUMNS)
+_CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
+    INSERTED_COLUMNS.index, ("created_at", "updated_at", "run_at", "held", "dedupe", "payload_json")
+)
+
+
+def column_value(name: str, value: Any) -> Any:
+    """Decode the text of a column to a value of a job."""
+    if value is None:
+        return None
+    return STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+
+
+def as_list(values: Collection[str] | Collection[int]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+def as_new(job: Job) -> list[Any]:
+    """Encode the columns of a new row; the others start with their defaults."""
+    values = list(_inserted(job))
+    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
+    values[_DEDUPE_IN] = ENCODED[job.dedupe]
+    if job.held is not None:
+        values[_HELD_IN] = job.held.value
+        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_IN] = SPILLED
+    return values
+
+
+def encoded(job: Job) -> tuple[Any, ...]:
+    """Encode a job in column order."""
+    values = list(msgspec.structs.astuple(job))
+    created, text = job.created_at, format_time(job.created_at)
+    for at in _TIME_AT:
+        moment = values[at]
+        if moment is not None:
+            values[at] = text if moment is created else format_time(moment)
+    values[_STATUS_AT] = job.status.value
+    if job.held is not None:
+        values[_HELD_AT] = job.held.value
+    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
+    values[dedupe_at] = ENCODED[job.dedupe]
+    values[cancel_at] = ENCODED[job.cancel_requested]
+    values[awaited_at] = ENCODED[job.awaited]
+    # The name of the lock, so that a unique index refuses a second holder.
+    values[lock_at] = job.lock_key if job.lock_held else None
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_AT] = SPILLED
+    return tuple(values)
+
+
+def decoded(row: tuple[Any, ...], payload: Any) -> Job:
+    """Decode a job. ``payload`` reads a long payload from the other table."""
+    values = list(row)
+    for at in _TIME_AT:
+        text = values[at]
+        if text is not None:
+            values[at] = read_time(text)
+    values[_STATUS_AT] = STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
+    values[dedupe_at] = values[dedupe_at] == 1
+    values[lock_at] = values[lock_at] is not None
+    values[cancel_at] = values[cancel_at] == 1
+    values[awaited_at] = values[awaited_at] == 1
+    if values[_PAYLOAD_AT] == SPILLED:
+        values[_PAYLOAD_AT] = payload(row[0])
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+# Addition of plain jobs on SQLite: the rules of ``rules/addition``, with few objects and statements.
+
 
 SQL = load("sqlite")
+_ADD_PLAIN, _HEAD_TURN, _LAST_TURN = SQL["add_plain"], SQL["head_turn"], SQL["last_turn"]
+_INSERT_JOB, _INSERT_JOBS = SQL["insert_job"], SQL["insert_jobs"]
+
+
+class Refused(Exception):
+    """The general path has to add the jobs; the transaction must be undone."""
+
+
+def are_plain(new: Sequence[NewJob]) -> bool:
+    """Check whether each job is claimable at once, with the payload in the row, and none meets another.
+
+    The ids of several jobs must be in order, as the jobs share their time.
+    """
+    for each in new:
+        # As NewJob.plain, without a call for each job.
+        if each.run_at or each.after or each.limit_key or each.backlog_key or each.result_ttl_s:
+            return False
+        if len(each.payload_json) > SPILL_OVER:
+            return False
+    if len(new) == 1:
+        return True
+    ids = [each.queue_id for each in new]
+    if any(map(str.__ge__, ids, ids[1:])):
+        return False
+    keys = [(each.tenant_id, each.branch, each.idempotency_key) for each in new if each.dedupe]
+    return len(set(keys)) == len(keys)
+
+
+def insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> None:
+    """Insert plain jobs as the rules would. Raises ``Refused`` if a pause or a live duplicate is in the way.
+
+    A taken id fails the statement.
+    """
+    at = format_new_time(now)
+    if len(new) == 1:
+        _insert_one(connection, new[0], at)
+        return
+    turns: dict[tuple[str, int], int] = {}
+    rows = []
+    for each in new:
+        flow = (each.tenant_id, each.priority)
+        last = turns.get(flow)
+        # The rows of a flow are behind each other, so only the first asks for the head of the queue.
+        turn = turns[flow] = _first_turn(connection, flow) if last is None else last + 1
+        rows.append(plain_row(each, at, turn))
+    whole = len(rows) - len(rows) % ROWS_AT_ONCE
+    inserted = 0
+    for start in range(0, whole, ROWS_AT_ONCE):
+        values = list(chain.from_iterable(rows[start : start + ROWS_AT_ONCE]))
+        inserted += connection.execute(_INSERT_JOBS, values).rowcount
+    if whole < len(rows):
+        inserted += connection.executemany(_INSERT_JOB, rows[whole:]).rowcount
+    if inserted != len(rows):
+        raise Refused
+
+
+def _insert_one(connection: sqlite3.Connection, new: NewJob, at: str) -> None:
+    values = (
+        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+        *(at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(new.submitted_by, new.lock_key, new.payload_json, new.metadata),
+    )
+    try:
+        inserted = connection.execute(_ADD_PLAIN, values).rowcount
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_NOTNULL:
+            raise
+        raise Refused from error
+    if inserted != 1:
+        raise Refused
+
+
+def _first_turn(connection: sqlite3.Connection, flow: tuple[str, int]) -> int:
+    head, paused = connection.execute(_HEAD_TURN, flow[1:]).fetchone()
+    if paused:
+        raise Refused
+    last = connection.execute(_LAST_TURN, flow).fetchone()
+    return transitions.next_turn(head, last[0] if last else None)
+
+
+def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
+    """The values of ``INSERTED_COLUMNS``."""
+    return (
+        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+        *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
+        *(new.payload_json, new.metadata),
+    )
+
+
+# Ends of plain claims on SQLite, a whole batch in one statement.
+#
+# An UPDATE opens every index that it may change, which costs more than the change of one row. Run once for a
+# batch instead of once for each job, it takes half the time.
+
+
+RESULTS_AT_ONCE = 1_000_000
+"""Longest results of a batch that one statement carries."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def finish(cursor: sqlite3.Cursor, settlements: Sequence[Settlement], now: datetime) -> Finished:
+    """End the plain claims among these as done."""
+    plain = _plain_claims(cursor, [each.queue_id for each in settlements])
+    rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
+    ended = [(row, each) for row, each in zip(rows, settlements, strict=True) if row is not None]
+    if ended:
+        _end(cursor, {row[0]: each.result_json for row, each in ended}, format_time(now))
+    parents = [(row[3], row[4], each.result_json) for row, each in ended if row[3] is not None]
+    return Finished([row is not None for row in rows], parents=parents)
+
+
+def _plain_claims(cursor: sqlite3.Cursor, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
+    """Read the rows for the plain path, by id and claim number."""
+    name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
+    return {(row[1], row[2]): row for row in cursor.execute(SQL[name], (value,)).fetchall()}
+
+
+def _end(cursor: sqlite3.Cursor, results: dict[int, str | None], at: str) -> None:
+    """End rows, given by number, each with its result."""
+    if len(results) >= AT_ONCE:
+        if not any(results.values()):
+            cursor.execute(SQL["finish_all"], (at, at, as_list(results)))
+            return
+        text = _encode(results)
+        # SQLite cuts a text at a NUL that it reads from JSON.
+        if len(text) <= RESULTS_AT_ONCE and b"\\u0000" not in text:
+            cursor.execute(SQL["finish_each"], (at, at, text.decode()))
+            return
+    cursor.executemany(SQL["finish"], [(result, at, at, row) for row, result in results.items()])
 
 
 class SqliteRows:
@@ -156,7 +401,7 @@ class SqliteRows:
         return [queue_id for (queue_id,) in found]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
-        return plain_ends.finish(self.cursor, settlements, now)
+        return finish(self.cursor, settlements, now)
 
     def renew(self, beat: Beat, now: datetime) -> RenewResult:
         claim = (beat.queue_id, beat.claim_number)
@@ -342,3 +587,132 @@ def _pause(
 
 def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
     return place.priority, place.turn, format_time(place.created_at), place.queue_id
+
+
+# Positions of jobs in the queue, read in one snapshot.
+
+
+def positions(rows: SqliteRows, ids: Sequence[str], cap: int) -> list[Position | None]:
+    """Positions of pending rows, exact up to ``cap``; None for other rows."""
+    places = _Places(rows, cap)
+    return [places.position(queue_id) if storable([queue_id]) else None for queue_id in ids]
+
+
+class _Places:
+    """What the positions of several rows share. Numbers are counted up to ``cap``, when first needed."""
+
+    def __init__(self, rows: SqliteRows, cap: int) -> None:
+        self._rows = rows
+        self._cap = cap
+        # One place tells of all rows behind it, at a third of the price of a count.
+        self._last = rows.cursor.execute(SQL["claimable_place"], (cap - 1,)).fetchone()
+
+    @cached_property
+    def _jobs(self) -> int:
+        return self._cap if self._last is not None else int(self._rows.scalar("pending", self._cap))
+
+    @cached_property
+    def _requests(self) -> int:
+        if self._last is not None and self._rows.scalar("more_requests", self._cap - 1):
+            return self._cap
+        return self._rows.backlog(functions=False, tenant_id=None, cap=self._cap)
+
+    def position(self, queue_id: str) -> Position | None:
+        rows, cap, last = self._rows, self._cap, self._last
+        found = rows.cursor.execute(SQL["pending_place"], (queue_id,)).fetchone()
+        if found is None:
+            return None
+        is_request, priority, *place = found
+        if last is not None and (-priority, *place) > (-last[0], *last[1:]):
+            ahead = cap
+        else:
+            ahead = min(rows.scalar("jobs_ahead", priority, cap, *place), cap)
+        if not is_request:
+            return Position(ahead, self._jobs, ahead)
+        if not ahead or self._requests >= cap or self._requests == self._jobs:
+            return Position(ahead, self._requests, ahead)
+        return Position(rows.scalar("requests_ahead", cap, priority, *place), self._requests, ahead)
+
+
+# Upper bounds of the pending jobs, so that not every addition counts them.
+#
+# A count reads an entry of an index for each pending job: with 8,000 of them it costs more than the
+# addition.
+
+
+FEW = 200
+"""Pending jobs up to which every addition counts them."""
+
+RECOUNT_S = 1.0
+"""Time for which a count is used. Rows added since are always seen, by any process; jobs that returned to the
+queue, by a retry for example, are seen at the next count."""
+
+
+class _Counted(NamedTuple):
+    """A count: the last row number at the time, and the time until which the count is used."""
+
+    pending: int
+    last_row: int
+    until: float
+
+    def bound(self, last_row: int) -> int:
+        """The largest possible number of pending jobs: the count and all later rows."""
+        return self.pending + last_row - self.last_row
+
+
+class BacklogBounds:
+    """Counts of pending jobs for the limits of one queue. Used inside write transactions only."""
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[int, bool, str | None], _Counted] = {}
+
+    def have_room(self, rows: SqliteRows, new: Sequence[NewJob], limits: QueueLimits) -> bool:
+        """Tell whether new rows without a backlog key surely keep the limits."""
+        if limits.functions is None and all(item.item_type == "function" for item in new):
+            # The usual call of a function: no limit is about it, so nothing is counted.
+            return True
+        left = self.binding(rows, new, limits)
+        return left.indexing is None and left.per_tenant is None and left.functions is None
+
+    def binding(self, rows: SqliteRows, new: Sequence[NewJob], limits: QueueLimits) -> QueueLimits:
+        """The limits, without limits certainly kept by the new rows; the rules check the others."""
+        if limits == NO_LIMITS:
+            return limits
+        tenants = [item.tenant_id for item in new if item.item_type != "function"]
+        number, functions = len(tenants), len(new) - len(tenants)
+        fits = partial(self._fits, rows, rows.scalar("last_row") or 0)
+        kept = {
+            "indexing": fits(number, limits.indexing),
+            "per_tenant": all(fits(number, limits.per_tenant, of) for of in set(tenants)),
+            "functions": fits(functions, limits.functions, functions=True),
+        }
+        return msgspec.structs.replace(limits, **{name: None for name, kept in kept.items() if kept})
+
+    def _fits(
+        self,
+        rows: SqliteRows,
+        last_row: int,
+        number: int,
+        limit: int | None,
+        tenant_id: str | None = None,
+        *,
+        functions: bool = False,
+    ) -> bool:
+        """Tell whether more rows surely fit. False: perhaps not."""
+        if limit is None or not number:
+            return True
+        kind, now = (limit, functions, tenant_id), clock.elapsed_s()
+        known = self._counted.get(kind)
+        if known is None or now >= known.until or _is_used_up(known, last_row, limit - number):
+            pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
+            known = _Counted(pending, last_row, now + RECOUNT_S)
+            if pending > FEW:
+                self._counted[kind] = known
+            else:
+                self._counted.pop(kind, None)
+        return known.bound(last_row) + number <= limit
+
+
+def _is_used_up(known: _Counted, last_row: int, room: int) -> bool:
+    """Tell whether only a new count can decide. A count already above the limit is not repeated."""
+    return last_row < known.last_row or known.pending <= room < known.bound(last_row)

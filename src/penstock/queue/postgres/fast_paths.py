@@ -1,31 +1,242 @@
-"""One claim on PostgreSQL: read and lock candidates, choose, take, hold back.
+"""Fast paths of add on PostgreSQL: plain jobs in one statement and round trip.
 
-Job locks follow a protocol, as several workers claim at once. The statement that reads candidates tries each
-key as an advisory lock (failure means park, never wait). A later statement checks whether the key is held and
-whether the row is the first of its key. After the commit, the transaction that freed a key or parked a row
-checks once more (``wake``), so that no row waits for ever.
+The statement is its own transaction. It decides nothing: jobs that it does not write are left to the rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from itertools import count
+from operator import attrgetter
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 
-from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.database.postgres_errors import RETRYABLE_ERRORS
-from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.named_tuple import NamedTuple
-from penstock.queue.postgres.rows import PostgresRows
-from penstock.queue.postgres.transaction import refusal
-from penstock.queue.postgres.values import as_pause, texts, times
-from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
-from penstock.queue.rules.pauses import active_resume, everything_paused, held_scopes
-from penstock.queue.rules.rows import wake
+from penstock.queue.job import (
+    SUSPECT,
+    Claim,
+    ClaimRequest,
+    Held,
+    NewJob,
+    QueueLimits,
+    Scope,
+    Settlement,
+    Status,
+)
+from penstock.queue.postgres.rows import SQL, PostgresRows, as_pause, refusal, texts, times
+from penstock.queue.protocol import Exchange
+from penstock.queue.rules.rows import (
+    DUE_AT_ONCE,
+    HELD_BACK_AT_ONCE,
+    ROUNDS,
+    Candidate,
+    Choice,
+    active_resume,
+    choose,
+    everything_paused,
+    held_scopes,
+    refuse_unstorable,
+    wake,
+)
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
+
+MOST_ALIKE = 5_000
+"""Largest batch in one statement."""
+_PLACE = re.compile(r"%\((\w+)\)s")
+_SHARED = attrgetter(
+    *("item_type", "op", "tenant_id", "collection", "branch", "priority", "max_retries", "timeout_s"),
+    *("submitted_by", "metadata", "dedupe", "run_at", "after", "limit_key", "backlog_key", "result_ttl_s"),
+)
+_LEFT_TO_RULES = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation)
+_FOUND = b"SELECT created_at FROM unified_queue WHERE queue_id = %s"
+
+
+class _Statement:
+    """A prepared statement, sent without the driver's cursors: adapting twenty values would cost more than
+    all the rest."""
+
+    def __init__(self, name: str) -> None:
+        self._parameters = list(dict.fromkeys(_PLACE.findall(SQL[name])))
+        places = {each: f"${number}" for number, each in enumerate(self._parameters, 1)}
+        self._text = _PLACE.sub(lambda found: places[found[1]], SQL[name]).encode()
+        self._name = f"penstock_{name}".encode()
+        self._prepared: WeakSet[Connection] = WeakSet()
+        """Sessions with the prepared statement."""
+
+    def run(self, connection: Connection, values: Mapping[str, str | None]) -> PGresult:
+        sent = [None if (value := values[name]) is None else value.encode() for name in self._parameters]
+        if connection in self._prepared:
+            # After a ROLLBACK the driver deallocates all prepared statements of the session.
+            with suppress(psycopg.errors.InvalidSqlStatementName):
+                return self._execute(connection, sent)
+        self._prepare(connection)
+        return self._execute(connection, sent)
+
+    def _execute(self, connection: Connection, values: list[bytes | None]) -> PGresult:
+        connection.pgconn.send_query_prepared(self._name, values)
+        return _answer(connection)
+
+    def _prepare(self, connection: Connection) -> None:
+        try:
+            connection.pgconn.send_prepare(self._name, self._text)
+            _answer(connection)
+        except BaseException:
+            if not connection.broken:
+                # It is unknown whether the statement is prepared; a second PREPARE would fail.
+                connection.close()
+            raise
+        self._prepared.add(connection)
+
+
+_ADD, _ADD_LIMITED, _ADD_ALIKE = map(_Statement, ("add_plain", "add_plain_limited", "add_alike"))
+
+
+def try_add(
+    connections: PostgresConnections, channel: str, new: Sequence[NewJob], limits: QueueLimits, now: datetime
+) -> bool:
+    """Try to add plain jobs, all or none. False: nothing was written."""
+    refuse_unstorable(new)
+    # Behind a pooler a transaction begins with its settings.
+    if connections.pooled or not new or not _is_plain(new[0], now):
+        return False
+    if len(new) == 1:
+        return _try_add_one(connections, channel, new[0], limits, now)
+    return _try_add_alike(connections, channel, new, limits, now)
+
+
+def _is_plain(new: NewJob, now: datetime) -> bool:
+    """Check whether a job can be claimed at once, as far as the job itself tells."""
+    later = new.run_at is not None and new.run_at > now
+    return new.plain and not later
+
+
+def _try_add_one(
+    connections: PostgresConnections, channel: str, new: NewJob, limits: QueueLimits, now: datetime
+) -> bool:
+    values = {**_shared(new, now), **_limits(new, limits), "channel": channel}
+    values.update(
+        queue_id=new.queue_id,
+        idempotency_key=new.idempotency_key,
+        lock_key=new.lock_key,
+        payload_json=new.payload_json,
+    )
+    limited = values["functions"] or values["indexing"] or values["per_tenant"]
+    return _try(connections, _ADD_LIMITED if limited else _ADD, values, new.queue_id, now)
+
+
+def _try_add_alike(
+    connections: PostgresConnections, channel: str, new: Sequence[NewJob], limits: QueueLimits, now: datetime
+) -> bool:
+    """Try to add plain jobs without deduplication or limits, equal in all but id, lock and payload."""
+    first = new[0]
+    limited = any(_limits(first, limits).values())
+    if first.dedupe or limited or len(new) > MOST_ALIKE:
+        return False
+    ids = [each.queue_id for each in new]
+    # Ids out of order would have different creation times.
+    if len(set(map(_SHARED, new))) > 1 or any(map(str.__ge__, ids, ids[1:])):
+        return False
+    values = _shared(first, now) | {
+        "channel": channel,
+        "ids": texts(ids),
+        "keys": texts([each.idempotency_key for each in new]),
+        "locks": texts([each.lock_key for each in new]) if any(each.lock_key for each in new) else "{}",
+        "payloads": texts([each.payload_json for each in new]),
+    }
+    return _try(connections, _ADD_ALIKE, values, first.queue_id, now)
+
+
+def _try(
+    connections: PostgresConnections,
+    statement: _Statement,
+    values: Mapping[str, str | None],
+    queue_id: str,
+    now: datetime,
+) -> bool:
+    """Run the statement, also if the session has ended before. ``queue_id``: the first of the rows."""
+    with connections.borrowed() as connection:
+        try:
+            return statement.run(connection, values).ntuples == 1
+        except _LEFT_TO_RULES:
+            return False
+        except psycopg.Error as error:
+            if not connection.broken:
+                raise refusal(error, connections, in_doubt=False) from error
+    # The session ended while idle, or during this call. The row with this id tells which.
+    with connections.borrowed() as connection:
+        try:
+            with suppress(psycopg.errors.UniqueViolation):
+                if statement.run(connection, values).ntuples == 1:
+                    return True
+            return _is_there(connection, queue_id, now)
+        except psycopg.Error as error:
+            raise refusal(error, connections, in_doubt=connection.broken) from error
+
+
+def _answer(connection: Connection) -> PGresult:
+    # The commit follows the result of the statement: its failure is in a later result.
+    results: list[PGresult] = connection.wait(execute(connection.pgconn))
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)
+    return results[-1]
+
+
+def _is_there(connection: Connection, queue_id: str, now: datetime) -> bool:
+    found = connection.execute(_FOUND, (queue_id,), binary=True).fetchone()
+    return found is not None and found[0] == now
+
+
+def _shared(new: NewJob, now: datetime) -> dict[str, str | None]:
+    """Encode all values as text: with sized numbers the driver would see different statements."""
+    return {
+        "item_type": new.item_type,
+        "op": new.op,
+        "tenant_id": new.tenant_id,
+        "collection": new.collection,
+        "branch": new.branch,
+        "priority": str(new.priority),
+        "now": now.isoformat(),
+        "dedupe": "t" if new.dedupe else "f",
+        "max_retries": str(new.max_retries),
+        "timeout_s": str(new.timeout_s),
+        "submitted_by": new.submitted_by,
+        "metadata": new.metadata,
+    }
+
+
+def _limits(new: NewJob, limits: QueueLimits) -> dict[str, str | None]:
+    """The limits applying to a job."""
+    functions = new.item_type == "function"
+    return {
+        "functions": _limit(limits.functions if functions else None),
+        "indexing": _limit(None if functions else limits.indexing),
+        "per_tenant": _limit(None if functions else limits.per_tenant),
+    }
+
+
+def _limit(most: int | None) -> str | None:
+    return None if most is None else str(most)
+
+
+# One claim on PostgreSQL: read and lock candidates, choose, take, hold back.
+#
+# Job locks follow a protocol, as several workers claim at once. The statement that reads candidates tries
+# each key as an advisory lock (failure means park, never wait). A later statement checks whether the key is
+# held and whether the row is the first of its key. After the commit, the transaction that freed a key or
+# parked a row checks once more (``wake``), so that no row waits for ever.
+
 
 _OWN = 3
 """Columns of a candidate before those of its claim: turn, lock held, advisory lock taken."""
@@ -325,3 +536,121 @@ def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
     """Build a claim from a row. ``own``: number of columns before those of the claim."""
     values = (*row[own:], until)
     return Claim(*values)
+
+
+# An exchange on PostgreSQL whose result is read later: the server works while the worker does.
+#
+# All statements up to the commit are sent at once, so none can depend on the result of another. That is
+# enough for plain jobs: settlements that ended no row are settled again, as any others, once the result is
+# read.
+#
+# The server commits before the result is read, so the rows are locked only for a moment, whatever a job does
+# meanwhile. A result that does not fit into the buffers of the connection would keep the transaction open
+# until it is read, so claims with large payloads are not sent.
+
+
+MOST_BYTES = 64 << 10
+"""Limit for payloads and the like in an unread result. Sockets hold at least twice as much."""
+
+
+def fits_unread(claims: Sequence[Claim]) -> bool:
+    """Check whether a result with such claims can wait to be read."""
+    sizes = (len(each.payload_json) + len(each.metadata) + len(each.progress_json or "") for each in claims)
+    return sum(sizes) <= MOST_BYTES
+
+
+class UnreadExchange:
+    """An exchange that was sent, and its connection."""
+
+    def __init__(
+        self,
+        connections: PostgresConnections,
+        settlements: Sequence[Settlement],
+        request: ClaimRequest,
+        now: datetime,
+    ) -> None:
+        """Raises ``psycopg.Error`` if the session ended; nothing was done then."""
+        self._connections = connections
+        self._settlements = settlements
+        self._committing = False
+        self._borrowed = ExitStack()
+        connection = self._borrowed.enter_context(connections.borrowed())
+        self._connection = connection
+        self._pipeline = connection.pipeline()
+        try:
+            self._pipeline.__enter__()
+            rows = PostgresRows(connection)
+            rows.execute("BEGIN", {})
+            self._ended = rows.send_finish("finish_unread", settlements, now) if settlements else None
+            self._claim = PostgresClaim(rows, request, now)
+            self._taken = self._claim.try_fast_claim(MOST_BYTES)
+            self._committing = True
+            self._commit = rows.execute("COMMIT", {})
+        except BaseException as error:
+            self._give_up()
+            if isinstance(error, psycopg.Error) and self._committing:
+                raise refusal(error, connections, in_doubt=True) from error
+            raise
+
+    @property
+    def rows_read(self) -> int:
+        return self._claim.rows_read
+
+    def read(self) -> tuple[set[str], list[Claim] | None] | None:
+        """Read the ids of ended jobs, and the claims; None for claims: a special case, nothing is taken.
+
+        None: the transaction met another one, and nothing was done.
+        """
+        try:
+            ((ended,),) = self._ended.fetchall() if self._ended is not None else ((None,),)
+            claims = self._claim.read_fast_claim(self._taken)
+            self._pipeline.__exit__(None, None, None)
+        except BaseException as error:
+            broken = self._connection.broken
+            self._give_up()
+            if isinstance(error, RETRYABLE_ERRORS):
+                return None
+            if isinstance(error, psycopg.Error):
+                raise refusal(error, self._connections, in_doubt=broken) from error
+            raise
+        self._borrowed.close()
+        return set(ended or ()), claims
+
+    def _give_up(self) -> None:
+        """Close the connection, as the driver may count a statement as prepared that never ran."""
+        with suppress(psycopg.Error):
+            self._connection.close()
+        self._borrowed.close()
+
+
+class PlainExchange:
+    """A sent exchange of plain jobs."""
+
+    def __init__(
+        self,
+        unread: UnreadExchange,
+        settlements: Sequence[Settlement],
+        *,
+        settle: Callable[[Sequence[Settlement]], list[Status | None]],
+        repeat: Callable[[], Exchange],
+        record: Callable[..., Any],
+    ) -> None:
+        """``repeat``: does the exchange if this one met another transaction; ``record``: what was plain."""
+        self._unread = unread
+        self._settlements = settlements
+        self._settle = settle
+        self._repeat = repeat
+        self._record = record
+
+    def finish(self) -> Exchange:
+        found = self._unread.read()
+        if found is None:
+            return self._repeat()
+        ended, claims = found
+        left = [each for each in self._settlements if each.queue_id not in ended]
+        self._record(claims=claims is not None, ends=not left, rows_read=self._unread.rows_read)
+        if not left:
+            return Exchange([Status.DONE] * len(self._settlements), claims or [])
+        answers = dict(zip((each.queue_id for each in left), self._settle(left), strict=True))
+        settled = [answers.get(each.queue_id, Status.DONE) for each in self._settlements]
+        return Exchange(settled, claims or [])

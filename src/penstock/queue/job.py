@@ -6,7 +6,9 @@ All are frozen and know no store and no clock. Field names are the column names 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -14,7 +16,20 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock.errors.stores import StateDamaged
-from penstock.job_event import JobEvent
+from penstock.lazy_pattern import lazy_pattern
+from penstock.named_tuple import NamedTuple
+
+# Events in the history of a job.
+
+
+class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event in the bounded history of a job, such as a retry or a release."""
+
+    at: datetime
+    what: str
+    note: str | None = None
+    worker_id: str | None = None
+
 
 CHILDREN = "children"
 """``waiting_for`` of a job with open child jobs."""
@@ -452,3 +467,200 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.seen_at is None or self.info.get(WORKER_ENDED):
             return False
         return now - self.seen_at < timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s)
+
+
+# Results with a time to live: upkeep removes them some time after the end of their job. The job stays.
+
+
+LONGEST_TTL_S = 365 * 86_400
+
+
+def kept_until(job: Job) -> datetime | None:
+    """The time at which the result of an ended job is removed; None: it is kept with the job."""
+    if job.result_ttl_s is None or job.finished_at is None:
+        return None
+    return job.finished_at + timedelta(seconds=job.result_ttl_s)
+
+
+def expired(job: Job, now: datetime) -> bool:
+    """Check whether the time of a result is over. Upkeep may not have removed it yet."""
+    until = kept_until(job)
+    return until is not None and until <= now
+
+
+def begins_to_expire(before: Job | None, after: Job) -> bool:
+    """Check whether a new or changed row has a result to remove later; ``before`` None: the row is new."""
+    if after.result_ttl_s is None or after.finished_at is None or after.result_json is None:
+        return False
+    return before is None or before.finished_at != after.finished_at
+
+
+# Row counts by status, hold reason and item type, kept by the stores.
+
+
+Class: TypeAlias = tuple[Status, Held | None, str]
+"""Status, hold reason, item type."""
+
+
+class RowCounts(NamedTuple):
+    """Rows by class; not ``exact``: some of the numbers are estimates."""
+
+    counts: Mapping[Class, int]
+    exact: bool = True
+
+
+COLUMNS = ("status", "held", "item_type")
+_FILTERS = frozenset({"statuses", "held", "item_type"})
+_PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
+
+
+def class_of(job: Job) -> Class:
+    return job.status, job.held, job.item_type
+
+
+def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
+    """Tell whether the counts are fine enough for the query."""
+    filtered = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
+    return set(by) <= set(COLUMNS) and filtered - _PAGING <= _FILTERS
+
+
+def answer(counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+    """Count rows by the given columns from the classes; only after ``can_answer``."""
+    places = [COLUMNS.index(name) for name in by]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for each, number in counts.items():
+        status, held, item_type = each
+        if (
+            number
+            and (not query.statuses or status in query.statuses)
+            and query.held in (None, held)
+            and query.item_type in (None, item_type)
+        ):
+            found[tuple(each[place] for place in places)] += number
+    return dict(found)
+
+
+BOUND = 1_000
+"""Number up to which the rows of one class are counted; larger numbers are estimated."""
+
+_WITH_INDEX = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
+"""Statuses with an index, counted up to the bound."""
+
+
+def combined(counted: Mapping[Class, int], sample: Mapping[Class, int], share: float) -> RowCounts:
+    """Combine exact counts below the bound with estimates from a sample of one row in ``share``."""
+    groups: Counter[tuple[Status, Held | None]] = Counter()
+    for (status, held, _), number in counted.items():
+        groups[status, held] += number
+    full = {group for group, number in groups.items() if number >= BOUND}
+    exact = {each: number for each, number in counted.items() if each[:2] not in full}
+    guessed = {
+        each: round(number * share)
+        for each, number in sample.items()
+        if each[0] not in _WITH_INDEX or each[:2] in full
+    }
+    return RowCounts(exact | guessed, exact=False)
+
+
+# Reasons of failures: errors of many jobs that differ only in paths and numbers are one reason.
+
+
+CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
+"""Code of a parent with failed children. It has no reason: the reasons are those of the children."""
+BUCKETS = 18
+STEPS = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400)
+)
+"""Lengths of a bucket; the first one is taken that reaches back to the oldest failure."""
+_COMPARED = 500
+_PATH_FIRST = lazy_pattern(r"^[^:\n]*[/\\][^:\n]*(?=: )")
+_VARYING = lazy_pattern(r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*""")
+_SPACE = lazy_pattern(r"\s+")
+
+
+def failure_reason(code: str | None, message: str | None) -> str | None:
+    """The id of a reason: the code, and a hash of the message without the details of one job."""
+    if code == CHILDREN_FAILED:
+        return None
+    text = _PATH_FIRST.sub("*", (message or "")[:_COMPARED])
+    text = _SPACE.sub(" ", _VARYING.sub("*", text)).strip()
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{code or 'ERR_UNKNOWN'}-{digest}"
+
+
+class FailureGroup(NamedTuple):
+    """Failed jobs with one reason. ``newest``: id of the newest; ``buckets``: the last one is now."""
+
+    reason: str
+    number: int
+    first_at: datetime
+    last_at: datetime
+    newest: str
+    buckets: tuple[int, ...]
+
+
+class FailureGroups(NamedTuple):
+    """The most frequent reasons, and the number of all failed jobs with a reason.
+
+    ``exact``: not so for an engine that has no index of reasons, and more failed jobs than it reads.
+    """
+
+    groups: list[FailureGroup]
+    total: int
+    step: timedelta
+    exact: bool = True
+
+
+def bucket_step(first_at: datetime | None, now: datetime) -> timedelta:
+    """The shortest bucket length with which all buckets reach back to the oldest failure."""
+    age = timedelta(0) if first_at is None else now - first_at
+    return next((step for step in STEPS if step * BUCKETS >= age), STEPS[-1])
+
+
+def bucket_of(at: datetime, now: datetime, step: timedelta) -> int:
+    """Index of a failure's bucket; -1 for a failure older than all buckets."""
+    return max(BUCKETS - 1 - int(max((now - at) / step, 0)), -1)
+
+
+def group_failures(failures: Iterable[tuple[str, str, datetime]], now: datetime, limit: int) -> FailureGroups:
+    """Group failures, given as reason, job id and time, for engines without an index of reasons."""
+    found: dict[str, list[tuple[str, datetime]]] = {}
+    for reason, queue_id, at in failures:
+        found.setdefault(reason, []).append((queue_id, at))
+    first = min((at for members in found.values() for _, at in members), default=None)
+    step = bucket_step(first, now)
+    ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[0]))
+    groups = [_group(reason, members, now, step) for reason, members in ordered[:limit]]
+    return FailureGroups(groups, sum(map(len, found.values())), step)
+
+
+def counted_failures(
+    found: Iterable[Sequence[Any]], buckets: Iterable[Sequence[Any]], step: timedelta
+) -> FailureGroups:
+    """Groups as a database counted them: reason, number, first and last time, newest id, number of all.
+
+    ``buckets``: reason, place before now, number.
+    """
+    places: dict[str, list[int]] = {}
+    for reason, place, number in buckets:
+        if place < BUCKETS:
+            places.setdefault(reason, [0] * BUCKETS)[BUCKETS - 1 - max(place, 0)] += number
+    groups, total = [], 0
+    for reason, number, first, last, newest, everything in found:
+        total = int(everything)
+        counts = tuple(places.get(reason, [0] * BUCKETS))
+        groups.append(FailureGroup(reason, number, first, last, newest, counts))
+    return FailureGroups(groups, total, step)
+
+
+def _group(
+    reason: str, members: Sequence[tuple[str, datetime]], now: datetime, step: timedelta
+) -> FailureGroup:
+    buckets = [0] * BUCKETS
+    for _, at in members:
+        if (place := bucket_of(at, now, step)) >= 0:
+            buckets[place] += 1
+    times = [at for _, at in members]
+    newest = max(queue_id for queue_id, _ in members)
+    return FailureGroup(reason, len(members), min(times), max(times), newest, tuple(buckets))
