@@ -15,7 +15,7 @@ from typing import Any
 from bench.inotify_floor import Bell
 from penstock import clock
 from penstock.clock import format_time
-from penstock.database.sqlite_connections import LOG_PAGES
+from penstock.database.sqlite import LOG_PAGES
 from penstock.queue import transitions
 from penstock.queue.job import NewJob
 from penstock.queue.sql.statements import CLAIM_COLUMNS, JOB_COLUMNS

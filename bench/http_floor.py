@@ -26,7 +26,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from penstock import clock
-from penstock.database.sqlite_connections import LOG_PAGES
+from penstock.database.sqlite import LOG_PAGES
 from penstock.queue.job import NewJob
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.queue.sqlite.rows import Refused, insert_plain

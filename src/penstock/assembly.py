@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
+from penstock.database import schema
 from penstock.extras import refuse_missing
-from penstock.queue import fork_hooks
 
 if TYPE_CHECKING:
     from penstock.backup.backups import Backups
@@ -85,7 +85,7 @@ class Assembly:
         self._make_jobs = jobs
         self._making = threading.RLock()
         self._further_queues: list[Queue] = []
-        fork_hooks.register(self)
+        schema.register(self)
 
     @classmethod
     def of_app(cls, settings: Settings, app: str | None) -> Assembly:

@@ -18,7 +18,7 @@ import pytest
 from penstock.catalog.sql.postgres import PostgresCatalog, PostgresStatements
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load
-from penstock.database.sqlite_file import CONNECTION
+from penstock.database.sqlite import CONNECTION
 from tests.servers import postgres
 
 CHUNKS_OF_A_DOCUMENT = 4

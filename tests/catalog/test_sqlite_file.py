@@ -20,8 +20,8 @@ from penstock.catalog.rules.publication import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog, is_worth_merging
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Document, Filters, Outcome, Source
-from penstock.database import sqlite_connections
-from penstock.database.sqlite_file import CONNECTION
+from penstock.database import sqlite
+from penstock.database.sqlite import CONNECTION
 from penstock.errors import SchemaMismatch, UnknownScheme
 from penstock.queue.factory import open_queue
 from tests.catalog.conftest import CATALOGS, begin, embed, found, page, put, vectors
@@ -226,7 +226,7 @@ def test_the_log_is_copied_back_by_the_parts_of_large_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A small job would wait for the copying; so its commit leaves that to those that fill the log."""
-    monkeypatch.setattr(sqlite_connections, "BULK_LOG_PAGES", 20)
+    monkeypatch.setattr(sqlite, "BULK_LOG_PAGES", 20)
     catalog = SqliteCatalog(tmp_path / "catalog.db")
     catalog.portions = Portions(rows=2, uncut=1)
     file = tmp_path / "catalog.db"

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from penstock.database import sqlite_connections
+from penstock.database import sqlite
 from penstock.queue import transitions
 from penstock.queue.job import ClaimRequest
 from penstock.queue.jsonl.queue import JsonlQueue
@@ -28,7 +28,7 @@ def opened(url: str, synchronous: str = "FULL") -> Queue:
 
 
 def main(url: str, synchronous: str, rounds: str, answers: str) -> None:
-    sqlite_connections.LOG_PAGES = LOG_PAGES
+    sqlite.LOG_PAGES = LOG_PAGES
     log = os.open(answers, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def acknowledge(what: str, *ids: str) -> None:

@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from penstock import errors
-from penstock.database.postgres_errors import translate_error as of_postgres
-from penstock.database.sqlite_connections import translate_error as of_sqlite
+from penstock.database.postgres import translate_error as of_postgres
+from penstock.database.sqlite import translate_error as of_sqlite
 from penstock.errors import PenstockError
 from penstock.queue import transitions
 from penstock.queue.job import Beat, ClaimRequest

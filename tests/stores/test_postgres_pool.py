@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres import PostgresConnections
 
 PATIENCE_S = 120
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.database.postgres import Connection, PostgresConnections
 from penstock.queue import transitions
 from penstock.queue.job import ClaimRequest, JobQuery, Status
 from penstock.queue.postgres.queue import PostgresListener, PostgresQueue

@@ -16,8 +16,7 @@ import pytest
 
 from penstock import Penstock, errors
 from penstock.clock import new_ids
-from penstock.database.postgres_connections import PostgresConnections
-from penstock.database.postgres_errors import translate_error
+from penstock.database.postgres import PostgresConnections, translate_error
 from penstock.queue.job import ClaimRequest, JobQuery, NewJob
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import PostgresRows, transact

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock.database.postgres_connections import Connection
+from penstock.database.postgres import Connection
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import SQL
 from tests.conformance.conftest import T0, at

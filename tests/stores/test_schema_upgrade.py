@@ -22,7 +22,8 @@ from penstock.catalog.sql import postgres
 from penstock.catalog.sql import sqlite as sqlite_catalog
 from penstock.cli.main import cli
 from penstock.config import Settings
-from penstock.database import postgres_schema, sqlite_schema
+from penstock.database import postgres as postgres_schema
+from penstock.database import sqlite
 from penstock.database.schema import Schema
 from penstock.queue.factory import open_queue
 from penstock.queue.job import JobQuery
@@ -60,7 +61,7 @@ def upgraded(schema: Schema, step: str) -> Schema:
 
 def install_next(monkeypatch: pytest.MonkeyPatch, step: str = QUEUE_STEP) -> None:
     """Make this process the next version."""
-    for module in (sqlite_schema, postgres_schema):
+    for module in (sqlite, postgres_schema):
         monkeypatch.setattr(module, "QUEUE", upgraded(module.QUEUE, step))
     for catalog in (sqlite_catalog, postgres):
         monkeypatch.setattr(catalog, "SCHEMA", upgraded(catalog.SCHEMA, CATALOG_STEP))

@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.database import sqlite_file
+from penstock.database import sqlite
 from penstock.database.schema import Schema
-from penstock.database.sqlite_connections import SqliteConnections, translating_errors
-from penstock.database.sqlite_file import CONNECTION, NamedConnection, takes_numbers_for_names
-from penstock.database.sqlite_schema import migrate
+from penstock.database.sqlite import (
+    CONNECTION,
+    NamedConnection,
+    SqliteConnections,
+    migrate,
+    takes_numbers_for_names,
+    translating_errors,
+)
 from penstock.errors import InvalidRequest, QueueFull, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.queue import payloads, transitions
 from penstock.queue.job import ClaimRequest, Job, JobQuery, QueueLimits, Scope, Status
@@ -362,13 +367,13 @@ def test_only_four_versions_of_python_take_a_number_for_a_name(python: tuple[int
 
 
 def test_numbers_bound_by_name_reach_the_same_places(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bind, bound = sqlite_file._by_name, list[object]()
+    bind, bound = sqlite._by_name, list[object]()
 
     def seen(values: Sequence[object]) -> dict[str, object]:
         bound.append(values)
         return bind(values)
 
-    monkeypatch.setattr(sqlite_file, "_by_name", seen)
+    monkeypatch.setattr(sqlite, "_by_name", seen)
     with closing(sqlite3.connect(path, factory=NamedConnection)) as connection:
         connection.execute("CREATE TABLE t (a, b)")
         connection.executemany("INSERT INTO t VALUES (?3, ?1)", [("x", "unused", "y")])
@@ -382,7 +387,7 @@ def test_numbers_bound_by_name_reach_the_same_places(path: Path, monkeypatch: py
 
 
 def test_a_queue_works_with_names_for_numbers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "CONNECTION", NamedConnection)
+    monkeypatch.setattr(sqlite, "CONNECTION", NamedConnection)
     with closing(SqliteQueue(path)) as queue:
         queue.add([new(number) for number in range(1, 4)], now=T0)
         claimed = queue.claim(ClaimRequest("w", limit=2), now=T0)

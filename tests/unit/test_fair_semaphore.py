@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.database.fair_semaphore import FairSemaphore
+from penstock.database.schema import FairSemaphore
 
 
 def test_a_waiting_thread_goes_before_one_that_comes_again():

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
+import weakref
+from collections import deque
+from typing import Protocol
 
 from penstock.errors import RestoreUnfinished, SchemaMismatch
 from penstock.lazy_pattern import lazy_pattern
@@ -86,3 +91,82 @@ class Schema(NamedTuple):
             f"{store} lacks {name}, which is in schema {self.newest}: applied in part, or changed",
             remedy=remedy,
         )
+
+
+# Fair semaphore: threads are served in order of arrival.
+#
+# ``threading.Semaphore`` lets a thread that releases acquire again before the one it woke: under steady use
+# some threads never get their turn.
+
+
+class FairSemaphore:
+    """A semaphore with a queue of waiting threads."""
+
+    def __init__(self, value: int) -> None:
+        self._free = value
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Wait for a turn; ``timeout`` None: for ever. False: timeout."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            turn = threading.Event()
+            self._waiting.append(turn)
+        try:
+            given = turn.wait(timeout)
+        except BaseException:
+            # A signal's handler raised. A turn that came meanwhile goes to the next thread.
+            if not self._leave(turn):
+                self.release()
+            raise
+        # It may have come just after the time was over.
+        return given or not self._leave(turn)
+
+    def _leave(self, turn: threading.Event) -> bool:
+        with self._lock:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return True
+        return False
+
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def release(self) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._free += 1
+
+
+# Hooks in the child after ``fork``.
+#
+# A child inherits locks held by threads that it does not have, and descriptors whose file locks and events
+# it shares with its parent. The hook runs before anything else in the child. Comparing the process id on
+# each call instead would let two threads of the child notice at once.
+
+
+class ForkAware(Protocol):
+    """An object with resources of one process."""
+
+    def after_fork(self) -> None:
+        """Drop the resources of the parent. Called in the child, which has one thread then."""
+
+
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+
+
+def register(item: ForkAware) -> None:
+    _registered.add(item)
+
+
+def _run_hooks() -> None:
+    for item in list(_registered):
+        item.after_fork()
+
+
+os.register_at_fork(after_in_child=_run_hooks)

@@ -9,8 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import translate_error
+from penstock.database.postgres import Connection, PostgresConnections, translate_error
 from penstock.errors import ImportRefused
 from penstock.legacy.rows import RETIRED, LegacyRow
 from penstock.store_url import StoreUrl

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.queue import fork_hooks
+from penstock.database import schema
 from penstock.queue.engine import SharedWait
 
 if TYPE_CHECKING:
-    from penstock.database.sqlite_connections import SqliteConnections
+    from penstock.database.sqlite import SqliteConnections
 
 FASTEST_S = 0.002
 SOONEST_S = 0.0003
@@ -46,7 +46,7 @@ class FileWatch:
         self._lock = threading.Lock()
         self._watch: _Inotify | None = None
         self._unwatchable = False
-        fork_hooks.register(self)
+        schema.register(self)
 
     def wait(self, timeout: float) -> bool:
         """Sleep until ``changed``, at most ``timeout`` seconds; False if nothing changed."""

@@ -33,9 +33,8 @@ from penstock.catalog.sql.transfer import (
 )
 from penstock.catalog.values import Filters, HeldTask, Phase, Task
 from penstock.clock import format_time
-from penstock.database import postgres_schema
-from penstock.database.postgres_connections import Connection, PostgresConnections, ServerClock
-from penstock.database.postgres_errors import translate_error
+from penstock.database import postgres
+from penstock.database.postgres import Connection, PostgresConnections, ServerClock, translate_error
 from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
 from penstock.named_tuple import NamedTuple
@@ -293,16 +292,16 @@ class PostgresTransfer(SqlTransfer[PostgresConnections]):
     def begin_restore(self) -> None:
         with self._connections.session() as connection, connection.transaction():
             emptied = [*self.tables, "catalog_gone", "catalog_keyword"]
-            postgres_schema.begin_restore(connection, emptied, self._schema)
+            postgres.begin_restore(connection, emptied, self._schema)
 
     def end_restore(self, numbers: Mapping[str, int]) -> None:
         with self._connections.session() as connection, connection.transaction():
             continue_numbers(PostgresStatements(connection), numbers)
-            postgres_schema.end_restore(connection, self._schema)
+            postgres.end_restore(connection, self._schema)
 
     def restore_unfinished(self) -> bool:
         with self._connections.session() as connection:
-            return postgres_schema.is_marked(connection, self._schema)
+            return postgres.is_marked(connection, self._schema)
 
     def _insert(self, table: PortableTable, rows: Sequence[Sequence[Any]]) -> None:
         place = {name: number for number, name in enumerate(table.columns)}
@@ -530,14 +529,14 @@ class PostgresCatalog(SqlCatalog):
 
     def check(self) -> list[str]:
         with self._writers.session() as connection:
-            postgres_schema.verify(connection, self._writers.name, self._schema)
+            postgres.verify(connection, self._writers.name, self._schema)
         return []
 
     def migrate(self) -> None:
         with self._writers.session() as connection:
-            postgres_schema.create(connection, self._writers.schema)
-            self._channel = postgres_schema.channel(connection)
-            postgres_schema.migrate(connection, self._writers.name, self._schema)
+            postgres.create(connection, self._writers.schema)
+            self._channel = postgres.channel(connection)
+            postgres.migrate(connection, self._writers.name, self._schema)
 
     def close(self) -> None:
         self._listener.close()

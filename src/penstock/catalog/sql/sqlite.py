@@ -16,9 +16,9 @@ from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, column, load, migrations
-from penstock.database import sqlite_connections, sqlite_schema
+from penstock.database import sqlite
 from penstock.database.schema import Schema
-from penstock.database.sqlite_connections import (
+from penstock.database.sqlite import (
     SqlFunction,
     SqliteConnections,
     translating_errors,
@@ -51,7 +51,7 @@ def is_worth_merging(pages: Sequence[int]) -> bool:
 
 class SqliteCatalog(SqlCatalog):
     # A writer that waits asks for the lock more often than this, and so finds it free.
-    pause_s = 2 * sqlite_connections.RETRY_S
+    pause_s = 2 * sqlite.RETRY_S
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class SqliteCatalog(SqlCatalog):
 
     def check(self) -> list[str]:
         with self._connections.reading() as connection:
-            sqlite_schema.verify(connection, self.path, self._schema)
+            sqlite.verify(connection, self.path, self._schema)
         return []
 
     def migrate(self) -> None:
         # The first snapshot goes on with the connection that is opened here.
         with translating_errors(self.path), self._reader() as role:
-            sqlite_schema.migrate(self._connections, self.path, self._schema, reader=role)
+            sqlite.migrate(self._connections, self.path, self._schema, reader=role)
 
     def close(self) -> None:
         self._listener.close()

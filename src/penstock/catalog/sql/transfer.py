@@ -18,9 +18,9 @@ from penstock.catalog.parts import CatalogRows, PortableTable
 from penstock.catalog.rules.publication import RestoredRows
 from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load
-from penstock.database import sqlite_schema
+from penstock.database import sqlite
 from penstock.database.schema import Schema
-from penstock.database.sqlite_connections import SqliteConnections
+from penstock.database.sqlite import SqliteConnections
 from penstock.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -133,20 +133,20 @@ class SqliteTransfer(SqlTransfer[SqliteConnections]):
             self.statements(connection).send("forget_words")
             self.statements(connection).send("buffer_words", WORDS_IN_MEMORY)
             emptied = [*self.tables, "catalog_gone"]
-            sqlite_schema.begin_restore(connection, reversed(emptied), self._schema)
+            sqlite.begin_restore(connection, reversed(emptied), self._schema)
 
     def end_restore(self, numbers: Mapping[str, int]) -> None:
         with self._connections.writing() as connection:
             continue_numbers(self.statements(connection), numbers)
             self.statements(connection).send("buffer_words", USUAL_WORDS_IN_MEMORY)
-            sqlite_schema.end_restore(connection, self._schema)
+            sqlite.end_restore(connection, self._schema)
 
     def statements(self, connection: sqlite3.Connection) -> SqliteStatements:
         return SqliteStatements(connection, load("sqlite"))
 
     def restore_unfinished(self) -> bool:
         with self._connections.reading() as connection:
-            return sqlite_schema.is_marked(connection, self._schema)
+            return sqlite.is_marked(connection, self._schema)
 
     def _insert(self, table: PortableTable, rows: Sequence[Sequence[Any]]) -> None:
         columns: Sequence[str] = table.columns

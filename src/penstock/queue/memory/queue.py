@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock import clock
-from penstock.queue import fork_hooks, job, transitions
+from penstock.database import schema
+from penstock.queue import job, transitions
 from penstock.queue.engine import DUMPED_AT_ONCE, Engine
 from penstock.queue.job import (
     Beat,
@@ -73,7 +74,7 @@ class MemoryQueue(Engine[Table], MappedSchedules):
         self._seen = _SeenVersion()
         self.rows_read = 0
         """Candidates read by the last claim, which determine its cost."""
-        fork_hooks.register(self)
+        schema.register(self)
 
     def _write(self, what: str, work: Callable[[Table], T]) -> T:
         with self._writing(what) as table:

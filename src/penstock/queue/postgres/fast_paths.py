@@ -20,8 +20,7 @@ from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import RETRYABLE_ERRORS
+from penstock.database.postgres import RETRYABLE_ERRORS, Connection, PostgresConnections
 from penstock.named_tuple import NamedTuple
 from penstock.queue.job import (
     SUSPECT,

@@ -16,12 +16,10 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.rows import tuple_row
 
-from penstock.database import postgres_schema
-from penstock.database.postgres_connections import Connection, PostgresConnections, ServerClock
-from penstock.database.postgres_errors import translate_error
+from penstock.database import postgres, schema
+from penstock.database.postgres import Connection, PostgresConnections, ServerClock, translate_error
 from penstock.database.schema import Schema
 from penstock.errors import DuplicateId, InvalidRequest, StoreError
-from penstock.queue import fork_hooks
 from penstock.queue.engine import Engine, SharedWait, pages_of
 from penstock.queue.job import (
     BOUND,
@@ -160,21 +158,21 @@ class PostgresStore(Engine[PostgresRows], SqlSchedules, ABC):
 
     def begin_restore(self) -> None:
         with self._connections.session() as connection, connection.transaction():
-            postgres_schema.begin_restore(connection, self._schema.tables(), self._schema)
+            postgres.begin_restore(connection, self._schema.tables(), self._schema)
 
     def end_restore(self) -> None:
         with self._connections.session() as connection:
-            postgres_schema.end_restore(connection, self._schema)
+            postgres.end_restore(connection, self._schema)
 
     def restore_unfinished(self) -> bool:
         with self._connections.session() as connection:
-            return postgres_schema.is_marked(connection, self._schema)
+            return postgres.is_marked(connection, self._schema)
 
     def migrate(self) -> None:
         with self._connections.session() as connection:
-            postgres_schema.create(connection, self._connections.schema)
-            self._channel = postgres_schema.channel(connection)
-            postgres_schema.migrate(connection, self._connections.name, self._schema)
+            postgres.create(connection, self._connections.schema)
+            self._channel = postgres.channel(connection)
+            postgres.migrate(connection, self._connections.name, self._schema)
 
 
 # Counts of the rows of a PostgreSQL queue, at a bounded price.
@@ -233,7 +231,7 @@ class PostgresListener:
         self._any_claimable = any_claimable
         self._connection: Connection | None = None
         self.after_fork()
-        fork_hooks.register(self)
+        schema.register(self)
 
     def wait(self, timeout: float) -> bool:
         if self._connections.pooled:
@@ -333,7 +331,7 @@ class PostgresQueue(PostgresStore):
         restoring: bool = False,
     ) -> None:
         """``restoring``: open a schema even if the last restore was not finished."""
-        self._schema = postgres_schema.QUEUE._replace(restoring=restoring)
+        self._schema = postgres.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
         self._connections = PostgresConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=PLANS
@@ -641,7 +639,7 @@ class PostgresQueue(PostgresStore):
 
     def check(self) -> list[str]:
         with self._reading() as rows:
-            postgres_schema.verify(rows.connection, self._connections.name, self._schema)
+            postgres.verify(rows.connection, self._connections.name, self._schema)
             settings: dict[str, str] = dict(rows.fetch("durability"))
             left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
             read_only = rows.scalar("read_only")

@@ -20,8 +20,13 @@ import psycopg
 from psycopg import DataError, pq
 from psycopg.rows import tuple_row
 
-from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import RETRYABLE_ERRORS, one_line, translate_error
+from penstock.database.postgres import (
+    RETRYABLE_ERRORS,
+    Connection,
+    PostgresConnections,
+    one_line,
+    translate_error,
+)
 from penstock.errors import DuplicateId, StoreUnavailable
 from penstock.named_tuple import NamedTuple
 from penstock.queue.job import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.database import schema
 from penstock.errors import DuplicateId, InvalidRequest, StoreError
-from penstock.queue import fork_hooks
 from penstock.queue.engine import pages_of
 from penstock.queue.job import (
     SAME_METADATA,
@@ -502,7 +502,7 @@ class RedisQueue(RedisSchedules, RedisLimits, CountedAdditions, NoSentExchanges)
         except StoreError:
             self.close()
             raise
-        fork_hooks.register(self)
+        schema.register(self)
 
     def now(self) -> datetime:
         seconds, micros = self._server.call("TIME")

@@ -13,8 +13,8 @@ import msgspec
 
 from penstock import clock
 from penstock.clock import format_time, read_time
-from penstock.database import sqlite_schema
-from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
+from penstock.database import sqlite
+from penstock.database.sqlite import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidRequest, StoreError
 from penstock.queue.engine import Engine, pages_of
 from penstock.queue.file_watch import SqliteListener
@@ -222,7 +222,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
     ) -> None:
         """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
-        self._schema = sqlite_schema.QUEUE._replace(restoring=restoring)
+        self._schema = sqlite.QUEUE._replace(restoring=restoring)
         self.rows_read = 0
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
@@ -350,15 +350,15 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
     def begin_restore(self) -> None:
         with self._connections.writing() as connection:
-            sqlite_schema.begin_restore(connection, reversed(self._schema.tables()), self._schema)
+            sqlite.begin_restore(connection, reversed(self._schema.tables()), self._schema)
 
     def end_restore(self) -> None:
         with self._connections.writing() as connection:
-            sqlite_schema.end_restore(connection, self._schema)
+            sqlite.end_restore(connection, self._schema)
 
     def restore_unfinished(self) -> bool:
         with self._connections.reading() as connection:
-            return sqlite_schema.is_marked(connection, self._schema)
+            return sqlite.is_marked(connection, self._schema)
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         claim = SqliteClaim(rows.cursor, request, now)
@@ -501,12 +501,12 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
     def check(self) -> list[str]:
         with self._connections.reading() as connection:
-            sqlite_schema.verify(connection, self.path, self._schema)
+            sqlite.verify(connection, self.path, self._schema)
         return []
 
     def migrate(self) -> None:
         with translating_errors(self.path):
-            sqlite_schema.migrate(self._connections, self.path, self._schema)
+            sqlite.migrate(self._connections, self.path, self._schema)
 
     def close(self) -> None:
         self._listener.close()

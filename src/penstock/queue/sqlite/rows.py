@@ -14,7 +14,7 @@ import msgspec
 
 from penstock import clock
 from penstock.clock import format_new_time, format_time, read_time
-from penstock.database.sqlite_file import CURSOR
+from penstock.database.sqlite import CURSOR
 from penstock.errors import DuplicateId
 from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions

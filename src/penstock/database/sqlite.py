@@ -9,16 +9,23 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import sqlite3
+import stat
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from penstock import clock
-from penstock.database import sqlite_file
+from penstock.clock import format_time, now
+from penstock.database import schema
+from penstock.database.schema import RESTORING, Schema
 from penstock.errors import (
     DiskFull,
     InvalidText,
@@ -29,10 +36,185 @@ from penstock.errors import (
     StoreDenied,
     StoreReadOnly,
     StoreUnavailable,
+    StoreVanished,
     TooManyFiles,
 )
 from penstock.named_tuple import NamedTuple
-from penstock.queue import fork_hooks
+from penstock.queue.sql.statements import migrations
+from penstock.state_directory import make_private
+
+# The file of SQLite connections: creation, detection of a lost file, and read-only access.
+
+
+class NamedCursor(sqlite3.Cursor):
+    """A cursor for drivers that take ``?1`` for a name, and warn of each value in a sequence.
+
+    The number becomes the name, and the values a mapping.
+    """
+
+    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
+        if "?1" in statement:
+            super().execute(_with_names(statement), _by_name(values))
+        else:
+            super().execute(statement, values)
+        return self
+
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
+        if "?1" in statement:
+            super().executemany(_with_names(statement), map(_by_name, rows))
+        else:
+            super().executemany(statement, rows)
+        return self
+
+
+class NamedConnection(sqlite3.Connection):
+    """A connection with such cursors."""
+
+    def cursor(self, factory: Any = NamedCursor) -> Any:
+        return super().cursor(factory)
+
+    def execute(self, statement: str, values: Any = (), /) -> NamedCursor:
+        cursor: NamedCursor = self.cursor()
+        return cursor.execute(statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> NamedCursor:
+        cursor: NamedCursor = self.cursor()
+        return cursor.executemany(statement, rows)
+
+
+@cache
+def _with_names(statement: str) -> str:
+    # By its number a parameter may be missing in between; such a gap would have no name.
+    return re.sub(r"\?([0-9]+)", r":\1", statement)
+
+
+def _by_name(values: Sequence[object]) -> dict[str, object]:
+    return {str(number): value for number, value in enumerate(values, 1)}
+
+
+def takes_numbers_for_names(python: Sequence[int]) -> bool:
+    """Tell whether this version of Python has that fault (3.12.0 to 3.12.3).
+
+    Statements number their parameters, as a value often stands in several places. Elsewhere tuples are
+    bound, which is faster than a mapping.
+    """
+    return (3, 12) <= tuple(python[:3]) < (3, 12, 4)
+
+
+_NAMED = takes_numbers_for_names(sys.version_info[:3])
+CONNECTION: type[sqlite3.Connection] = NamedConnection if _NAMED else sqlite3.Connection
+CURSOR: type[sqlite3.Cursor] = NamedCursor if _NAMED else sqlite3.Cursor
+"""The class of cursors on the connections of callers."""
+
+_CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+class SqliteFile:
+    """One database file: the path, and the identity at the first open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name = os.fspath(path)
+        self._identity: tuple[int, int] | None = None
+        self._read_as: dict[str, tuple[object, ...]] = {}
+        """File state at the open of connections that SQLite does not keep current."""
+
+    def opened(self) -> None:
+        """Remember the identity of the file at the first open."""
+        if self._identity is None:
+            self._identity = self._read_identity()
+
+    def forget(self) -> None:
+        self._identity = None
+        self._read_as.clear()
+
+    def refuse_vanished(self) -> None:
+        """Raise if the path no longer names the opened file. One call of stat."""
+        if self._identity is not None and self._read_identity() != self._identity:
+            name = self._path.name
+            raise StoreVanished(
+                f"{self._path} was replaced by another file while it was open",
+                remedy=f"Stop all that use it, remove {name}-wal and {name}-shm, which are of the old file, "
+                "and start again; or put the old file back.",
+            )
+
+    def _read_identity(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self._name)  # noqa: PTH116 - on every call, and twice as fast
+        except FileNotFoundError:
+            raise StoreVanished(f"{self._path} was removed while it was open") from None
+        except OSError as error:
+            raise StoreVanished(f"{self._path} is out of reach ({error.strerror})") from error
+        return found.st_dev, found.st_ino
+
+    def create(self) -> None:
+        """Create a missing file, readable by the owner only; SQLite gives -wal and -shm the same mode.
+
+        By mknod, which opens nothing: closing a descriptor of a database file releases the locks that other
+        connections of this process hold on it.
+        """
+        with suppress(OSError):  # the file exists, or SQLite reports the reason
+            os.mknod(self._name, stat.S_IFREG | 0o600)
+
+    def connect(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            name or self._name,
+            uri=uri,
+            timeout=timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            factory=CONNECTION,
+        )
+
+    def connect_read_only(
+        self, role: str, timeout_s: float, refusal: sqlite3.OperationalError
+    ) -> sqlite3.Connection:
+        """Connect to a file in a read-only directory; raises ``refusal`` for other reasons.
+
+        In WAL mode SQLite needs an index of the log (``-shm``) beside the file. While another process
+        writes, the index exists, and this is not called. If it is missing and cannot be created, no process
+        writes. Without a log the file is then read as it is; with one, a VFS without locks builds the index
+        in memory.
+        """
+        if refusal.sqlite_errorcode & 0xFF not in _CANNOT_WRITE or os.access(self._path.parent, os.W_OK):
+            raise refusal
+        try:
+            found = self._path.exists()
+        except OSError:  # a directory above may not be searched, or the name is too long
+            raise refusal from None
+        if not found:
+            raise StoreReadOnly(f"{self._path.parent} cannot be written, and has no {self._path.name} in it")
+        self._read_as[role] = self._files()
+        logged = self._read_as[role][1]
+        query = "mode=ro&vfs=unix-none" if logged else "mode=ro&immutable=1"
+        connection = self.connect(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
+        try:
+            if logged:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def written_since(self, role: str) -> bool:
+        """Check whether a connection not kept current by SQLite was opened before the last write."""
+        before = self._read_as.get(role)
+        if before is None or before == self._files():
+            return False
+        del self._read_as[role]
+        return True
+
+    def _files(self) -> tuple[object, ...]:
+        """Return times and sizes of file and log; None for an empty log."""
+        file = self._path.stat()
+        try:
+            log = os.stat(self._name + "-wal")  # noqa: PTH116
+        except OSError:
+            return (file.st_mtime_ns, file.st_size), None
+        return (file.st_mtime_ns, file.st_size), (log.st_mtime_ns, log.st_size) if log.st_size else None
+
 
 T = TypeVar("T")
 
@@ -83,14 +265,14 @@ class SqliteConnections:
     ) -> None:
         """``functions``: SQL functions, which may replace built-in ones."""
         self.path = path
-        self.file = sqlite_file.SqliteFile(path)
+        self.file = SqliteFile(path)
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
         self._foreign_keys = foreign_keys
         self._functions = functions or {}
         self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
-        fork_hooks.register(self)
+        schema.register(self)
 
     def _reset(self) -> None:
         self._write_lock = threading.RLock()
@@ -384,3 +566,119 @@ def translate_error(error: BaseException, path: Path) -> PenstockError | None:
     if kind in (StoreDenied, StoreUnavailable) and _out_of_descriptors():
         return TooManyFiles(f"{path} cannot be opened: this process has too many open files")
     return kind(f"{path} {what} ({error})")
+
+
+# Migration of a SQLite file, safe with concurrent migrations.
+
+
+QUEUE = Schema("penstock_migration", migrations("sqlite"))
+
+
+def migrate(
+    connections: SqliteConnections, path: Path, schema: Schema = QUEUE, *, reader: str | None = None
+) -> None:
+    """Apply missing changes of the schema. ``reader``: the role of the connection that looks for them."""
+    _make_directory(path.parent)
+    with connections.reading() if reader is None else connections.snapshot(reader) as connection:
+        if _applied(connection, path, schema) >= schema.newest:
+            # A file that can only be read is opened here.
+            _refuse_incomplete(connection, path, schema)
+            return
+    with connections.writing() as connection:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {schema.ledger}"
+            " (number INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)"
+        )
+        applied = _applied(connection, path, schema)
+        _refuse_foreign(connection, path, schema, applied)
+        for number, script in schema.after(applied):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
+
+
+def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -> None:
+    applied = _applied(connection, path, schema)
+    schema.refuse_older(path, applied, remedy="Open it once with a user that may write to it.")
+    _refuse_incomplete(connection, path, schema)
+
+
+def begin_restore(connection: sqlite3.Connection, tables: Iterable[str], schema: Schema = QUEUE) -> None:
+    """Delete all rows of these tables, and mark the file: others cannot open it until the restore ends."""
+    for name in tables:
+        connection.execute(f"DELETE FROM {name}")
+    values = (RESTORING, format_time(now()))
+    connection.execute(f"INSERT OR REPLACE INTO {schema.ledger} VALUES (?, ?)", values)
+
+
+def end_restore(connection: sqlite3.Connection, schema: Schema = QUEUE) -> None:
+    """Remove the restore mark of a file."""
+    connection.execute(f"DELETE FROM {schema.ledger} WHERE number = ?", (RESTORING,))
+
+
+def is_marked(connection: sqlite3.Connection, schema: Schema = QUEUE) -> bool:
+    """Check whether a restore of this file was not finished."""
+    found = connection.execute(f"SELECT 1 FROM {schema.ledger} WHERE number = ?", (RESTORING,)).fetchall()
+    return bool(found)
+
+
+def _applied(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
+    ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchall()
+    if not ledger:
+        return 0
+    ((applied,),) = connection.execute(schema.applied_statement).fetchall()
+    if not isinstance(applied, int):
+        raise SchemaMismatch(
+            f"{path} has a table {schema.ledger} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
+    schema.refuse_newer(path, applied)
+    return applied
+
+
+_ANOTHER_FILE = "Name another file in its URL (PENSTOCK_URL; for the catalog PENSTOCK_CATALOG_URL)."
+_RESTORE = "Restore the file from a backup, or name another file in its URL."
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: Schema, applied: int) -> None:
+    """Refuse existing names before the first CREATE: another program's, or half a migration."""
+    present = _present(connection)
+    taken = [name for name in schema.created_names(applied) if name in present]
+    if taken and applied:
+        raise SchemaMismatch(
+            f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
+            remedy=_RESTORE,
+        )
+    if taken:
+        kind = "an index" if present[taken[0]] == "index" else f"a {present[taken[0]]}"
+        raise SchemaMismatch(
+            f"{path} already has {kind} named {taken[0]} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
+
+
+def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    present = _present(connection)
+    missing = [name for name in schema.created_names() if name not in present]
+    if missing:
+        raise schema.lacks(path, missing[0], remedy=_RESTORE)
+
+
+def _present(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, type FROM sqlite_master").fetchall())
+
+
+def _statements(script: str) -> list[str]:
+    statements: list[str] = []
+    part = ""
+    for line in script.splitlines(keepends=True):
+        part += line
+        if sqlite3.complete_statement(part):
+            statements.append(part)
+            part = ""
+    return statements
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        make_private(directory)
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        raise StoreDenied(f"{directory} cannot be made ({error.strerror})") from error
