@@ -286,8 +286,8 @@ class Assembly:
 
     def server(self, **options: Any) -> HttpServer:
         """Make an HTTP server, ready to run; see ``http.server.ServerOptions``."""
-        from penstock.http.factory import make_server
-        from penstock.mcp.endpoint import mcp_endpoint
+        from penstock.http.server import make_server
+        from penstock.mcp.server import mcp_endpoint
 
         return make_server(self, mcp_endpoint, **options)
 

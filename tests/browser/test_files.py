@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http import dashboard_files
+from penstock.http import pages
 from tests.http.live_server import LiveServer
 
-FOLDER = dashboard_files.FOLDER
+FOLDER = pages.FOLDER
 LIMIT = 123 * 1024
 STATUSES = ("pending", "running", "done", "failed", "cancelled", "skipped", "held")
 

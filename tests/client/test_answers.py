@@ -10,8 +10,7 @@ import pytest
 
 from penstock import Client, clock, errors
 from penstock.client import calls
-from penstock.client.answers import HttpAnswer, error_of, wait_before_retry
-from penstock.client.exchange import Address
+from penstock.client.transport import Address, HttpAnswer, error_of, wait_before_retry
 from penstock.errors import PenstockError
 from tests.client.conftest import MakeClient
 from tests.client.scripted_server import ALIVE, KEY, RECEIPT, problem, reply, scripted

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from penstock import errors
-from penstock.client.streams import EventParser
+from penstock.client.transport import EventParser
 from tests.client.conftest import MakeClient
 from tests.client.scripted_server import ALIVE, KEY, RECEIPT, ScriptedServer, problem, reply, scripted
 

@@ -27,14 +27,13 @@ from starlette.types import Receive, Scope, Send
 
 from penstock import errors
 from penstock.config import load
-from penstock.http import upload_stream
-from penstock.http.connections import PROVE, SPARE, OpenConnections
+from penstock.http import uploads
+from penstock.http.connections import PROVE, SPARE, OpenConnections, Peers
 from penstock.http.event_hub import LISTENERS_PER_KEY
 from penstock.http.guard import REQUESTS_PER_KEY
-from penstock.http.peers import Peers
 from penstock.http.request_bodies import UploadFields
-from penstock.http.thread_pools import Drawings
-from penstock.http.upload_stream import UploadStream
+from penstock.http.request_context import Drawings
+from penstock.http.uploads import UploadStream
 from penstock.pipeline.extract.protocol import PageImage
 from penstock.service import keys as sessions
 from penstock.service.doctor import WriteProbe
@@ -153,7 +152,7 @@ def test_uploads_that_drip_leave_place_for_others(server: LiveServer, keys: Send
 
 
 def test_a_body_below_the_lowest_rate_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(upload_stream, "SILENCE_S", 0.2)
+    monkeypatch.setattr(uploads, "SILENCE_S", 0.2)
 
     def stream(pieces: Sequence[bytes]) -> UploadStream[Any]:
         left = iter(pieces)

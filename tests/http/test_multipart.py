@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import InvalidRequest
-from penstock.http.multipart import MOST_PARTS, BodyEnds, MultipartReader, PartBegins, PartData, boundary_of
+from penstock.http.uploads import (
+    MOST_PARTS,
+    BodyEnds,
+    MultipartReader,
+    PartBegins,
+    PartData,
+    boundary_of,
+)
 
 BODY = (
     b"before the first part\r\n--cut\r\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from penstock.http import api, health_routes
+from penstock.http import pages, server
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 WORDS = set(
@@ -23,16 +23,16 @@ STATES = {"status", "state", "held", "verdict", "item_type", "op", "missed", "la
 
 
 @pytest.fixture(scope="module")
-def application() -> api.Api:
-    found = api.Api(title="Penstock", version="1")
-    for routes in api.ROUTES:
+def application() -> server.Api:
+    found = server.Api(title="Penstock", version="1")
+    for routes in server.ROUTES:
         found.include_router(routes.router)
-    found.include_router(health_routes.metrics_router)
+    found.include_router(pages.metrics_router)
     return found
 
 
 @pytest.fixture(scope="module")
-def document(application: api.Api) -> dict[str, Any]:
+def document(application: server.Api) -> dict[str, Any]:
     return application.openapi()
 
 
@@ -63,7 +63,7 @@ def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def test_every_operation_has_a_name_of_its_own_that_does_not_depend_on_its_path(
-    application: api.Api, document: dict[str, Any]
+    application: server.Api, document: dict[str, Any]
 ):
     routes = [route for route in application.routes if isinstance(route, APIRoute)]
     assert [] == [route.path for route in routes if route.operation_id is None]

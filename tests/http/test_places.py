@@ -17,7 +17,7 @@ from penstock import AsyncClient, Client, Penstock, config
 from penstock.assembly import Assembly
 from penstock.cli.main import cli
 from penstock.errors import NotAllowed
-from penstock.mcp.toolbox import Toolbox
+from penstock.mcp.server import Toolbox
 from penstock.queue.job import Job
 from penstock.service.access import Principal
 from penstock.service.folders import ChangePlan

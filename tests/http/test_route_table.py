@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
-from penstock.http import dashboard_files
+from penstock.http import pages
 from penstock.queue.job import Status
 from penstock.service.keys import Keys
 from tests.http.live_server import WAIT_S, LiveServer, next_peer, until
@@ -399,7 +399,7 @@ def _plain(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def test_every_route_has_a_row(tmp_path: Path):
-    files = {(method, path) for path in dashboard_files.paths() for method in ("GET", "HEAD")}
+    files = {(method, path) for path in pages.paths() for method in ("GET", "HEAD")}
     found = set(routes_of(tmp_path))
 
     assert {(row.method, row.route) for row in TABLE} == found - files - {("HEAD", "/openapi.json")}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http import api
+from penstock.http import server as api
 from tests.http.live_server import LiveServer, until
 
 SERVE = ("--processes", "1")

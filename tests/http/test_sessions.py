@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http import dashboard_files
+from penstock.http import pages
 from tests.http.live_server import Answer, LiveServer
 
 COOKIE = "penstock_session"
@@ -92,7 +92,7 @@ def test_a_session_outlives_the_server_but_not_its_key(server: LiveServer, keys:
 
 
 def test_the_page_and_its_files_need_no_key(server: LiveServer, keys: tuple[str, str]):
-    files = dashboard_files.paths()
+    files = pages.paths()
     if not files:
         assert 401 == server.ask("GET", "/").status
         assert 404 == server.ask("GET", "/", key=keys[1]).status
@@ -108,11 +108,11 @@ def test_the_page_and_its_files_need_no_key(server: LiveServer, keys: tuple[str,
 
 
 def test_only_files_of_the_folder_are_routes(tmp_path: Path):
-    assert {} == dashboard_files.paths(tmp_path)
+    assert {} == pages.paths(tmp_path)
     (tmp_path / "index.html").write_text("<!doctype html>")
     (tmp_path / "parts.d").mkdir()
     (tmp_path / "parts.d" / "a.js").write_text("1")
 
-    assert ["/", "/index.html", "/parts.d/a.js"] == sorted(dashboard_files.paths(tmp_path))
-    sent = dashboard_files.respond_file(tmp_path / "parts.d" / "a.js", None)
+    assert ["/", "/index.html", "/parts.d/a.js"] == sorted(pages.paths(tmp_path))
+    sent = pages.respond_file(tmp_path / "parts.d" / "a.js", None)
     assert "text/javascript; charset=utf-8" == sent.headers["content-type"]

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http.connections import SPARE, OpenConnections
-from penstock.http.tls_connections import TlsConnection
+from penstock.http.connections import SPARE, OpenConnections, TlsConnection
 from tests.http.live_server import WAIT_S, LiveServer, until
 from tests.http.test_attacks import hangs
 from tests.http.test_connections import rest, running
@@ -110,7 +109,7 @@ def test_a_connection_without_tls_is_ended_and_forgotten(served: Served):
 
 
 def test_a_handshake_that_does_not_end_in_time_is_ended(served: Served, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("penstock.http.tls_connections.HEAD_S", 0.3)
+    monkeypatch.setattr("penstock.http.connections.HEAD_S", 0.3)
     with socket.create_connection(served[0], WAIT_S) as idle:
         assert rest(idle) == b""
 

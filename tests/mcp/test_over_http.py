@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from penstock.mcp.endpoint import MOST_PER_KEY
+from penstock.mcp.server import MOST_PER_KEY
 from tests.http.conftest import server as server
 from tests.http.live_server import Answer, LiveServer
 from tests.mcp.conftest import Agent

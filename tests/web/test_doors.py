@@ -12,7 +12,7 @@ from penstock import Penstock
 from penstock.assembly import Assembly
 from penstock.cli.main import cli
 from penstock.errors import InvalidPayload, PathOutside, WebOff
-from penstock.mcp.toolbox import Toolbox
+from penstock.mcp.server import Toolbox
 from penstock.service.access import PathPolicy
 from tests.web.conftest import Indexer, Site, page, settings_of
 from tests.web.test_libraries import sdist

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
-from penstock.client import calls, graph_calls, streams, upkeep_calls
+from penstock.client import calls, graph_calls, transport, upkeep_calls
 from penstock.client.async_resources import AsyncCollections, AsyncLibraries, AsyncLimits, AsyncSchedules
 from penstock.client.async_transport import AsyncTransport, close_all
-from penstock.client.exchange import Link
-from penstock.client.streams import Event
+from penstock.client.transport import Event, Link
 from penstock.client.uploads import file_name, opened
 from penstock.service.options import ClientIndexOptions, refuse_unknown
 
@@ -161,7 +160,7 @@ class AsyncClient(AsyncTransport):
 
         A server that restarts meanwhile is waited for. Raises ``TimeoutError`` after ``timeout`` seconds.
         """
-        return await self._run(streams.wait(self._caller, id_or_prefix, run, timeout))
+        return await self._run(transport.wait(self._caller, id_or_prefix, run, timeout))
 
     async def cancel(self, id_or_prefix: str) -> CancelAnswer:
         """Cancel a job and its child jobs. Raises ``CannotCancel`` for an ended job."""
@@ -176,7 +175,7 @@ class AsyncClient(AsyncTransport):
 
         A broken stream is continued. ``last_id`` continues an earlier one.
         """
-        stream, held = streams.EventFeed(self._caller, job_id, last_id), set[Link]()
+        stream, held = transport.EventFeed(self._caller, job_id, last_id), set[Link]()
         try:
             while (event := await self._run(stream.next(), held)) is not None:
                 yield event
@@ -196,11 +195,11 @@ class AsyncClient(AsyncTransport):
 
         By its id from any collection, or by its path in one collection; a path has a slash.
         """
-        return await self._run(streams.document(self._caller, path_or_id, where))
+        return await self._run(transport.document(self._caller, path_or_id, where))
 
     async def page(self, path_or_id: str, number: int, **where: Unpack[PathPlace]) -> ShownPage:
         """Read one page as it was read, with engine and confidence where its text was recognized."""
-        return await self._run(streams.page(self._caller, path_or_id, number, where))
+        return await self._run(transport.page(self._caller, path_or_id, number, where))
 
     async def delete(self, source_id: str) -> Receipt:
         """Queue the removal of a document from the index. Its file stays."""

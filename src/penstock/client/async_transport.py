@@ -8,18 +8,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock import clock
-from penstock.client import exchange
-from penstock.client.connections import RECEIVED, tls_context
-from penstock.client.exchange import (
+from penstock.client import transport
+from penstock.client.transport import (
     IDLE_S,
     INDEX_S,
     QUERY_S,
+    RECEIVED,
     RETRY_FOR_S,
     Address,
     Caller,
     Link,
     Patience,
     Steps,
+    tls_context,
 )
 from penstock.named_tuple import NamedTuple
 
@@ -90,23 +91,23 @@ class AsyncTransport:
             if held is None:
                 close_all(taken)
 
-    async def _perform(self, step: exchange.Step, taken: set[Link]) -> Any:
-        if isinstance(step, exchange.Connect):
+    async def _perform(self, step: transport.Step, taken: set[Link]) -> Any:
+        if isinstance(step, transport.Connect):
             async with asyncio.timeout(step.timeout_s):
                 link = await self._connected(fresh=step.fresh)
             taken.add(link)
             return link
-        if isinstance(step, exchange.Send):
+        if isinstance(step, transport.Send):
             async with asyncio.timeout(step.timeout_s):
                 step.link.transport.writer.write(step.data)
                 return await step.link.transport.writer.drain()
-        if isinstance(step, exchange.Receive):
+        if isinstance(step, transport.Receive):
             async with asyncio.timeout(step.timeout_s):
                 return await step.link.transport.reader.read(RECEIVED)
-        if isinstance(step, exchange.Sleep):
+        if isinstance(step, transport.Sleep):
             return await asyncio.sleep(step.seconds)
         taken.discard(step.link)
-        if isinstance(step, exchange.Release):
+        if isinstance(step, transport.Release):
             step.link.idle_since = clock.elapsed_s()
             return self._idle.append(step.link)
         return step.link.transport.writer.close()

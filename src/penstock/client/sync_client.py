@@ -9,23 +9,24 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, Unpack
 
-from penstock.client import calls, exchange, graph_calls, streams, upkeep_calls
+from penstock.client import calls, graph_calls, transport, upkeep_calls
 from penstock.client.collection_calls import ClientCollections
-from penstock.client.connections import RECEIVED, Connections
-from penstock.client.exchange import (
+from penstock.client.library_calls import ClientLibraries
+from penstock.client.limit_calls import ClientLimits
+from penstock.client.schedule_calls import ClientSchedules
+from penstock.client.transport import (
     INDEX_S,
     QUERY_S,
+    RECEIVED,
     RETRY_FOR_S,
     Address,
     Caller,
+    Connections,
+    Event,
     Link,
     Patience,
     Steps,
 )
-from penstock.client.library_calls import ClientLibraries
-from penstock.client.limit_calls import ClientLimits
-from penstock.client.schedule_calls import ClientSchedules
-from penstock.client.streams import Event
 from penstock.client.uploads import file_name, opened
 from penstock.service.options import ClientIndexOptions, refuse_unknown
 
@@ -196,7 +197,7 @@ class Client:
 
         A server that restarts meanwhile is waited for. Raises ``TimeoutError`` after ``timeout`` seconds.
         """
-        return self._run(streams.wait(self._caller, id_or_prefix, run, timeout))
+        return self._run(transport.wait(self._caller, id_or_prefix, run, timeout))
 
     def cancel(self, id_or_prefix: str) -> CancelAnswer:
         """Cancel a job and its child jobs. Raises ``CannotCancel`` for an ended job."""
@@ -211,7 +212,7 @@ class Client:
 
         A broken stream is continued. ``last_id`` continues an earlier one.
         """
-        stream, held = streams.EventFeed(self._caller, job_id, last_id), set[Link]()
+        stream, held = transport.EventFeed(self._caller, job_id, last_id), set[Link]()
         try:
             while (event := self._run(stream.next(), held)) is not None:
                 yield event
@@ -229,11 +230,11 @@ class Client:
 
         By its id from any collection, or by its path in one collection; a path has a slash.
         """
-        return self._run(streams.document(self._caller, path_or_id, where))
+        return self._run(transport.document(self._caller, path_or_id, where))
 
     def page(self, path_or_id: str, number: int, **where: Unpack[PathPlace]) -> ShownPage:
         """Read one page as it was read, with engine and confidence where its text was recognized."""
-        return self._run(streams.page(self._caller, path_or_id, number, where))
+        return self._run(transport.page(self._caller, path_or_id, number, where))
 
     def delete(self, source_id: str) -> Receipt:
         """Queue the removal of a document from the index. Its file stays."""
@@ -394,21 +395,21 @@ class Client:
             if held is None:
                 _close(taken)
 
-    def _perform(self, step: exchange.Step, taken: set[Link]) -> Any:
-        if isinstance(step, exchange.Connect):
+    def _perform(self, step: transport.Step, taken: set[Link]) -> Any:
+        if isinstance(step, transport.Connect):
             link = self._connections.take(step.timeout_s, fresh=step.fresh)
             taken.add(link)
             return link
-        if isinstance(step, exchange.Send):
+        if isinstance(step, transport.Send):
             step.link.transport.settimeout(step.timeout_s)
             return step.link.transport.sendall(step.data)
-        if isinstance(step, exchange.Receive):
+        if isinstance(step, transport.Receive):
             step.link.transport.settimeout(step.timeout_s)
             return step.link.transport.recv(RECEIVED)
-        if isinstance(step, exchange.Release):
+        if isinstance(step, transport.Release):
             taken.discard(step.link)
             return self._connections.give_back(step.link)
-        if isinstance(step, exchange.Drop):
+        if isinstance(step, transport.Drop):
             taken.discard(step.link)
             return step.link.transport.close()
         return time.sleep(step.seconds)

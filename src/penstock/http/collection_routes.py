@@ -8,11 +8,10 @@ import msgspec
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED, accepted
-from penstock.http.request_context import Reader, Writer
-from penstock.http.thread_pools import reads, writes
-from penstock.http.upkeep_bodies import TenantQuery
+from penstock.http.problems import described, respond
+from penstock.http.request_context import Reader, Writer, reads, writes
+from penstock.http.upkeep_routes import TenantQuery
 from penstock.service.collections import CollectionRecord
 
 router = APIRouter(prefix="/collections", tags=["collections"])

@@ -7,18 +7,81 @@ them. A request that outlasts the grace of a stop gets no answer, as from a serv
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import ssl
+from asyncio.sslproto import SSLProtocol
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError, RequestHeadTooLarge, RequestTooSlow, ServerBusy
-from penstock.http.peers import Peers
 from penstock.http.problems import problem_response
+
+# The machine that a request comes from, also behind a reverse proxy.
+#
+# Everything that a proxy passes on comes from its one address. A part for each machine would then be one
+# part for all people behind the proxy, so the address of a proxy has none: the proxy says who the sender is,
+# in ``X-Forwarded-For``. Only the last entry is the proxy's own, so that a sender cannot choose another
+# address.
+
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+FORWARDED = b"x-forwarded-for"
+SITE = 64
+"""Bits of an IPv6 address that belong to a site: one machine may use all addresses below them."""
+
+
+class Peers:
+    """Names of machines. ``proxies``: addresses and networks of proxies, besides this machine itself."""
+
+    def __init__(self, proxies: Iterable[str] = ()) -> None:
+        self._proxies: tuple[Network, ...] = tuple(ipaddress.ip_network(one, strict=False) for one in proxies)
+
+    def of_connection(self, client: Sequence[Any] | None) -> str | None:
+        """The machine at the other end of a connection; None for this machine, and for a proxy."""
+        address = _address(str(client[0])) if client else None
+        return None if address is None or self._is_proxy(address) else _named(address)
+
+    def of_request(self, client: Sequence[Any] | None, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The machine that sent a request; None for this machine, and if a proxy names no other one."""
+        if (direct := self.of_connection(client)) is not None:
+            return direct
+        given = b",".join(value for name, value in headers if name == FORWARDED).decode("latin-1")
+        for part in reversed(given.split(",")):
+            address = _address(part.strip())
+            if address is None:
+                return None
+            if not self._is_proxy(address):
+                return _named(address)
+        return None
+
+    def _is_proxy(self, address: Address) -> bool:
+        return address.is_loopback or any(address in network for network in self._proxies)
+
+
+def _address(text: str) -> Address | None:
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def _named(address: Address) -> str:
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, SITE), strict=False))
+    return str(address)
+
 
 HEAD_S = 20.0
 """Time from the first byte of a request, or from the connection, to the end of the head."""
@@ -274,3 +337,58 @@ def _answer(error: PenstockError, status: int) -> bytes:
     answer = problem_response(error, status=status, headers={"Connection": "close"})
     head = b"".join(b"%s: %s\r\n" % header for header in answer.raw_headers)
     return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
+
+
+# Connections with TLS, which are counted from their begin.
+#
+# A server of asyncio tells of a connection only after the handshake: senders without one could take all open
+# files.
+
+
+class TlsConnection(SSLProtocol):
+    """TLS below a connection. During the handshake it is counted, and gives way, like one without a request.
+
+    ``named``: the arguments of uvicorn.
+    """
+
+    def __init__(self, *, context: ssl.SSLContext, open_connections: OpenConnections, **named: Any) -> None:
+        secure = _SecureConnection(self, open_connections=open_connections, **named)
+        # Nobody waits for the handshake: its end is told by connection_made or connection_lost.
+        handshake: dict[str, Any] = {"waiter": None, "server_side": True, "ssl_handshake_timeout": HEAD_S}
+        super().__init__(asyncio.get_running_loop(), secure, context, **handshake)
+        self._open = open_connections
+        self._raw: asyncio.Transport | None = None
+        self.peer: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._raw = transport
+        self.peer = self._open.peers.of_connection(transport.get_extra_info("peername"))
+        if not self._open.add(self):
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.end_handshake()
+        super().connection_lost(exc)
+
+    def end_handshake(self) -> None:
+        """Count the connection no longer: it is lost, or counted with its requests from now on."""
+        self._open.remove(self)
+
+    def give_way(self) -> None:
+        """End the connection for a new one."""
+        if self._raw is not None:
+            self._raw.abort()
+
+
+class _SecureConnection(TimedConnection):
+    """A connection after its handshake."""
+
+    def __init__(self, tls: TlsConnection, **named: Any) -> None:
+        super().__init__(**named)
+        self._tls = tls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._tls.end_handshake()
+        super().connection_made(transport)

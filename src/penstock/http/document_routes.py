@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidRequest
-from penstock.http.answers import described, respond, respond_values
 from penstock.http.index_routes import accepted
-from penstock.http.job_queries import RangeQuery
+from penstock.http.job_routes import RangeQuery
+from penstock.http.problems import described, respond, respond_values
 from penstock.http.request_bodies import DocumentsQuery, TreeQuery, WhyQuery
-from penstock.http.request_context import Reader, Writer
-from penstock.http.thread_pools import reads, writes
+from penstock.http.request_context import Reader, Writer, reads, writes
 from penstock.queue.payloads import is_off_disk
 from penstock.service.documents import (
     DocumentDetail,

@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.http.answers import EVERYWHERE, problem
 from penstock.http.event_hub import EventHub, Listener
-from penstock.http.request_context import Reader
-from penstock.http.thread_pools import reads
+from penstock.http.problems import EVERYWHERE, problem
+from penstock.http.request_context import Reader, reads
 
 router = APIRouter(tags=["events"])
 

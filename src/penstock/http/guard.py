@@ -12,10 +12,15 @@ import logging
 import re
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack
+from typing import Literal
 from urllib.parse import urlsplit
 
+import msgspec
+from fastapi import APIRouter
+from fastapi import Request as SessionRoutesRequest
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.config import Settings
@@ -30,13 +35,15 @@ from penstock.errors import (
     RequestTooSlow,
     TooManyRequests,
 )
-from penstock.http.connections import HEAD_BYTES, PROVE
-from penstock.http.multipart import is_upload
-from penstock.http.peers import Peers
-from penstock.http.problems import problem_response
+from penstock.http.connections import HEAD_BYTES, PROVE, Peers
+from penstock.http.problems import described, problem, problem_response, respond
+from penstock.http.request_bodies import SessionBody
+from penstock.http.request_context import Reader, signs
+from penstock.http.uploads import is_upload
 from penstock.named_tuple import NamedTuple
-from penstock.service.access import LOCAL, Principal
-from penstock.service.keys import Keys, Sessions
+from penstock.queue.payloads import EVERY
+from penstock.service.access import LOCAL, KeyScope, Principal
+from penstock.service.keys import LIFETIME, Keys, Sessions
 from penstock.service.shares import RateLimit, RefusedKeys, Shares, Taker
 
 OPEN_TO_ALL = frozenset([("GET", "/health"), ("POST", "/session"), ("DELETE", "/session")])
@@ -428,3 +435,85 @@ def _key(headers: Headers) -> str | None:
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
     return headers.get("x-api-key")
+
+
+# Routes of the sender: who it is, and a session for a browser.
+
+
+router = APIRouter(tags=["session"])
+
+REFUSED = (400, 401, 403, 408, 413, 421, 422, 429, 503)
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """The sender of the request. ``tenants`` is ``["*"]`` for a key that is not bound to tenants.
+
+    ``roots``: folders and sites below which the key names paths. None: all of the server, or no path at all
+    for a key with tenants.
+    """
+
+    name: str | None
+    scopes: list[KeyScope]
+    tenants: list[str]
+    roots: list[str]
+    auth: Literal["none", "key", "session"]
+
+
+@router.get(
+    "/me",
+    operation_id="sender_get",
+    responses=described(
+        Me,
+        example={"name": "ci", "scopes": ["read", "write"], "tenants": ["acme"], "roots": [], "auth": "key"},
+    ),
+    summary="Show the sender",
+)
+async def me(sender: Reader) -> Response:
+    """Show what the key, or the session, of this request may do."""
+    principal = sender.principal
+    return respond(
+        Me(
+            name=None if principal.auth == "none" else principal.name,
+            scopes=list(principal.scopes),
+            tenants=list(principal.tenants) or [EVERY],
+            roots=list(principal.roots),
+            auth=principal.auth,
+        )
+    )
+
+
+@router.post(
+    "/session",
+    operation_id="session_begin",
+    status_code=204,
+    responses={204: {"description": "The cookie is set."}, **{one: problem(one) for one in REFUSED}},
+    summary="Begin a session",
+)
+@signs
+def begin(request: SessionRoutesRequest, body: SessionBody) -> Response:
+    """Turn a key into a cookie, for a browser. It counts as the key, until it ends or the key does."""
+    token = request.app.state.shared.sessions.begin(body.key)
+    answer = Response(status_code=204)
+    secure = is_encrypted(request.scope)
+    age = int(LIFETIME.total_seconds())
+    answer.set_cookie(COOKIE, token, max_age=age, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.delete(
+    "/session",
+    operation_id="session_end",
+    status_code=204,
+    responses={204: {"description": "There is no session."}, **{one: problem(one) for one in REFUSED}},
+    summary="End the session",
+)
+@signs
+def end(request: SessionRoutesRequest) -> Response:
+    """End the session of the cookie, if there is one, and remove the cookie."""
+    token = request.cookies.get(COOKIE)
+    if token:
+        request.app.state.shared.sessions.end(token)
+    answer = Response(status_code=204)
+    secure = is_encrypted(request.scope)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=secure)
+    return answer

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.errors import NotAllowed
-from penstock.http.answers import described, respond, respond_values
+from penstock.http.problems import described, respond, respond_values
 from penstock.http.request_bodies import CallBody, ContentBody, IndexBody
-from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import reads, writes
+from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.service.functions import FunctionRecords
 from penstock.service.job_views import CallRecord, SubmitRecord
 from penstock.service.requests import Receipt

@@ -15,15 +15,13 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from penstock.errors import InvalidRequest
-from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED, AllowExternal, accepted
 from penstock.http.library_bodies import LibraryBody, LibraryUploadFields, Requirement
-from penstock.http.multipart import is_upload
+from penstock.http.problems import described, respond
 from penstock.http.request_bodies import Name
-from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import reads, writes
-from penstock.http.upkeep_bodies import TenantQuery
-from penstock.http.upload_stream import UploadStream, received_upload
+from penstock.http.request_context import Reader, Sender, Writer, reads, writes
+from penstock.http.upkeep_routes import TenantQuery
+from penstock.http.uploads import UploadStream, is_upload, received_upload
 from penstock.queue.payloads import parse_requirement
 from penstock.service.libraries import IndexedLibrary
 from penstock.service.uploads import Upload

@@ -9,10 +9,9 @@ from fastapi import APIRouter, Path
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
+from penstock.http.problems import described, respond
 from penstock.http.request_bodies import RequestBody, Text, Whole
-from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import reads, writes
+from penstock.http.request_context import Reader, Sender, Writer, reads, writes
 from penstock.queue.limits import KEY_LENGTH, MOST_AT_ONCE
 from penstock.service.limits import LimitRecord
 

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from penstock.catalog.values import Place
-from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED, accepted
-from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import reads, writes
-from penstock.http.upkeep_bodies import NoteBody, NotesQuery, TenantQuery
+from penstock.http.problems import described, respond
+from penstock.http.request_context import Reader, Sender, Writer, reads, writes
+from penstock.http.upkeep_routes import NoteBody, NotesQuery, TenantQuery
 from penstock.service.notes import NoteView
 
 router = APIRouter(prefix="/notes", tags=["notes"])

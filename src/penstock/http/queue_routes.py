@@ -8,11 +8,10 @@ import msgspec
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond, respond_values
-from penstock.http.job_queries import FailuresQuery, HistoryQuery, parse_duration
+from penstock.http.job_routes import FailuresQuery, HistoryQuery, parse_duration
+from penstock.http.problems import described, respond, respond_values
 from penstock.http.request_bodies import PauseBody
-from penstock.http.request_context import Reader, Writer
-from penstock.http.thread_pools import reads, writes
+from penstock.http.request_context import Reader, Writer, reads, writes
 from penstock.queue.job import Scope
 from penstock.service.bulk_actions import FailurePage
 from penstock.service.job_views import own_stats

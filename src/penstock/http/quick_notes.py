@@ -17,8 +17,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import PenstockError
-from penstock.http.answers import respond
-from penstock.http.problems import logged_problem
+from penstock.http.problems import logged_problem, respond
 from penstock.http.request_context import Shared
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import Principal

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from inspect import isclass
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, ParamSpec, TypeAlias, TypeVar, Unpack
 
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -14,9 +17,8 @@ from pydantic import BaseModel
 
 from penstock import server_assembly
 from penstock.errors import NotAllowed, UnknownDocument
-from penstock.http.answers import VALUES
 from penstock.http.event_hub import EventHub
-from penstock.http.thread_pools import Drawings
+from penstock.http.problems import VALUES
 from penstock.queue.job import Job
 from penstock.service.access import KeyScope, PathPolicy, Principal
 from penstock.service.bulk_actions import BulkActions
@@ -27,6 +29,7 @@ from penstock.service.job_views import JobRecords, find_job
 from penstock.service.keys import ActionLog, Sessions
 from penstock.service.limits import Limits, tenant_limit
 from penstock.service.live_changes import LiveChanges, Throughput
+from penstock.service.pages import DRAWN_AT_ONCE, DRAWN_PER_KEY
 from penstock.service.schedules import Schedules
 from penstock.service.server import Metrics, StatusReader
 from penstock.service.shares import NOBODY, Taker
@@ -36,6 +39,71 @@ if TYPE_CHECKING:
     from penstock.catalog.values import Source
     from penstock.service.documents import Documents
     from penstock.service.options import PathPlace
+
+
+# Thread pools for handlers: writers waiting for a store, and page drawing, do not delay readers.
+
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+Pool: TypeAlias = Literal["read", "write", "sign", "draw"]
+THREADS: dict[Pool, int] = {"read": 16, "write": 8, "sign": 1, "draw": DRAWN_AT_ONCE}
+_limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("penstock_limiters")
+
+
+def _limiter(pool: Pool) -> CapacityLimiter:
+    """The limit of a pool, one for each event loop."""
+    try:
+        return _limiters.get()[pool]
+    except LookupError:
+        _limiters.set({name: CapacityLimiter(number) for name, number in THREADS.items()})
+        return _limiters.get()[pool]
+
+
+def _in_pool(pool: Pool, handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    @functools.wraps(handler)
+    async def run(*given: Given.args, **named: Given.kwargs) -> Answer:
+        call = functools.partial(handler, *given, **named)
+        return await to_thread.run_sync(call, limiter=_limiter(pool))
+
+    return run
+
+
+def reads(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a read-only handler in a thread."""
+    return _in_pool("read", handler)
+
+
+def writes(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a writing handler in a separate thread pool."""
+    return _in_pool("write", handler)
+
+
+def signs(handler: Callable[Given, Answer]) -> Callable[Given, Awaitable[Answer]]:
+    """Run a sign-in, which takes turns with all others in any case, and not in the threads of writers."""
+    return _in_pool("sign", handler)
+
+
+class Drawings:
+    """The pages that are drawn at the same time, in one event loop. A key waits for its own ones first."""
+
+    def __init__(self) -> None:
+        self._limiters: dict[str, CapacityLimiter] = {}
+
+    async def run(self, key: str | None, draw: Callable[[], Answer]) -> Answer:
+        """Draw for a key in a thread of its own pool. None: there are no keys, and only the pool counts."""
+        if key is None:
+            return await to_thread.run_sync(draw, limiter=_limiter("draw"))
+        limiter = self._limiters.setdefault(key, CapacityLimiter(DRAWN_PER_KEY))
+        try:
+            async with limiter:
+                # In the line of the pool, a key has no more places than it may have drawn at once.
+                return await to_thread.run_sync(draw, limiter=_limiter("draw"))
+        finally:
+            statistics = limiter.statistics()
+            if not statistics.borrowed_tokens and not statistics.tasks_waiting:
+                self._limiters.pop(key, None)
 
 
 class Shared:

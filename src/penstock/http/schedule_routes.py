@@ -9,13 +9,12 @@ from fastapi import APIRouter, Path, Query
 from pydantic import ConfigDict, Field, model_validator
 from starlette.responses import Response
 
-from penstock.http.answers import described, respond
 from penstock.http.index_routes import ACCEPTED as QUEUED_JOB
 from penstock.http.index_routes import AllowExternal, accepted
+from penstock.http.problems import described, respond
 from penstock.http.request_bodies import MAX_OFFSET, MAX_PAGE, Name, RequestBody, Text, Whole
-from penstock.http.request_context import Reader, Sender, Writer
-from penstock.http.thread_pools import reads, writes
-from penstock.http.upkeep_bodies import TenantQuery
+from penstock.http.request_context import Reader, Sender, Writer, reads, writes
+from penstock.http.upkeep_routes import TenantQuery
 from penstock.service.options import ScheduleOptions
 from penstock.service.schedules import MOST_KEPT, MOST_SHOWN, SHOWN, ScheduleRecord, Schedules
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.errors import InvalidRequest
-from penstock.http.answers import described, respond, respond_values
+from penstock.http.problems import described, respond, respond_values
 from penstock.http.request_bodies import (
     ContextBody,
     EntityQuery,
@@ -20,8 +20,7 @@ from penstock.http.request_bodies import (
     SimilarBody,
     WayQuery,
 )
-from penstock.http.request_context import Reader, Sender
-from penstock.http.thread_pools import reads
+from penstock.http.request_context import Reader, Sender, reads
 from penstock.service.graph import (
     EntityRecords,
     GraphCountRecord,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import ipaddress
 import logging
 import os
@@ -12,22 +13,120 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from penstock import clock
-from penstock.errors import InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
+from penstock.errors import DriverMissing, InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
 from penstock.errors.stores import OUTAGES
-from penstock.http.api import make_api
-from penstock.http.connections import CONNECTIONS, SPARE, OpenConnections, TimedConnection, WarnedBefore
-from penstock.http.guard import GuardOptions, is_loopback
+from penstock.extras import install_remedy
+from penstock.http import (
+    collection_routes,
+    document_routes,
+    event_routes,
+    guard,
+    index_routes,
+    job_routes,
+    library_routes,
+    limit_routes,
+    note_routes,
+    pages,
+    problems,
+    queue_routes,
+    schedule_routes,
+    search_routes,
+    upkeep_routes,
+    uploads,
+)
+from penstock.http.connections import (
+    CONNECTIONS,
+    SPARE,
+    OpenConnections,
+    TimedConnection,
+    TlsConnection,
+    WarnedBefore,
+)
+from penstock.http.guard import Guard, GuardOptions, is_loopback
+from penstock.http.problems import portable, schemas
+from penstock.http.quick_notes import QuickNotes
 from penstock.http.request_context import Shared
-from penstock.http.tls_connections import TlsConnection
 from penstock.named_tuple import NamedTuple
 from penstock.service.access import PathPolicy
 from penstock.service.keys import Keys
 from penstock.service.runtime_file import RunningServer, RuntimeFile, settings_digest
+
+if TYPE_CHECKING:
+    from penstock.assembly import Assembly
+
+
+# The application of all routes, and its OpenAPI document.
+
+
+DESCRIPTION = """Index files, folders and notes, follow the jobs, and search.
+
+Errors are problem documents (RFC 9457) with a stable `code` and a `remedy`. A trailing slash is optional."""
+ROUTES = (
+    pages,
+    job_routes,
+    event_routes,
+    index_routes,
+    document_routes,
+    uploads,
+    search_routes,
+    queue_routes,
+    note_routes,
+    schedule_routes,
+    library_routes,
+    limit_routes,
+    collection_routes,
+    upkeep_routes,
+    guard,
+)
+"""Most used routes first: a request is compared with one route after the other."""
+_UNUSED = ("HTTPValidationError", "ValidationError")
+
+
+class Api(FastAPI):
+    """The application, with an OpenAPI document including the schemas of answers."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            document = super().openapi()
+            components = document["components"]
+            kept = {name: one for name, one in components["schemas"].items() if name not in _UNUSED}
+            components["schemas"] = {**kept, **schemas()}
+            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"key": []}, {}]
+            self.openapi_schema = portable(document)
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def make_api(shared: Shared, guard: GuardOptions, mcp: ASGIApp | None = None) -> ASGIApp:
+    """The application behind the guard. ``mcp`` answers the requests of agents."""
+    api = Api(
+        title="Penstock",
+        version=metadata.version("penstock"),
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    api.state.shared = shared
+    for routes in ROUTES:
+        api.include_router(routes.router)
+    api.include_router(pages.metrics_router)
+    if mcp is not None:
+        api.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
+    problems.add_handlers(api)
+    files = pages.add_routes(api)
+    return Guard(QuickNotes(api, shared), guard._replace(files=files))
+
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -307,3 +406,15 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ServerFailed(f"{host} port {port} cannot be used: {error.strerror or error}") from None
     return bound
+
+
+# Makes a server; a missing extra is an error with the command to install.
+
+
+def make_server(assembly: Assembly, make_mcp: MakeMcp, **options: Any) -> HttpServer:
+    """Make a server; see ``ServerOptions``. ``make_mcp`` makes the application for agents."""
+    missing = [name for name in ("fastapi", "httptools", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DriverMissing(f"the server needs {' and '.join(missing)}", remedy=install_remedy("serve"))
+
+    return HttpServer(assembly, ServerOptions(**options), make_mcp)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 from mcp.server.mcpserver import (
     AcceptedElicitation,
     Context,
@@ -21,14 +28,433 @@ from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from penstock import clock
-from penstock.errors import JobNotFound, NotConfirmed, OutputFailed, PenstockError, UnknownDocument
-from penstock.mcp import texts
-from penstock.mcp.interrupt import input_ends_at_interrupt
-from penstock.mcp.toolbox import Toolbox
-from penstock.service.job_views import JobDetail
+from penstock.catalog.rules.graph import Neighbourhood
+from penstock.errors import (
+    InvalidRequest,
+    JobNotFound,
+    NotConfirmed,
+    OutputFailed,
+    PenstockError,
+    UnknownDocument,
+)
+from penstock.extras import is_installed
+from penstock.service import paths
+from penstock.service.access import LOCAL, KeyScope, PathPolicy, Principal
+from penstock.service.documents import DocumentPage, DocumentRecord, DocumentRecords, Documents
+from penstock.service.hits import Coverage, coverage_text
+from penstock.service.job_views import JobDetail, JobRecords, SubmitRecord
+from penstock.service.jobs import Jobs
+from penstock.service.pages import ShownPage
+from penstock.service.passages import PromptContext, place_text
+from penstock.service.projects import Placement, SearchScope, WantedPlace
+from penstock.service.search import SearchResult
+from penstock.service.why import Reason
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
     from penstock.assembly import Assembly
+    from penstock.catalog.values import Source
+
+
+# Ctrl-C for a server on standard input, whose thread waits in a read that no signal ends.
+
+
+_CHUNK = 1 << 16
+
+
+@contextmanager
+def input_ends_at_interrupt() -> Iterator[None]:
+    """Copy standard input through a pipe, and end it at Ctrl-C; the block then has to return.
+
+    Raises KeyboardInterrupt after a block that returned so.
+    """
+    source = os.dup(0)
+    read, write = os.pipe()
+    os.dup2(read, 0)
+    os.close(read)
+    interrupted = threading.Event()
+
+    def end_input() -> None:
+        # The number stays in use, as the other thread may be writing to it.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, write, inheritable=False)
+        os.close(nothing)
+
+    def copy() -> None:
+        try:
+            while chunk := os.read(source, _CHUNK):
+                while chunk:
+                    chunk = chunk[os.write(write, chunk) :]
+        except OSError:
+            pass  # the input cannot be read, or the server reads no more: both end it
+        end_input()
+
+    def interrupt(*_: object) -> None:
+        interrupted.set()
+        end_input()
+
+    former = signal.signal(signal.SIGINT, interrupt)
+    threading.Thread(target=copy, daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+# Results as short texts for an agent: paths with line numbers first, and nothing twice.
+
+
+SNIPPET = 400
+"""Characters of a hit's text."""
+
+
+def error_text(error: PenstockError) -> str:
+    """Code, message and remedy of a refusal."""
+    return f"{error.code}: {error.message}. {error.remedy}"
+
+
+def chunk_uri(source_id: str, chunk_id: str) -> str:
+    """The address of a chunk: ids of chunks are found below their document."""
+    return f"chunk://{source_id}.{chunk_id}"
+
+
+def search_text(found: SearchResult) -> str:
+    """Hits with place, heading and the beginning of the text that matches."""
+    lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
+    lines += found.notes
+    if not found.hits:
+        return "\n".join([*lines, "No hits.", _covered(found.covered)])
+    for number, hit in enumerate(found.hits, 1):
+        weak = " (weak)" if hit.weak else ""
+        lines += [
+            f"{number}. {place_text(hit)}{weak}",
+            f"   {_one_line(hit.snippet or hit.text, SNIPPET)}",
+            f"   {chunk_uri(hit.source_id, hit.chunk_id)}",
+        ]
+    return "\n".join([*lines, _covered(found.covered)])
+
+
+def _covered(covered: Coverage) -> str:
+    """The line that says what was searched, and how to search all."""
+    how = "" if covered.everything else " Search everything with: all=true"
+    return coverage_text(covered) + how
+
+
+def context_text(found: PromptContext) -> str:
+    """Passages with their numbers, after notes and corrections."""
+    lines = [f'"{each.word}" occurs nowhere: searched for "{each.searched}".' for each in found.corrections]
+    return "\n".join([*lines, *found.notes, found.text or "No passages.", _covered(found.covered)])
+
+
+def receipt_text(receipt: SubmitRecord) -> str:
+    """The job of a request."""
+    return "\n".join([f"{receipt.message}: job {receipt.job_id}, {receipt.status}", *(receipt.notes or ())])
+
+
+def job_text(job: JobDetail) -> str:
+    """Status, progress and reason of a job; what failed, with the remedy."""
+    what = job.folder_path or f"{job.item_type} {job.op}"
+    lines = [f"{job.job_id}: {job.status}, {what}"]
+    progress = job.progress
+    if progress.files_total:
+        done = "unknown" if progress.files_processed is None else f"{progress.files_processed:,}"
+        lines.append(
+            f"files: {done} of {progress.files_total:,}, {how_many(progress.chunks_created, 'chunk')}"
+        )
+    if job.time_left_s is not None and job.status == "running":
+        lines.append(f"time left: about {job.time_left_s:.0f} s")
+    if job.reason:
+        lines.append(f"waits: {job.reason}")
+    if job.error:
+        code = f"{job.error_code}: " if job.error_code else ""
+        lines.append(f"error: {code}{job.error}")
+    if job.remedy:
+        lines.append(f"remedy: {job.remedy}")
+    return "\n".join(lines)
+
+
+def documents_text(page: DocumentPage) -> str:
+    """One line for each document."""
+    if not page.documents:
+        return "No documents."
+    more = ["More documents follow; narrow the path."] if page.next else []
+    return "\n".join([*map(_document_line, page.documents), *more])
+
+
+def page_text(page: ShownPage) -> str:
+    """The text of a page, after a line with its place."""
+    of = f", page {page.page} of {page.page_count}" if page.page_count > 1 else ""
+    lines = [f"{page.path}{of} (document://{page.source_id})"]
+    lines += [f"warning: {warning}" for warning in page.warnings]
+    if page.error:
+        lines.append(f"error: {page.error}")
+    return "\n".join([*lines, "", page.text])
+
+
+def reason_text(reason: Reason) -> str:
+    """The reason why search finds a path or not, and the remedy."""
+    lines = [f"{reason.path}: {reason.verdict}", reason.cause]
+    lines += [f"warning: {warning}" for warning in reason.warnings]
+    lines += [f"missing: {missing}" for missing in reason.missing]
+    lines += [f"{state}: {number:,}" for state, number in sorted(reason.counts.items())]
+    if reason.job_id:
+        lines.append(f"job: {reason.job_id}")
+    if reason.remedy:
+        lines.append(f"remedy: {reason.remedy}")
+    return "\n".join(filter(None, lines))
+
+
+def neighbourhood_text(found: Neighbourhood) -> str:
+    """Relations of a neighbourhood, one a line, after its entities."""
+    names = {node.id: f"{node.name} ({node.kind})" for node, _distance in found.nodes}
+    relations = [
+        f"{names[edge.source]} -[{edge.kind}]-> {names[edge.target]}"
+        for edge in found.edges
+        if edge.source in names and edge.target in names
+    ]
+    return "\n".join([f"Entities: {_listed(names.values())}", *relations])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _document_line(document: DocumentRecord) -> str:
+    pages = f", {how_many(document.pages, 'page')}" if document.pages > 1 else ""
+    error = f", {document.error}" if document.error else ""
+    return f"{document.path} ({document.status}{pages}{error}) document://{document.source_id}"
+
+
+def _one_line(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+# Tools and resources of the MCP server as plain methods: each calls a service and returns a text.
+
+
+MOST_HITS, MOST_DOCUMENTS, MOST_TOKENS = 50, 200, 50_000
+
+
+class Toolbox:
+    """The tools for one agent: ``principal`` bounds its tenants and scope, ``policy`` its paths.
+
+    Without a policy, paths are those of the person who started the server. Safe to use from several threads.
+    """
+
+    def __init__(
+        self, assembly: Assembly, *, policy: PathPolicy | None = None, principal: Principal = LOCAL
+    ) -> None:
+        self._assembly = assembly
+        self._policy = policy
+        self._principal = principal
+        # Jobs get the priorities of agents, also inside an HTTP server.
+        self._work = Jobs(assembly.queue, assembly.settings, door="mcp")
+        self._index = Documents(assembly.catalog, self._work, assembly.settings, principal)
+        self._jobs = JobRecords(self._work)
+        self._documents = DocumentRecords(self._index)
+
+    # Search.
+
+    def search(
+        self,
+        query: str,
+        limit: int = 8,
+        collection: str | None = None,
+        path: str | None = None,
+        mode: Literal["hybrid", "keyword", "vector"] = "hybrid",
+        library: str | None = None,
+        project: str | None = None,
+        every: bool = False,
+    ) -> str:
+        """Hits of a query, with places and snippets."""
+        self._require("read")
+        found = self._assembly.search.ask(
+            query,
+            limit=_within("limit", limit, MOST_HITS),
+            mode=mode,
+            collection=collection,
+            path=path,
+            library=library,
+            within=self._scope(project, library, every=every),
+        )
+        return search_text(found)
+
+    def context(
+        self, query: str, max_tokens: int = 2_000, project: str | None = None, every: bool = False
+    ) -> str:
+        """Passages of a query within a budget of tokens, with numbers to cite."""
+        self._require("read")
+        budget = _within("max_tokens", max_tokens, MOST_TOKENS)
+        found = self._assembly.search.context(
+            query, max_tokens=budget, within=self._scope(project, every=every)
+        )
+        return context_text(found)
+
+    def graph_neighbours(self, name: str, hops: int = 1) -> str:
+        """Entities and relations around a name."""
+        self._require("read")
+        found = self._assembly.graph.neighbours(
+            name, hops=_within("hops", hops, 4), tenant_id=self._place().tenant_id
+        )
+        return neighbourhood_text(found)
+
+    # Work.
+
+    def add_note(
+        self, text: str, tags: list[str] | None = None, collection: str | None = None
+    ) -> SubmitRecord:
+        """Queue a note."""
+        self._require("write")
+        receipt = self._index.note(text, tag=tags, collection=collection, tenant_id=self._tenant())
+        return self._jobs.receipt(receipt)
+
+    def index_path(
+        self,
+        path: str,
+        include_code: bool | None = None,
+        collection: str | None = None,
+        project: bool | None = None,
+    ) -> SubmitRecord:
+        """Queue a file or folder."""
+        self._require("write")
+        receipt = self._index.index(
+            self._resolve(path),
+            include_code=include_code,
+            collection=collection,
+            project=project,
+        )
+        return self._jobs.receipt(receipt)
+
+    def job(self, job_id: str) -> JobDetail:
+        """One job of this agent's tenants."""
+        self._require("read")
+        return self._jobs.detail(self._jobs.own(job_id, self._principal.tenants))
+
+    def cancel_job(self, job_id: str) -> str:
+        """Cancel a job, or ask its worker to stop."""
+        self._require("write")
+        self._jobs.own(job_id, self._principal.tenants)
+        answer = self._work.cancel(job_id)
+        return f"{answer.status}: {answer.message}"
+
+    def retry_job(self, job_id: str) -> str:
+        """Queue a failed or cancelled job again."""
+        self._require("write")
+        self._jobs.own(job_id, self._principal.tenants)
+        self._index.retry(job_id)
+        return job_text(self.job(job_id))
+
+    # Documents.
+
+    def list_documents(self, path: str | None = None, limit: int = 50, project: str | None = None) -> str:
+        """Documents, one a line; ``path`` is a glob or a folder."""
+        self._require("read")
+        most = _within("limit", limit, MOST_DOCUMENTS)
+        filters = self._scope(project).without_notes().filters[0]
+        found = self._documents.page(
+            path=path, limit=most, tenant_id=filters["tenant_id"], branch=filters.get("branch")
+        )
+        return documents_text(found)
+
+    def read_document(self, path_or_id: str, page: int = 1) -> str:
+        """The text of one page of a document."""
+        self._require("read")
+        found = self._source(path_or_id)
+        return page_text(self._index.page(found.source_id, page, tenant_id=found.place.tenant_id))
+
+    def why(self, path: str, project: str | None = None, every: bool = False) -> str:
+        """The reason why search does, or does not, find a path."""
+        self._require("read")
+        return reason_text(self._index.why(self._named(path), project=project, all=every))
+
+    # Resources.
+
+    def job_resource(self, job_id: str) -> str:
+        """A job as JSON."""
+        return _as_json(self.job(job_id))
+
+    def document_resource(self, source_id: str) -> str:
+        """A document with its versions and pages as JSON."""
+        self._require("read")
+        own = self._documents.own(source_id, self._principal.tenants)
+        return _as_json(self._documents.detail(own))
+
+    def chunk_resource(self, address: str) -> str:
+        """The text of a chunk, by the ids of its document and its own."""
+        self._require("read")
+        source_id, _, chunk_id = address.rpartition(".")
+        own = self._documents.own(source_id, self._principal.tenants)
+        with self._assembly.catalog.snapshot() as snapshot:
+            found = snapshot.locate(own.source_id, [chunk_id])
+            views = snapshot.hydrate(list(found.values()))
+        if not views or views[0] is None:
+            raise UnknownDocument(f"no chunk {chunk_id[:80]!a} in search", remedy="Search again.")
+        return views[0].text
+
+    def _resolve(self, path: str) -> str:
+        """From a path as the agent wrote it to the path that may be used; raises ``PathOutside``."""
+        if self._policy is not None:
+            return self._policy.allowed(path, allow_external=True)
+        return paths.off_disk(path) or os.path.abspath(path)  # noqa: PTH100 - links stay
+
+    def _named(self, path: str) -> str:
+        """The path of a document. Documents of web pages and libraries need no permission to fetch."""
+        paths.refuse_unusable(path)
+        if self._policy is not None and self._principal.confined:
+            return self._policy.document(path, self._index.knows)
+        return paths.off_disk(path) or self._resolve(path)
+
+    def _source(self, path_or_id: str) -> Source:
+        """The document with an id, or at a path."""
+        try:
+            return self._documents.own(path_or_id.removeprefix("document://"), self._principal.tenants)
+        except UnknownDocument:
+            return self._index.source(self._named(path_or_id))
+
+    @property
+    def _is_person(self) -> bool:
+        """The agent works for the person who started the server, in the folder of the server."""
+        return self._principal is LOCAL
+
+    def _place(self) -> Placement:
+        """Tenant and branch of documents in the folder of the server, for a person; see decision 0073."""
+        if not self._is_person:
+            return Placement(self._tenant())
+        return self._index.projects.for_reading(os.curdir, WantedPlace())
+
+    def _scope(
+        self, project: str | None = None, library: str | None = None, *, every: bool = False
+    ) -> SearchScope:
+        """The scope of a search: as asked for, else the project of the folder of the server.
+
+        Libraries belong to the person, not to a project.
+        """
+        projects = self._index.projects
+        if project is not None or every or library is not None or not self._is_person:
+            return projects.search_scope(project=project, every=every)
+        return projects.scope_at(self._place())
+
+    def _tenant(self) -> str:
+        return self._principal.tenant(None, self._assembly.settings.tenant_id)
+
+    def _require(self, scope: KeyScope) -> None:
+        self._principal.require(scope)
+
+
+def _within(name: str, given: int, most: int) -> int:
+    if not 1 <= given <= most:
+        raise InvalidRequest(f"{name}: expected 1 to {most:,}, got {given}")
+    return given
+
+
+def _as_json(record: Any) -> str:
+    return msgspec.json.encode(record).decode()
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,7 +511,7 @@ class StrictTools(MCPServer[Any]):
                 # Imported here: only a refusal needs it.
                 from penstock.service.options import unknown_option
 
-                raise ToolError(texts.error_text(unknown_option(name, min(others), known)))
+                raise ToolError(error_text(unknown_option(name, min(others), known)))
         return await super().call_tool(name, arguments, context)
 
 
@@ -212,7 +638,7 @@ def _add_document_tools(server: MCPServer[Any], toolbox_of: ToolboxOf) -> None:
     @server.tool(annotations=READ, structured_output=False)
     async def job_status(ctx: Context, job_id: JobId) -> str:
         """Show status, progress, and reason or error of a job."""
-        return texts.job_text(await _call(toolbox_of(ctx).job, job_id))
+        return job_text(await _call(toolbox_of(ctx).job, job_id))
 
 
 def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted: Callable[[], None]) -> None:
@@ -226,7 +652,7 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         """Add a note to the index. Equal texts are one note."""
         receipt = await _call(toolbox_of(ctx).add_note, text, tags, collection)
         await _call(submitted)
-        return texts.receipt_text(receipt)
+        return receipt_text(receipt)
 
     @server.tool(annotations=ADD, structured_output=False)
     async def index_path(
@@ -244,8 +670,8 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
         receipt = await _call(toolbox.index_path, path, include_code, collection, project)
         await _call(submitted)
         if not wait:
-            return texts.receipt_text(receipt)
-        return texts.job_text(await _wait(toolbox, receipt.job_id, MOST_WAIT_S, ctx, submitted))
+            return receipt_text(receipt)
+        return job_text(await _wait(toolbox, receipt.job_id, MOST_WAIT_S, ctx, submitted))
 
     @server.tool(annotations=READ, structured_output=False)
     async def wait_for_job(
@@ -255,7 +681,7 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
     ) -> str:
         """Wait until a job has ended, with progress. After the timeout the job goes on, and can be waited for
         again."""
-        return texts.job_text(await _wait(toolbox_of(ctx), job_id, timeout_s, ctx, submitted))
+        return job_text(await _wait(toolbox_of(ctx), job_id, timeout_s, ctx, submitted))
 
     @server.tool(annotations=CANCEL, structured_output=False)
     async def cancel_job(
@@ -268,7 +694,7 @@ def _add_working_tools(server: MCPServer[Any], toolbox_of: ToolboxOf, submitted:
     ) -> str:
         """Cancel a job. Asks the person first where the client can; otherwise it needs confirm."""
         if not (isinstance(answer, AcceptedElicitation) and answer.data.confirm):
-            raise ToolError(texts.error_text(NotConfirmed(f"job {job_id[:80]} was not cancelled")))
+            raise ToolError(error_text(NotConfirmed(f"job {job_id[:80]} was not cancelled")))
         return await _call(toolbox_of(ctx).cancel_job, job_id)
 
     @server.tool(annotations=ADD, structured_output=False)
@@ -326,13 +752,147 @@ async def _call(function: Callable[P, T], *args: P.args, **options: P.kwargs) ->
     try:
         return await anyio.to_thread.run_sync(lambda: function(*args, **options), abandon_on_cancel=True)
     except PenstockError as error:
-        raise ToolError(texts.error_text(error)) from error
+        raise ToolError(error_text(error)) from error
 
 
 async def _read(function: Callable[[str], str], given: str) -> str:
     try:
         return await anyio.to_thread.run_sync(function, given, abandon_on_cancel=True)
     except (JobNotFound, UnknownDocument) as error:
-        raise ResourceNotFoundError(texts.error_text(error)) from error
+        raise ResourceNotFoundError(error_text(error)) from error
     except PenstockError as error:
-        raise ResourceError(texts.error_text(error)) from error
+        raise ResourceError(error_text(error)) from error
+
+
+# MCP over HTTP: an ASGI application for one route of a server. The SDK is loaded at the first request.
+
+
+PRINCIPAL = "penstock.principal"
+"""Key of the request's sender in its scope."""
+MOST_SESSIONS, MOST_PER_KEY = 1_000, 100
+"""Sessions of agents at the same time. For one more, the one ends that is unused for the longest time: of its
+key, or of the key with the most sessions. Its agent is told so, and begins another one."""
+SESSION = b"mcp-session-id"
+
+
+class McpEndpoint:
+    """Serves every sender with the tools that its key allows; paths are those of the server's policy.
+
+    The caller has checked key, host, origin and size of each request, and put the sender into its scope.
+    """
+
+    def __init__(self, assembly: Assembly, policy: PathPolicy) -> None:
+        self._assembly = assembly
+        self._policy = policy
+        self._starting = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._owners: dict[bytes, str] = {}
+        """The name of the key by session. The one used last is the last."""
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        async with self._starting:
+            if self._manager is None:
+                self._manager = await self._start()
+        owner = scope[PRINCIPAL].name
+        named = _session(scope["headers"])
+
+        async def note(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                await self._note(named, owner, message, ends=scope["method"] == "DELETE")
+            await send(message)
+
+        await self._manager.handle_request({**scope, "user": _user(owner)}, receive, note)
+
+    async def _note(
+        self, named: bytes | None, owner: str, answer: MutableMapping[str, Any], *, ends: bool
+    ) -> None:
+        """Note the use, the begin or the end of a session, and end another one if there are too many."""
+        if named is not None:
+            if self._owners.get(named) == owner:
+                del self._owners[named]
+                if not ends and answer["status"] != 404:
+                    self._owners[named] = owner
+            return
+        begun = _session(answer["headers"]) if answer["status"] < 400 else None
+        if begun is None:
+            return
+        self._owners[begun] = owner
+        counts = Counter(self._owners.values())
+        if counts[owner] > MOST_PER_KEY:
+            await self._end_oldest(owner)
+        elif len(self._owners) > MOST_SESSIONS:
+            await self._end_oldest(counts.most_common(1)[0][0])
+
+    async def _end_oldest(self, owner: str) -> None:
+        """End the session of a key that is unused for the longest time, as its agent would."""
+        assert self._manager is not None
+        oldest = next(session for session, name in self._owners.items() if name == owner)
+        del self._owners[oldest]
+        scope = {
+            "type": "http",
+            "method": "DELETE",
+            "path": "/mcp",
+            "query_string": b"",
+            "headers": [(SESSION, oldest)],
+            "user": _user(owner),
+        }
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def drop(_: MutableMapping[str, Any]) -> None: ...
+
+        await self._manager.handle_request(scope, receive, drop)
+
+    async def _start(self) -> StreamableHTTPSessionManager:
+        manager = await asyncio.to_thread(self._make_manager)
+        ready = asyncio.Event()
+
+        async def run() -> None:
+            # The manager's tasks belong to the task that started it, and end with the event loop.
+            async with manager.run():
+                ready.set()
+                await asyncio.Event().wait()
+
+        self._running = asyncio.create_task(run())
+        await ready.wait()
+        return manager
+
+    def _make_manager(self) -> StreamableHTTPSessionManager:
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        server = make_mcp_server(self._toolbox, submitted=lambda: None)
+        server.streamable_http_app(
+            # More than are kept: one that begins is counted when it is answered.
+            max_sessions=2 * MOST_SESSIONS,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        return server.session_manager
+
+    def _toolbox(self, context: Any) -> Toolbox:
+        principal = context.request_context.request.scope[PRINCIPAL]
+        return Toolbox(self._assembly, policy=self._policy.of_key(principal), principal=principal)
+
+
+def _session(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The id of the session that headers name."""
+    return next((value for name, value in headers if name.lower() == SESSION), None)
+
+
+def _user(owner: str) -> object:
+    """The owner of a session as the SDK knows it: to another one, the session does not exist."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
+
+
+def mcp_endpoint(assembly: Assembly, policy: PathPolicy) -> McpEndpoint | None:
+    """The application for agents; None where the extra is not installed."""
+    return McpEndpoint(assembly, policy) if is_installed("mcp") else None
