@@ -59,7 +59,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.handlers.libraries",
         "penstock.handlers.phases",
         "penstock.pipeline.graph.llm",
-        "penstock.redis_contract.error_report",
+        "penstock.redis_contract.messages",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found

@@ -12,7 +12,7 @@ import penstock
 from penstock.cli.session import FORMER
 from penstock.config import SETTINGS
 from penstock.errors import PenstockError
-from penstock.redis_contract import keys as redis_keys
+from penstock.redis_contract import lists
 from penstock.service.functions import Tasks
 from tests.test_commands_in_docs import unknown
 
@@ -95,8 +95,8 @@ def in_the_schemas() -> set[str]:
 
 
 def redis_names() -> set[str]:
-    high = {f"{redis_keys.QUEUE}:{word}" for word in redis_keys.PRIORITIES}
-    return {redis_keys.QUEUE, redis_keys.DEAD_LETTER, redis_keys.job_key(""), f"{redis_keys.QUEUE}:", *high}
+    high = {f"{lists.QUEUE}:{word}" for word in lists.PRIORITIES}
+    return {lists.QUEUE, lists.DEAD_LETTER, lists.job_key(""), f"{lists.QUEUE}:", *high}
 
 
 def of_the_library(name: str) -> bool:

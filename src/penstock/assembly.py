@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from penstock.handlers.context import Registry
     from penstock.handlers.removal import OpenQueue
     from penstock.http.server import HttpServer
-    from penstock.legacy.kinds import Imports
-    from penstock.legacy.message_mappings import RagPlace
+    from penstock.legacy.importer import Imports
+    from penstock.legacy.mappings import RagPlace
     from penstock.pipeline.budget import MemoryShare
     from penstock.pipeline.pipeline import Pipeline
     from penstock.pipeline.vectors.cache import CacheDirectory
@@ -230,7 +230,7 @@ class Assembly:
     @_MadeOnce
     def imports(self) -> Imports:
         """Imports of other queues into this one."""
-        from penstock.legacy.kinds import Imports
+        from penstock.legacy.importer import Imports
 
         return Imports(
             lambda: self.queue,
@@ -249,7 +249,7 @@ class Assembly:
         """Collections and tenants of the configured RAGs; None without a configuration."""
         if self.settings.rag_config is None:
             return None
-        from penstock.legacy.message_mappings import RagPlace
+        from penstock.legacy.mappings import RagPlace
         from penstock.redis_contract import rags
 
         found = rags.load(Path(self.settings.rag_config)).by_id.values()
@@ -396,14 +396,14 @@ class Assembly:
     @_MadeOnce
     def producer(self) -> Contract:
         """The producers' side of the Redis contract."""
-        from penstock.redis_contract.factory import open_contract
+        from penstock.redis_contract.contract import open_contract
 
         return open_contract(self.settings)
 
     @_MadeOnce
     def gateway(self) -> Gateway:
         """The gateway from the Redis contract into the queue."""
-        from penstock.redis_contract.factory import make_gateway
+        from penstock.redis_contract.contract import make_gateway
 
         return make_gateway(self.settings, self.jobs, self.documents)
 

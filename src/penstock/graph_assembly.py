@@ -43,7 +43,7 @@ def open_graph_reader(settings: Settings, catalog: Catalog) -> GraphReader:
     attached = catalog.outside.attached(OutsideStore.GRAPH)
     if attached is None or not attached.filled or attached.address != store.address:
         return catalog.graph
-    from penstock.graph_stores.reader import CopyReader
+    from penstock.graph_stores.protocol import CopyReader
 
     return CopyReader(store, attached.catalog_id, catalog.graph_texts, catalog.graph)
 

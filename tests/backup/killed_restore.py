@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from penstock.backup import backups, moves
+from penstock.backup import backups
 from penstock.backup.archive import ArchiveWriter
-from penstock.backup.stores import StoreTarget
+from penstock.backup.backups import StoreTarget
 from tests.backup.places import settings_of
 from tests.legacy.killed_import import dies
 
@@ -29,9 +29,9 @@ def main(engine: str, place: str, file: str, point: str, calls: str) -> None:
     setattr(owner, name, dies(getattr(owner, name), [int(calls)], after=after))
     settings = settings_of(engine, Path(place))
     if "://" in file:
-        source = moves.source_settings(file, None, settings)
-        with moves.opened(source) as store, moves.opened(settings, restoring=True) as target:
-            moves.move(store, target, lambda *_: None)
+        source = backups.source_settings(file, None, settings)
+        with backups.opened(source) as store, backups.opened(settings, restoring=True) as target:
+            backups.move(store, target, lambda *_: None)
         return
     use = backups.Backups(settings)
     if owner is ArchiveWriter:

@@ -266,14 +266,14 @@ def test_a_killed_restore_of_another_backup_does_not_touch_a_full_catalog(
 
 
 def test_a_damaged_row_is_named(tmp_path: Path, one: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.backup import stores
+    from penstock.backup import backups
 
-    whole = stores._job_row
+    whole = backups._job_row
 
     def without_status(job: Job) -> list[Any]:
         return [None if value == job.status else value for value in whole(job)]
 
-    monkeypatch.setattr(stores, "_job_row", without_status)
+    monkeypatch.setattr(backups, "_job_row", without_status)
     file = backed_up(one.settings, tmp_path / "kept")
     with assembled(one.settings) as made, pytest.raises(BackupDamaged, match="queue/jobs is not a job"):
         made.backups.check(file)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
-from penstock.backup.stores import StoreTarget
+from penstock.backup.backups import StoreTarget
 from penstock.config import Settings
 from penstock.queue.job import WorkerReport
 from tests.backup.places import assembled, give_all_back, index_of, settings_of

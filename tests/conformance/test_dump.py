@@ -4,11 +4,11 @@ import contextlib
 
 import pytest
 
+from penstock.backup.backups import restored
 from penstock.errors import RestoreUnfinished
 from penstock.queue.engine import DUMPED_AT_ONCE
 from penstock.queue.job import JobQuery, Scope, Status, WorkerReport
 from penstock.queue.redis.queue import RedisQueue
-from penstock.restoration import restored
 from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many, new, put, running
 from tests.conformance.test_restore import filled
 

@@ -12,9 +12,8 @@ from penstock.catalog.graph import Extraction, GraphReader
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase, Place, Removal, Task
-from penstock.graph_stores.address import GraphStoreUrl
 from penstock.graph_stores.neo4j import Neo4jCopy
-from penstock.graph_stores.reader import CopyReader
+from penstock.graph_stores.protocol import CopyReader, GraphStoreUrl
 from penstock.handlers.outside_stores import GraphCopies
 from tests.catalog.conftest import CATALOGS, at, page, put, settle, sweep, take
 from tests.catalog.test_graph import GRAPHS

@@ -17,8 +17,8 @@ from penstock.catalog.parts import OutsideStore
 from penstock.catalog.rules import publication
 from penstock.catalog.values import Phase
 from penstock.errors import InvalidSetting, ServiceUnavailable
-from penstock.graph_stores.address import GraphStoreUrl
 from penstock.graph_stores.neo4j import Neo4jCopy
+from penstock.graph_stores.protocol import GraphStoreUrl
 from penstock.handlers.outside_stores import GraphCopies
 from penstock.worker.executor import Breakers
 from tests.catalog.conftest import at, page, put, settle, source, take

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from penstock import assembly, config
-from penstock.legacy.import_report import ImportOptions
+from penstock.legacy.importer import ImportOptions
 
 
 def dies(method: Any, before: list[int], *, after: bool) -> Any:

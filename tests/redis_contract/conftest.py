@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, config
-from penstock.redis_contract import factory
+from penstock.redis_contract import contract
 from penstock.redis_contract.gateway import Gateway
 from tests.servers.redis import connect, server_url
 
@@ -75,7 +75,7 @@ class Town:
 
     def gateway(self) -> Gateway:
         """Make a gateway in this process; the test calls ``run_round``."""
-        made = factory.make_gateway(self.settings, self.app, self.app.documents)
+        made = contract.make_gateway(self.settings, self.app, self.app.documents)
         made.beat()
         self._gateways.append(made)
         return made

@@ -19,7 +19,7 @@ import msgspec
 from penstock import config
 from penstock.catalog.factory import open_catalog
 from penstock.queue.factory import open_queue
-from penstock.redis_contract import factory, inbox
+from penstock.redis_contract import contract, rags
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
 from penstock.service.documents import Documents
@@ -70,10 +70,10 @@ POINTS: dict[str, Callable[[], None]] = {
     "added, not acknowledged": lambda: _after(Jobs, "submit_many"),
     "one acknowledged, the others not": _between_two,
     "acknowledged, not mirrored": lambda: _before(Lists, "mirror"),
-    "ended, file not moved": lambda: _before(inbox, "move"),
+    "ended, file not moved": lambda: _before(rags, "move"),
     "file moved, not told": lambda: _before(Lists, "finish"),
     "told": lambda: _after(Lists, "finish"),
-    "error written, file not moved": lambda: _after(inbox, "write_error_file"),
+    "error written, file not moved": lambda: _after(rags, "write_error_file"),
     "-": lambda: None,
 }
 
@@ -81,7 +81,7 @@ POINTS: dict[str, Callable[[], None]] = {
 WAITING_POINTS: dict[str, Callable[[], None]] = {
     "left to another gateway": lambda: _after(Lists, "pass_on"),
     "expired, not refused": lambda: _after_some(Lists, "expire"),
-    "record written, not refused": lambda: _after(inbox, "write_record_beside"),
+    "record written, not refused": lambda: _after(rags, "write_record_beside"),
     "refused": lambda: _after(Lists, "refuse"),
 }
 """Points that only messages pass which wait for their RAG, or wait in vain."""
@@ -107,7 +107,7 @@ def main() -> None:
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     jobs = Jobs(open_queue(settings), settings)
     documents = Documents(open_catalog(settings), jobs, settings)
-    factory.make_gateway(settings, jobs, documents).run()
+    contract.make_gateway(settings, jobs, documents).run()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock import clock
-from penstock.redis_contract import inbox
+from penstock.redis_contract import rags
 from tests.redis_contract.conftest import Town
 
 
@@ -26,8 +26,8 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def moved(source: Path, target: Path) -> inbox.Moved:
-    return inbox.move(source, target, part="job", is_same_file=always)
+def moved(source: Path, target: Path) -> rags.Moved:
+    return rags.move(source, target, part="job", is_same_file=always)
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def test_a_move_keeps_content_and_time(file: Path, out: Path):
     os.utime(file, ns=(10**18, 10**18))
     target = out / "deep" / "a.pdf"
 
-    assert inbox.Moved(str(target)) == moved(file, target)
+    assert rags.Moved(str(target)) == moved(file, target)
 
     assert ("new", 10**18, False) == (target.read_text(), target.stat().st_mtime_ns, file.exists())
     assert ["a.pdf"] == names(target.parent)
-    assert inbox.Moved(str(target)) == moved(file, target)
+    assert rags.Moved(str(target)) == moved(file, target)
 
 
 def test_a_name_that_is_taken_makes_room(file: Path, out: Path):
@@ -83,7 +83,7 @@ def test_a_name_that_is_taken_makes_room(file: Path, out: Path):
     for number, text in enumerate(["oldest", "older"]):
         target.write_text(text)
         if not number:
-            target.rename(inbox.find_free_name(target))
+            target.rename(rags.find_free_name(target))
 
     moved(file, target)
 
@@ -101,7 +101,7 @@ def test_the_same_content_is_kept_once(file: Path, tmp_path: Path):
 
 
 def test_what_is_not_the_file_worked_on_stays(file: Path, tmp_path: Path):
-    left = inbox.move(file, tmp_path / "a.pdf", part="job", is_same_file=lambda _: False)
+    left = rags.move(file, tmp_path / "a.pdf", part="job", is_same_file=lambda _: False)
 
     assert (str(file), True, True) == (left.path, "changed since" in left.error, file.exists())
 
@@ -162,7 +162,7 @@ def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_fil
 
 def test_an_error_of_an_earlier_job_makes_room_with_its_file(tmp_path: Path):
     for job_id in ("one", "two", "two"):
-        inbox.write_error_file(tmp_path, "a.pdf", {"job_id": job_id})
+        rags.write_error_file(tmp_path, "a.pdf", {"job_id": job_id})
         (tmp_path / "a.pdf").write_text(job_id)
 
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}

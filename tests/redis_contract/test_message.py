@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidMessage, UnsupportedSource
-from penstock.redis_contract.keys import ServedList, rotate_lists, served_lists
-from penstock.redis_contract.message import Message, MessageOptions, decode, read
+from penstock.redis_contract.lists import ServedList, rotate_lists, served_lists
+from penstock.redis_contract.messages import Message, MessageOptions, decode, read
 
 WHOLE: dict[str, Any] = {
     "job_id": "rag-policies_rag-1704882600-a7b2c3d4",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.redis_contract.oversized import OversizedMessage
+from penstock.redis_contract.messages import OversizedMessage
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from penstock.queue.redis.server import Server as Broker
-from penstock.redis_contract import fields
+from penstock.redis_contract import messages
 from penstock.redis_contract.lists import Lists
-from penstock.redis_contract.message import read
+from penstock.redis_contract.messages import read
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.servers import states
 from tests.servers.redis import own_server
@@ -108,7 +108,7 @@ def test_gateways_say_which_rags_they_serve(town: Town):
     town.push(message)
     (taken,) = lists.take(1)
 
-    assert lists.pass_on(taken, fields.waiting_fields(read(message)), away_s=0.0)
+    assert lists.pass_on(taken, messages.waiting_fields(read(message)), away_s=0.0)
 
     assert [] == lists.list_taken()
     (found,) = town.settle(town.gateway(), message["job_id"])

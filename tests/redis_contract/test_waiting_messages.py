@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from penstock import config
-from penstock.redis_contract import factory, keys
+from penstock.redis_contract import contract as factory
+from penstock.redis_contract import lists
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.redis_contract.killed_gateway import WAITING_POINTS, start_gateway
@@ -63,7 +64,7 @@ def statuses(town: Town, rags: dict[str, str]) -> dict[str, set[str]]:
 
 def never_served(town: Town, rag_id: str) -> None:
     """Age the last announcement of a RAG, as if time had passed."""
-    town.redis.hset(keys.RAGS, rag_id, LONG_AGO)
+    town.redis.hset(lists.RAGS, rag_id, LONG_AGO)
 
 
 def test_messages_wait_for_a_gateway_that_is_being_restarted(town: Town):
@@ -131,14 +132,14 @@ def test_a_rag_that_no_gateway_serves_for_too_long_fails_its_messages(town: Town
         record[name] for name in ("job_id", "rag_id", "error_code")
     )
     assert (True, NOTHING_LEFT) == (file.exists(), town.left_over())
-    assert ["policies_rag"] == sorted(town.redis.hkeys(keys.RAGS))
+    assert ["policies_rag"] == sorted(town.redis.hkeys(lists.RAGS))
 
 
 def test_how_long_a_rag_may_be_away_is_a_setting(town: Town):
     for away_s, status in ((3600.0, "queued"), (600.0, "failed")):
         gateway = gateway_of(town, "policies_rag", rag_away_s=away_s)
         seconds, _ = town.redis.time()
-        town.redis.hset(keys.RAGS, "faq_rag", (seconds - 1800) * 1000)
+        town.redis.hset(lists.RAGS, "faq_rag", (seconds - 1800) * 1000)
         job_id = town.push(town.message(town.put(f"{away_s}.txt", "Water.", "faq_rag"), "faq_rag"))
 
         gateway.run_round()
@@ -165,7 +166,7 @@ def test_a_restarted_gateway_of_its_own_process_loses_and_doubles_nothing(town: 
     with town.app.worker_thread():
         gateways = [start_gateway(ours), start_gateway(theirs)]
         try:
-            until(lambda: town.redis.hlen(keys.RAGS) == 2)
+            until(lambda: town.redis.hlen(lists.RAGS) == 2)
             rags = pushed(town, 20)
             for ending in (signal.SIGKILL, signal.SIGTERM):
                 gateways[1].send_signal(ending)

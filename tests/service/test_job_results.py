@@ -13,7 +13,7 @@ from penstock import Penstock, config
 from penstock.errors import CannotRetry
 from penstock.queue import transitions
 from penstock.queue.job import ClaimRequest, Job
-from penstock.redis_contract.fields import _result_fields
+from penstock.redis_contract.messages import _result_fields
 from penstock.service import job_views
 from penstock.service.job_views import JobRecords
 from tests.cli.conftest import Run

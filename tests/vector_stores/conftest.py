@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.vector_stores.address import VectorStoreUrl
-from penstock.vector_stores.protocol import VectorStore
+from penstock.vector_stores.protocol import VectorStore, VectorStoreUrl
 
 QDRANT_SERVER = "TEST_PENSTOCK_QDRANT_URL"
 

@@ -16,10 +16,9 @@ import pytest
 from penstock import config
 from penstock.errors import DriverMissing, InvalidSetting, PenstockError, ServiceUnavailable
 from penstock.testing.vector_stores import point
-from penstock.vector_stores.address import VectorStoreUrl
 from penstock.vector_stores.client_store import locked_folder
 from penstock.vector_stores.factory import open_vector_store
-from penstock.vector_stores.protocol import PointFilter, VectorStore
+from penstock.vector_stores.protocol import PointFilter, VectorStore, VectorStoreUrl
 
 SECRET = "pass-word-1"
 SERVERS = ["qdrant", "chroma", "pgvector"]

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, field_validator
 
-from penstock.adapters.pages import TextPassage, page_passages, passage_of
+from penstock.adapters.llama_index import TextPassage, page_passages, passage_of
 from penstock.app import Penstock
 from penstock.client.sync_client import Client
 from penstock.service.options import FilteredScope, SearchRequest, refuse_unknown

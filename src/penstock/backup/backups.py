@@ -7,35 +7,42 @@ import fcntl
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from datetime import UTC, datetime
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from penstock import clock
-from penstock.backup import stores
+from penstock import clock, config
 from penstock.backup.archive import (
     FIRST_LINE,
     ArchiveReader,
     ArchiveWriter,
     Header,
     PartHeader,
+    PartRows,
     PartSummary,
+    Row,
+    RowChecksum,
 )
-from penstock.backup.contents_check import ContentsCheck, foreign_rows
-from penstock.backup.stores import StoreTarget
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.parts import ImportedRow
+from penstock.catalog.parts import CatalogRows, ImportedRow, PortableTable
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.publication import RestoredRows
 from penstock.config import Settings
 from penstock.errors import (
     BackupDamaged,
     DiskFull,
+    ImportRefused,
     InvalidRequest,
+    PenstockError,
     SchemaMismatch,
+    StatementRefused,
     StoreDenied,
     StoreNotEmpty,
     StoreUnavailable,
@@ -43,10 +50,382 @@ from penstock.errors import (
 )
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
-from penstock.queue.job import JobQuery
+from penstock.queue.job import Job, JobQuery, Scope
+from penstock.queue.limits import Limit, gated
+from penstock.queue.limits import decode as decode_limit
+from penstock.queue.limits import encode as encode_limit
 from penstock.queue.protocol import Queue
+from penstock.queue.schedules import Schedule, decode, encode
+from penstock.queue.transitions import released, settled
 from penstock.service.why import living_workers
+from penstock.store_url import StoreUrl
 from penstock.vocabulary import how_many
+
+# Rows of a backup as a restored store gets them.
+
+
+RESTORED_NOTE = "restored from a backup"
+RESTORED_STEP = 1_000
+"""Added to claim numbers by a restore: more claims than a job gets between a backup and its restore."""
+
+
+def restored(job: Job, now: datetime) -> Job:
+    """The row of a job in a store restored from a backup: claims of the backed up store are released.
+
+    Claim numbers grow, so that a worker with a claim made after the backup cannot settle here.
+    """
+    if job.ended:
+        return job
+    job = replace(job, claim_number=job.claim_number + RESTORED_STEP)
+    if job.lease_until is None:
+        return job
+    changes = settled(job, released(job, RESTORED_NOTE), now)
+    changes |= {"turn": changes.get("turn") or 0}
+    return replace(job, **(changes if job.limit_key is None else gated(job, changes)))
+
+
+# The rows of a queue and its catalog as parts of an archive, and parts put into a queue and a catalog.
+#
+# The queue is read first. So a job that has ended in the backup has its documents in the backup. A job that
+# went on between the two moments runs again after a restore, and finds its work done.
+
+
+JOBS = "queue/jobs"
+PAUSES = "queue/pauses"
+SCHEDULES = "queue/schedules"
+LIMITS = "queue/limits"
+CATALOG = "catalog/"
+ROWS_AT_ONCE, BYTES_AT_ONCE = 8_000, 16 << 20
+"""Rows of a catalog, or bytes of their texts and vectors, in one transaction of a restore."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VOLATILE: dict[str, Any] = dict.fromkeys(("history_json", "finished_at", "last_error_at")) | {
+    "claim_number": 0,
+    "turn": 0,
+    "updated_at": _EPOCH,
+}
+"""Columns of a job that a restore may change."""
+_JOB_COLUMNS = tuple(field.encode_name for field in msgspec.structs.fields(Job))
+_TIMES = [
+    at
+    for at, field in enumerate(msgspec.structs.fields(Job))
+    if datetime in (field.type, *get_args(field.type))
+]
+"""Places of the columns with a time."""
+_QUEUE_PARTS = {
+    JOBS: set(_JOB_COLUMNS),
+    PAUSES: {"tenant_id", "collection"},
+    SCHEDULES: {"schedule"},
+    LIMITS: {"limit"},
+}
+
+
+class Contents(NamedTuple):
+    """The rows of a queue and a catalog at one moment."""
+
+    queue: Iterator[list[Job]]
+    pauses: Sequence[Scope]
+    schedules: Sequence[Schedule]
+    limits: Sequence[Limit]
+    catalog: CatalogRows
+    jobs: int
+    """Number of jobs, which may change while they are read from Redis."""
+
+    def rows(self) -> int:
+        """Number of all rows."""
+        return self.jobs + sum(self.catalog.count(table) for table in self.catalog.tables())
+
+    def parts(self) -> Iterator[PartRows]:
+        """All rows, part by part. A part begins with an empty batch."""
+        limits = PartHeader(LIMITS, ("limit",))
+        # Before the jobs: a limit that is set later would hold them again.
+        yield PartRows(limits, [])
+        yield PartRows(limits, [(_limit_text(limit),) for limit in self.limits])
+        jobs = PartHeader(JOBS, _JOB_COLUMNS)
+        yield PartRows(jobs, [])
+        for page in self.queue:
+            yield PartRows(jobs, [_job_row(job) for job in page])
+        pauses = PartHeader(PAUSES, ("tenant_id", "collection"))
+        yield PartRows(pauses, [])
+        yield PartRows(pauses, [(scope.tenant_id, scope.collection) for scope in self.pauses])
+        schedules = PartHeader(SCHEDULES, ("schedule",))
+        yield PartRows(schedules, [])
+        yield PartRows(schedules, [(encode(schedule).decode(),) for schedule in self.schedules])
+        for table in self.catalog.tables():
+            header = PartHeader(CATALOG + table.name, table.columns)
+            yield PartRows(header, [])
+            for rows in self.catalog.rows(table):
+                yield PartRows(header, list(rows))
+
+
+@contextmanager
+def reading(queue: Queue, catalog: Catalog) -> Iterator[Contents]:
+    """Read both stores: the queue at one moment, the catalog at the next one."""
+    pauses = sorted(queue.paused(), key=lambda scope: (scope.tenant_id, scope.collection))
+    with queue.dump() as jobs, catalog.transfer.reading() as rows:
+        number = sum(queue.tally()[0].values())
+        yield Contents(jobs, pauses, queue.schedules(), queue.limits(), rows, number)
+
+
+def _job_row(job: Job) -> Row:
+    row = list(msgspec.structs.astuple(job))
+    for at in _TIMES:
+        if row[at] is not None:
+            row[at] = row[at].isoformat()
+    return row
+
+
+def job_of(header: PartHeader, row: Row) -> Job:
+    """The job of a row; unknown columns were refused before."""
+    try:
+        return msgspec.convert(dict(zip(header.columns, row, strict=True)), Job)
+    except msgspec.ValidationError as error:
+        raise BackupDamaged(f"a row of part {header.part} is not a job: {error}") from error
+
+
+def comparable(part: PartRows) -> list[Row]:
+    """Rows in a form equal in every store: without the values changed by a restore."""
+    header = part.header
+    if header.part == JOBS:
+        jobs = [restored(job_of(header, row), _EPOCH) for row in part.rows]
+        return [_job_row(msgspec.structs.replace(job, **_VOLATILE)) for job in jobs]
+    if not header.part.startswith(CATALOG):
+        return part.rows
+    rows = RestoredRows(table_of(header).name, header.columns).apply(part.rows)
+    counted = [
+        number
+        for number, name in enumerate(header.columns)
+        if name.endswith("claim_number") or name == "fill_number"
+    ]
+    for row in rows:
+        for number in counted:
+            row[number] = 0
+    return list(rows)
+
+
+def _schedule_of(body: Any) -> Schedule:
+    try:
+        return decode(body)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise BackupDamaged(f"a row of part {SCHEDULES} is not a schedule: {error}") from error
+
+
+def _limit_text(limit: Limit) -> str:
+    return encode_limit(msgspec.structs.replace(limit, next_at=None)).decode()
+
+
+def _limit_of(body: Any) -> Limit:
+    try:
+        return decode_limit(body)
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise BackupDamaged(f"a row of part {LIMITS} is not a limit: {error}") from error
+
+
+def check_row(header: PartHeader, row: Row) -> None:
+    """Raise ``BackupDamaged`` for a malformed row of the queue."""
+    name = header.part
+    if name == JOBS:
+        job_of(header, row)
+    elif name in (SCHEDULES, LIMITS, PAUSES):
+        if set(header.columns) != _QUEUE_PARTS[name]:
+            raise BackupDamaged(f"part {name} has other columns than {', '.join(sorted(_QUEUE_PARTS[name]))}")
+        if name == SCHEDULES:
+            _schedule_of(row[0])
+        elif name == LIMITS:
+            _limit_of(row[0])
+        elif not all(isinstance(value, str) for value in row):
+            raise BackupDamaged(f"a row of part {PAUSES} is not a pause")
+
+
+def is_compared(header: PartHeader) -> bool:
+    """Check whether a part is equal in both stores after a move: not the record of the move itself."""
+    return header.part != f"{CATALOG}catalog_import"
+
+
+class StoreTarget:
+    """Puts parts into a queue and a catalog under restore."""
+
+    def __init__(
+        self,
+        queue: Queue | None,
+        catalog: Catalog | None,
+        now: datetime,
+        guard: Callable[[PartHeader], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
+        """None: this store is complete already. ``guard`` is around each write, for rows of a part."""
+        self._guard = guard
+        self._queue = queue
+        self._transfer = None if catalog is None else catalog.transfer
+        self._now = now
+        self._part: PartHeader | None = None
+        self._rows: list[Row] = []
+        """Rows of one table, for one transaction."""
+        self._bytes = 0
+
+    def begin(self) -> None:
+        """Empty the stores and mark them as unfinished."""
+        if self._queue is not None:
+            self._queue.begin_restore()
+            for schedule in self._queue.schedules():
+                self._queue.drop_schedule(schedule.tenant_id, schedule.name)
+        if self._transfer is not None:
+            self._transfer.begin_restore()
+
+    def take(self, part: PartRows) -> None:
+        name = part.header.part
+        if name.startswith(CATALOG):
+            if self._transfer is not None and part.rows:
+                self._collect(part)
+            return
+        with self._guard(part.header):
+            self._take_of_queue(name, part)
+
+    def _take_of_queue(self, name: str, part: PartRows) -> None:
+        if name == JOBS and self._queue is not None:
+            jobs = [restored(job_of(part.header, row), self._now) for row in part.rows]
+            self._insert(self._queue, jobs)
+        elif name == PAUSES and self._queue is not None:
+            for tenant_id, collection in part.rows:
+                self._queue.pause(Scope(tenant_id, collection))
+        elif name == LIMITS and self._queue is not None:
+            for (body,) in part.rows:
+                self._queue.put_limit(_limit_of(body))
+        elif name == SCHEDULES and self._queue is not None:
+            for (body,) in part.rows:
+                self._queue.put_schedule(_schedule_of(body))
+
+    def _collect(self, part: PartRows) -> None:
+        """Collect rows for a large transaction: each commit adds a part to the index of words."""
+        if part.header != self._part:
+            self.write_collected()
+            self._part = part.header
+        self._rows += part.rows
+        # Rows of another store come without their size.
+        self._bytes += part.size or _size_of(part.rows)
+        if len(self._rows) >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+            self.write_collected()
+
+    def write_collected(self) -> None:
+        """Write the rows collected so far."""
+        if self._part is not None and self._transfer is not None and self._rows:
+            with self._guard(self._part):
+                self._transfer.restore(table_of(self._part), self._rows)
+        self._rows, self._bytes = [], 0
+
+    def _insert(self, queue: Queue, jobs: list[Job]) -> None:
+        """Insert jobs. A row in the way of another one came later, while the backup was read from Redis."""
+        obstacles = queue.restore(jobs) if jobs else []
+        in_the_way = [job for job, obstacle in zip(jobs, obstacles, strict=True) if obstacle]
+        unlocked = [msgspec.structs.replace(job, lock_held=False) for job in in_the_way if job.lock_held]
+        if unlocked:
+            queue.restore(unlocked)
+
+    def end_catalog(self, numbers: Mapping[str, int]) -> None:
+        if self._transfer is not None:
+            self._transfer.end_restore(numbers)
+
+    def end_queue(self) -> None:
+        if self._queue is not None:
+            # Children that ended while a backup was read from Redis are counted again.
+            while self._queue.reconcile():
+                pass
+            self._queue.end_restore()
+
+
+def _size_of(rows: Sequence[Row]) -> int:
+    return sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))
+
+
+def table_of(header: PartHeader) -> PortableTable:
+    """The table of a part of the catalog."""
+    return PortableTable(header.part.removeprefix(CATALOG), header.columns)
+
+
+def refuse_unknown(catalog: Catalog, header: PartHeader) -> None:
+    """Raise an error for a part or a column unknown to this version."""
+    known = _QUEUE_PARTS.get(header.part)
+    if known is None and header.part.startswith(CATALOG):
+        catalog.transfer.refuse_unknown(table_of(header))
+    elif known is None or set(header.columns) - known:
+        raise BackupDamaged(
+            f"the backup has an unknown part or column in {header.part}",
+            remedy="Upgrade Penstock to the version that made the backup, or a later one.",
+        )
+
+
+# Check of what a backup holds, before anything is written: its parts, columns and rows.
+#
+# The checksums tell a damaged file. A file that was changed, and has new checksums, is refused here: with
+# ``--replace`` the stores would be empty already when its rows turn out to be no rows.
+
+
+REQUIRED = (JOBS, f"{CATALOG}sources")
+NUMBERS = ("row", "change")
+_MOST = 2**63
+_SCALARS = {str, bytes, float, int, bool, type(None)}
+
+
+class ContentsCheck:
+    """Checks a backup from the header to the last part. Raises ``BackupDamaged``."""
+
+    def __init__(self, name: str, header: Header) -> None:
+        self._name = name
+        self.headers: list[PartHeader] = []
+        """The parts so far."""
+        for number in NUMBERS:
+            value = header.numbers.get(number)
+            if value is None or not 0 <= value < _MOST:
+                raise self._damaged(f"its header has no usable number {number!r}")
+
+    def add(self, header: PartHeader, rows: list[Row]) -> None:
+        """Check the next rows. The first ones of a part begin it."""
+        if not self.headers or self.headers[-1] != header:
+            self._begin(header)
+        if not _are_scalars(rows):
+            raise self._damaged(f"a row of part {header.part} has a value that no column takes")
+        if not header.part.startswith(CATALOG):
+            for row in rows:
+                check_row(header, row)
+
+    def _begin(self, header: PartHeader) -> None:
+        if any(header.part == known.part for known in self.headers):
+            raise self._damaged(f"part {header.part} is in it twice")
+        if not header.columns or len(set(header.columns)) != len(header.columns):
+            raise self._damaged(f"part {header.part} has no columns, or one of them twice")
+        self.headers.append(header)
+
+    def end(self) -> None:
+        """Refuse a backup without the required parts."""
+        there = {header.part for header in self.headers}
+        for part in REQUIRED:
+            if part not in there:
+                raise self._damaged(f"it has no part {part}")
+
+    def _damaged(self, what: str) -> BackupDamaged:
+        return BackupDamaged(f"{self._name} is damaged: {what}")
+
+
+def _are_scalars(rows: list[Row]) -> bool:
+    """Check all values at once: one by one, they would cost as much as all the rest of the check."""
+    kinds = set(map(type, chain.from_iterable(rows)))
+    if not kinds <= _SCALARS:
+        return False
+    numbers = [value for value in chain.from_iterable(rows) if type(value) is int] if int in kinds else [0]
+    return min(numbers) >= -_MOST and max(numbers) < _MOST
+
+
+@contextmanager
+def foreign_rows(header: PartHeader) -> Iterator[None]:
+    """Translate the refusal of a foreign row, such as one without a required value."""
+    try:
+        yield
+    except Exception as error:  # each engine refuses wrong values in its own way
+        if isinstance(error, PenstockError) and not isinstance(error, StatementRefused):
+            raise
+        raise BackupDamaged(
+            f"a row of part {header.part} cannot be restored: {error}",
+            remedy="The stores hold a part of this backup only. Restore another one into them.",
+        ) from error
+
 
 SUFFIX = ".backup"
 PARTIAL = ".partial"
@@ -134,7 +513,7 @@ class Backups:
             queue = opened.enter_context(closing(open_queue(self._settings)))
             catalog = opened.enter_context(closing(open_catalog(self._settings)))
             file = opened.enter_context(_new_file(path))
-            contents = opened.enter_context(stores.reading(queue, catalog))
+            contents = opened.enter_context(reading(queue, catalog))
             header = Header(
                 version=metadata.version("penstock"),
                 created_at=clock.format_time(clock.now()),
@@ -187,7 +566,7 @@ class Backups:
                 queue = opened.enter_context(closing(open_queue(self._settings, restoring=True)))
                 catalog = opened.enter_context(closing(open_catalog(self._settings, restoring=True)))
                 for header in headers:
-                    stores.refuse_unknown(catalog, header)
+                    refuse_unknown(catalog, header)
                 refuse_workers(queue, self._settings)
                 catalog_done = refuse_full(queue, catalog, self._settings, report.id, replace=options.replace)
                 file.seek(0)
@@ -236,7 +615,7 @@ def was_restored(catalog: Catalog, origin: str) -> bool:
     return bool(catalog.imports.imported(_RESTORED, origin, "", [""]))
 
 
-def _archive(writer: ArchiveWriter, contents: stores.Contents, on_progress: OnProgress) -> list[PartSummary]:
+def _archive(writer: ArchiveWriter, contents: Contents, on_progress: OnProgress) -> list[PartSummary]:
     begun: PartHeader | None = None
     rows = done = 0
     # Only a person who watches wants to know how much there is.
@@ -278,8 +657,8 @@ def _report(path: Path, header: Header, parts: list[PartSummary]) -> BackupRepor
         queue=header.queue,
         catalog=header.catalog,
         size=path.stat().st_size if path.exists() else 0,
-        jobs=rows.get(stores.JOBS, 0),
-        documents=rows.get(f"{stores.CATALOG}sources", 0),
+        jobs=rows.get(JOBS, 0),
+        documents=rows.get(f"{CATALOG}sources", 0),
         parts=tuple(parts),
     )
 
@@ -394,3 +773,126 @@ def _file_errors(path: Path) -> Iterator[None]:
                 raise BackupDamaged(message, remedy="Check the path.") from error
             case _:
                 raise StoreUnavailable(message, remedy="Choose another file.") from error
+
+
+# Moves of all rows from one store of Penstock to another, of any engine, with counts and checksums.
+
+
+OnJobs: TypeAlias = Callable[[list[Job], str | None], None]
+"""Called with the jobs of a batch, and the reason why they were not inserted, if they were not."""
+BEFORE = "imported before"
+
+
+class MoveResult(NamedTuple):
+    """Parts of the source, and the names of those that differ in the target; None: not compared."""
+
+    parts: list[PartSummary]
+    differing: list[str] | None
+
+
+class OpenStores(NamedTuple):
+    """The stores of some settings."""
+
+    settings: Settings
+    queue: Queue
+    catalog: Catalog
+
+
+def source_settings(address: str, catalog: str | None, target: Settings) -> Settings:
+    """The settings of a source: the address of a queue, and of a catalog in another store."""
+    url = StoreUrl(address)
+    if not url.scheme:
+        path = Path(address).expanduser().absolute()
+        url = StoreUrl(f"jsonl://{path}" if os.path.isdir(path) else f"sqlite:///{path}")  # noqa: PTH112 - it never raises
+    if url.engine not in ("sqlite", "postgres", "jsonl", "redis"):
+        remedy = "Give a file, or a URL of an engine that outlives a process."
+        raise ImportRefused(f"{url.masked[:200]} is not a store of Penstock", remedy=remedy)
+    if url.engine in ("jsonl", "redis") and catalog is None:
+        raise ImportRefused(
+            f"the documents of {url.masked[:200]} are in another store",
+            remedy="Name it: --source-catalog sqlite:////PATH/OF/THE/STATE/penstock.db",
+        )
+    made = config.load({}, url=url.text, catalog_url=catalog, state_dir=target.state_dir)
+    own = {target.store.resolved, target.catalog_store.resolved}
+    if own & {made.store.resolved, made.catalog_store.resolved}:
+        raise ImportRefused("source and target are the same store", remedy="Name another --url or source.")
+    for store in (made.store, made.catalog_store):
+        if store.is_file and not os.path.exists(store.path):  # noqa: PTH110 - it never raises
+            raise ImportRefused(f"{store.path} does not exist", remedy="Check the path.")
+    return made
+
+
+@contextmanager
+def opened(settings: Settings, *, restoring: bool = False) -> Iterator[OpenStores]:
+    """Open both stores of some settings."""
+    with ExitStack() as stack:
+        queue = stack.enter_context(closing(open_queue(settings, restoring=restoring)))
+        catalog = stack.enter_context(closing(open_catalog(settings, restoring=restoring)))
+        yield OpenStores(settings, queue, catalog)
+
+
+def count_rows(source: OpenStores, on_jobs: OnJobs) -> MoveResult:
+    """Read all rows of a source, and write nothing."""
+    return MoveResult(_summaries(source, on_jobs), None)
+
+
+def move(source: OpenStores, target: OpenStores, on_jobs: OnJobs) -> MoveResult:
+    """Put all rows of a source into an empty target, and compare them. A second move changes nothing."""
+    refuse_workers(source.queue, source.settings)
+    refuse_workers(target.queue, target.settings)
+    name = source.settings.store.masked
+    if was_restored(target.catalog, name) and not target.queue.restore_unfinished():
+        parts = _summaries(source, lambda jobs, _: on_jobs(jobs, BEFORE))
+        return MoveResult(parts, None)
+    done = refuse_full(target.queue, target.catalog, target.settings, name)
+    put_in = StoreTarget(target.queue, None if done else target.catalog, target.queue.now())
+    put_in.begin()
+    with reading(source.queue, source.catalog) as contents:
+        parts = _checked(contents.parts(), on_jobs, put_in)
+        if not done:
+            record_restore(target.catalog, name)
+        put_in.end_catalog(contents.catalog.numbers)
+        put_in.end_queue()
+    return MoveResult(parts, _differing(parts, _summaries(target)))
+
+
+def compare(source: OpenStores, target: OpenStores) -> MoveResult:
+    """Compare all rows of both, part by part."""
+    parts = _summaries(source)
+    return MoveResult(parts, _differing(parts, _summaries(target)))
+
+
+def empty(source: OpenStores) -> None:
+    """Delete all rows of a source."""
+    for store in (source.catalog.transfer, source.queue):
+        store.begin_restore()
+    source.catalog.transfer.end_restore({"row": 0, "change": 0})
+    source.queue.end_restore()
+
+
+def _summaries(store: OpenStores, on_jobs: OnJobs = lambda _jobs, _reason: None) -> list[PartSummary]:
+    with reading(store.queue, store.catalog) as contents:
+        return _checked(contents.parts(), on_jobs)
+
+
+def _checked(
+    parts: Iterator[PartRows], on_jobs: OnJobs, target: StoreTarget | None = None
+) -> list[PartSummary]:
+    """Put parts into a target, if there is one, and sum them up."""
+    sums: dict[str, RowChecksum] = {}
+    for part in parts:
+        name = part.header.part
+        if target is not None:
+            target.take(part)
+        if is_compared(part.header):
+            sums.setdefault(name, RowChecksum()).add(comparable(part))
+        if name == JOBS:
+            on_jobs([job_of(part.header, row) for row in part.rows], None)
+    if target is not None:
+        target.write_collected()
+    return [checksum.summary(name) for name, checksum in sums.items()]
+
+
+def _differing(source: list[PartSummary], target: list[PartSummary]) -> list[str]:
+    there = {part.part: part for part in target}
+    return [part.part for part in source if there.get(part.part) != part]

@@ -22,7 +22,7 @@ from penstock.process_start import log_to_stderr
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.redis_contract.producer_types import Health, PreparedMessage
+    from penstock.redis_contract.messages import Health, PreparedMessage
 
 
 FOLLOW_S = 0.5
@@ -119,7 +119,7 @@ def submit(
     \b
     penstock redis submit --rag policies_rag --path incoming/handbook.pdf
     """
-    from penstock.redis_contract.producer_types import SubmitRequest
+    from penstock.redis_contract.messages import SubmitRequest
 
     dry_run = given.pop("dry_run")
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)

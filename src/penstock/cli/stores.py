@@ -23,8 +23,8 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.backup.backups import BackupReport
-    from penstock.legacy.import_report import ImportReport
-    from penstock.legacy.rows import RowReport
+    from penstock.legacy.importer import ImportReport
+    from penstock.legacy.mappings import RowReport
     from penstock.service.requests import Receipt
     from penstock.service.upkeep import Plan
 
@@ -205,7 +205,7 @@ def import_(session: Session, /, kind: str, source: str, **given: Any) -> None:
 
 
 def _imported(session: Session, kind: str, address: str, given: dict[str, Any]) -> ImportReport:
-    from penstock.legacy.import_report import ImportOptions
+    from penstock.legacy.importer import ImportOptions
 
     imports = session.assembly.imports
     with RowFile() as rows:

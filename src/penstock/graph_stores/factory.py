@@ -9,7 +9,7 @@ from penstock.config import Settings
 from penstock.errors import DriverMissing
 from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
-from penstock.graph_stores.address import GraphStoreUrl
+from penstock.graph_stores.protocol import GraphStoreUrl
 from penstock.setting_types import GRAPH_STORE_SCHEMES
 
 if TYPE_CHECKING:

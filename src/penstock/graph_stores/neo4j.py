@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,13 +11,177 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.catalog.graph import StoredEntity, StoredRelation, TextGraph
 from penstock.errors import ServiceUnavailable
-from penstock.graph_stores import cypher
-from penstock.graph_stores.address import GraphStoreUrl
-from penstock.graph_stores.failures import store_failure
-from penstock.graph_stores.protocol import CopiedText, FoundMention, FoundRelation
+from penstock.graph_stores.protocol import (
+    SERVICE,
+    SETTING,
+    CopiedText,
+    FoundMention,
+    FoundRelation,
+    GraphStoreUrl,
+)
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction
+
+
+# Statements of the copy in Neo4j. Values are always parameters, never part of a statement.
+#
+# (:PenstockText)-[:MENTIONS {occurrences}]->(:PenstockEntity)
+# (:PenstockEntity)-[:RELATES {kind, weight, text}]->(:PenstockEntity)
+#
+# A key is the id of the catalog and the number of the text or entity.
+
+
+SCHEMA = (
+    "CREATE CONSTRAINT penstock_text_key IF NOT EXISTS FOR (t:PenstockText) REQUIRE t.key IS UNIQUE",
+    "CREATE CONSTRAINT penstock_entity_key IF NOT EXISTS FOR (e:PenstockEntity) REQUIRE e.key IS UNIQUE",
+    "CREATE INDEX penstock_text_catalog IF NOT EXISTS FOR (t:PenstockText) ON (t.catalog, t.id)",
+    "CREATE INDEX penstock_entity_catalog IF NOT EXISTS FOR (e:PenstockEntity) ON (e.catalog, e.id)",
+    "CREATE INDEX penstock_entity_name IF NOT EXISTS FOR (e:PenstockEntity) ON (e.catalog, e.name_key)",
+    "CREATE INDEX penstock_entity_short IF NOT EXISTS FOR (e:PenstockEntity) ON (e.catalog, e.short_key)",
+    "CREATE INDEX penstock_relation_text IF NOT EXISTS FOR ()-[r:RELATES]-() ON (r.text)",
+)
+
+# The first SET locks the node before its version is read: of two writers the newer one wins.
+TAKE_TEXTS = """
+UNWIND $rows AS row
+MERGE (t:PenstockText {key: row.key})
+SET t.catalog = $catalog, t.id = row.id, t.tenant = row.tenant
+WITH t, row WHERE coalesce(t.version, 0) < row.version
+SET t.version = row.version
+RETURN row.key
+"""
+ENTITIES_OF = """
+MATCH (t:PenstockText)-[:MENTIONS]->(e:PenstockEntity) WHERE t.key IN $keys RETURN DISTINCT e.key
+"""
+CLEAR_RELATIONS = "MATCH ()-[r:RELATES]->() WHERE r.text IN $keys DELETE r"
+CLEAR_MENTIONS = "MATCH (t:PenstockText)-[m:MENTIONS]->() WHERE t.key IN $keys DELETE m"
+PUT_ENTITIES = """
+UNWIND $rows AS row
+MERGE (e:PenstockEntity {key: row.key})
+SET e.catalog = $catalog, e.id = row.id, e.tenant = row.tenant
+WITH e, row WHERE coalesce(e.version, 0) < row.version
+SET e.version = row.version, e.kind = row.kind, e.name = row.name, e.name_key = row.name_key,
+    e.short_key = row.short_key
+"""
+PUT_MENTIONS = """
+UNWIND $rows AS row
+MATCH (t:PenstockText {key: row.text}) MATCH (e:PenstockEntity {key: row.entity})
+MERGE (t)-[m:MENTIONS]->(e) SET m.occurrences = row.occurrences
+"""
+PUT_RELATIONS = """
+UNWIND $rows AS row
+MATCH (a:PenstockEntity {key: row.source}) MATCH (b:PenstockEntity {key: row.target})
+MERGE (a)-[r:RELATES {text: row.text, kind: row.kind}]->(b) SET r.weight = row.weight
+"""
+# Without DETACH: a node that another writer mentions meanwhile is not deleted, the statement fails.
+DELETE_IDLE = """
+MATCH (e:PenstockEntity) WHERE e.key IN $keys AND NOT (e)<-[:MENTIONS]-() DELETE e
+"""
+DELETE_TEXTS = "MATCH (t:PenstockText) WHERE t.key IN $keys DELETE t"
+
+CLEAR_TEXTS = """
+MATCH (t:PenstockText) WHERE t.catalog = $catalog WITH t LIMIT 1000 DETACH DELETE t RETURN count(*) AS gone
+"""
+CLEAR_ENTITIES = """
+MATCH (e:PenstockEntity) WHERE e.catalog = $catalog WITH e LIMIT 1000 DETACH DELETE e RETURN count(*) AS gone
+"""
+
+TEXTS_AFTER = """
+MATCH (t:PenstockText) WHERE t.catalog = $catalog AND t.id > $after
+RETURN t.id ORDER BY t.id LIMIT $limit
+"""
+TEXTS_PRESENT = "MATCH (t:PenstockText) WHERE t.key IN $keys RETURN t.id"
+ENTITIES_IN = """
+MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity) WHERE t.key IN $keys
+RETURN t.id, e.id, e.kind, e.name_key, e.short_key, e.name, m.occurrences
+"""
+RELATIONS_IN = """
+MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity) WHERE r.text IN $keys
+RETURN r.text, a.id, b.id, r.kind, r.weight
+"""
+COUNT_IDLE = """
+MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND NOT (e)<-[:MENTIONS]-() RETURN count(e)
+"""
+DROP_IDLE = """
+MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND NOT (e)<-[:MENTIONS]-() DELETE e
+"""
+
+_MENTION = "RETURN e.id, e.name, e.kind, t.id, m.occurrences"
+_RELATION = "RETURN a.id, b.id, r.kind, r.text, r.weight"
+NAMED = f"""
+MATCH (e:PenstockEntity) WHERE e.catalog = $catalog AND e.tenant = $tenant
+  AND (e.name_key = $name_key OR e.short_key = $short_key)
+MATCH (t:PenstockText)-[m:MENTIONS]->(e) {_MENTION}
+"""
+MENTIONS_OF = f"""
+MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity) WHERE e.key IN $keys AND e.tenant = $tenant {_MENTION}
+"""
+RELATIONS_FROM = f"""
+MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
+WHERE a.key IN $keys AND a.tenant = $tenant {_RELATION}
+"""
+RELATIONS_TO = f"""
+MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
+WHERE b.key IN $keys AND b.tenant = $tenant {_RELATION}
+"""
+ALL_MENTIONS = f"""
+MATCH (t:PenstockText)-[m:MENTIONS]->(e:PenstockEntity)
+WHERE t.catalog = $catalog AND t.tenant = $tenant {_MENTION}
+"""
+ALL_RELATIONS = f"""
+MATCH (a:PenstockEntity)-[r:RELATES]->(b:PenstockEntity)
+WHERE a.catalog = $catalog AND a.tenant = $tenant {_RELATION}
+"""
+
+
+# Errors of the driver of a graph store, as errors that say in one line what is wrong and who must act.
+
+
+MAX_CAUSE = 300
+
+
+def store_failure(url: GraphStoreUrl, error: BaseException) -> ServiceUnavailable:
+    """Translate an error of the driver."""
+    from neo4j import exceptions
+
+    shown, causes = url.masked, list(_causes(error))
+    tls = next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None)
+    if tls is not None:
+        reason = getattr(tls, "verify_message", "") or str(tls.reason or tls).replace("_", " ").lower()
+        return _unavailable(
+            f"cannot connect to the graph store {shown}: TLS error: {reason}",
+            f"Check the certificate and {SETTING}: neo4j+ssc:// trusts any, neo4j:// is without TLS.",
+        )
+    if isinstance(error, exceptions.AuthError):
+        return _unavailable(
+            f"the graph store {shown} refuses user and password", f"Correct them in {SETTING}."
+        )
+    text = url.mask_in(" ".join(str(causes[-1]).split()))[:MAX_CAUSE] or type(error).__name__
+    if isinstance(error, exceptions.Neo4jError):
+        return _unavailable(f"the graph store {shown} refused: {text}", _remedy(error.code or ""))
+    return _unavailable(f"cannot use the graph store {shown}: {text}")
+
+
+def _remedy(code: str) -> str | None:
+    if "DatabaseNotFound" in code:
+        return f"Create the database, or name another one at the end of {SETTING}."
+    return f"Give the user of {SETTING} the right to write." if "Security" in code else None
+
+
+def _unavailable(message: str, remedy: str | None = None) -> ServiceUnavailable:
+    return ServiceUnavailable(SERVICE, message, remedy=remedy)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        inner = following.exceptions[0] if isinstance(following, BaseExceptionGroup) else None
+        following = inner or following.__cause__ or following.__context__
+
 
 T = TypeVar("T")
 ROWS_AT_ONCE = 1_000
@@ -40,7 +205,7 @@ class Neo4jCopy:
         return self._url.masked
 
     def prepare(self) -> None:
-        for statement in cypher.SCHEMA:
+        for statement in SCHEMA:
             with self._session() as session:
                 session.run(statement).consume()
 
@@ -59,13 +224,13 @@ class Neo4jCopy:
 
             def work(transaction: ManagedTransaction, keys: list[str] = keys) -> None:
                 entities = _take_out(transaction, keys)
-                transaction.run(cypher.DELETE_TEXTS, keys=keys).consume()
-                transaction.run(cypher.DELETE_IDLE, keys=entities).consume()
+                transaction.run(DELETE_TEXTS, keys=keys).consume()
+                transaction.run(DELETE_IDLE, keys=entities).consume()
 
             self._write(work)
 
     def clear(self, catalog_id: str) -> None:
-        for statement in (cypher.CLEAR_TEXTS, cypher.CLEAR_ENTITIES):
+        for statement in (CLEAR_TEXTS, CLEAR_ENTITIES):
             while self._read(statement, catalog=catalog_id)[0][0]:
                 continue
 
@@ -76,20 +241,20 @@ class Neo4jCopy:
             after = numbers[-1]
 
     def text_ids(self, catalog_id: str, after: int, limit: int) -> list[int]:
-        found = self._read(cypher.TEXTS_AFTER, catalog=catalog_id, after=after, limit=limit)
+        found = self._read(TEXTS_AFTER, catalog=catalog_id, after=after, limit=limit)
         return [number for (number,) in found]
 
     def present(self, catalog_id: str, content_ids: Collection[int]) -> set[int]:
         keys = [_key(catalog_id, number) for number in content_ids]
-        return {number for (number,) in self._read(cypher.TEXTS_PRESENT, keys=keys)}
+        return {number for (number,) in self._read(TEXTS_PRESENT, keys=keys)}
 
     def _copied(self, catalog_id: str, numbers: Sequence[int]) -> Iterator[CopiedText]:
         keys = {_key(catalog_id, number): number for number in numbers}
         entities: dict[int, list[StoredEntity]] = {}
         relations: dict[int, list[StoredRelation]] = {}
-        for number, *entity in self._read(cypher.ENTITIES_IN, keys=list(keys)):
+        for number, *entity in self._read(ENTITIES_IN, keys=list(keys)):
             entities.setdefault(number, []).append(StoredEntity(*entity))
-        for key, *relation in self._read(cypher.RELATIONS_IN, keys=list(keys)):
+        for key, *relation in self._read(RELATIONS_IN, keys=list(keys)):
             relations.setdefault(keys[key], []).append(StoredRelation(*relation))
         for number in numbers:
             yield CopiedText(
@@ -97,36 +262,36 @@ class Neo4jCopy:
             )
 
     def idle_entities(self, catalog_id: str) -> int:
-        return int(self._read(cypher.COUNT_IDLE, catalog=catalog_id)[0][0])
+        return int(self._read(COUNT_IDLE, catalog=catalog_id)[0][0])
 
     def drop_idle(self, catalog_id: str) -> None:
-        self._write(lambda work: work.run(cypher.DROP_IDLE, catalog=catalog_id).consume())
+        self._write(lambda work: work.run(DROP_IDLE, catalog=catalog_id).consume())
 
     def named(self, catalog_id: str, tenant_id: str, name_key: str, short_key: str) -> list[FoundMention]:
         found = self._read(
-            cypher.NAMED, catalog=catalog_id, tenant=tenant_id, name_key=name_key, short_key=short_key
+            NAMED, catalog=catalog_id, tenant=tenant_id, name_key=name_key, short_key=short_key
         )
         return [FoundMention(*row) for row in found]
 
     def mentions(self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]) -> list[FoundMention]:
         keys = [_key(catalog_id, number) for number in entity_ids]
-        return [FoundMention(*row) for row in self._read(cypher.MENTIONS_OF, keys=keys, tenant=tenant_id)]
+        return [FoundMention(*row) for row in self._read(MENTIONS_OF, keys=keys, tenant=tenant_id)]
 
     def relations(self, catalog_id: str, tenant_id: str, entity_ids: Collection[int]) -> list[FoundRelation]:
         keys = [_key(catalog_id, number) for number in entity_ids]
         found = {
             _relation(row)
-            for statement in (cypher.RELATIONS_FROM, cypher.RELATIONS_TO)
+            for statement in (RELATIONS_FROM, RELATIONS_TO)
             for row in self._read(statement, keys=keys, tenant=tenant_id)
         }
         return list(found)
 
     def all_mentions(self, catalog_id: str, tenant_id: str) -> Iterator[FoundMention]:
-        for row in self._read(cypher.ALL_MENTIONS, catalog=catalog_id, tenant=tenant_id):
+        for row in self._read(ALL_MENTIONS, catalog=catalog_id, tenant=tenant_id):
             yield FoundMention(*row)
 
     def all_relations(self, catalog_id: str, tenant_id: str) -> Iterator[FoundRelation]:
-        for row in self._read(cypher.ALL_RELATIONS, catalog=catalog_id, tenant=tenant_id):
+        for row in self._read(ALL_RELATIONS, catalog=catalog_id, tenant=tenant_id):
             yield _relation(row)
 
     def close(self) -> None:
@@ -234,28 +399,28 @@ class _Rows:
 
 def _replace(transaction: ManagedTransaction, rows: _Rows) -> None:
     """Write the texts that are newer than those in the store."""
-    found = transaction.run(cypher.TAKE_TEXTS, rows=rows.texts(), catalog=rows.catalog_id)
+    found = transaction.run(TAKE_TEXTS, rows=rows.texts(), catalog=rows.catalog_id)
     taken = sorted(key for (key,) in found.values())
     if not taken:
         return
     before = _take_out(transaction, taken)
     for statement, values in (
-        (cypher.PUT_ENTITIES, rows.entities(taken)),
-        (cypher.PUT_MENTIONS, rows.mentions(taken)),
-        (cypher.PUT_RELATIONS, rows.relations(taken)),
+        (PUT_ENTITIES, rows.entities(taken)),
+        (PUT_MENTIONS, rows.mentions(taken)),
+        (PUT_RELATIONS, rows.relations(taken)),
     ):
         for start in range(0, len(values), ROWS_AT_ONCE):
             some = values[start : start + ROWS_AT_ONCE]
             transaction.run(statement, rows=some, catalog=rows.catalog_id).consume()
-    transaction.run(cypher.DELETE_IDLE, keys=before).consume()
+    transaction.run(DELETE_IDLE, keys=before).consume()
 
 
 def _take_out(transaction: ManagedTransaction, keys: Sequence[str]) -> list[str]:
     """Delete mentions and relations of texts; return the entities that may be left without any."""
-    entities = [key for (key,) in transaction.run(cypher.ENTITIES_OF, keys=keys).values()]
+    entities = [key for (key,) in transaction.run(ENTITIES_OF, keys=keys).values()]
     if entities:
-        transaction.run(cypher.CLEAR_RELATIONS, keys=keys).consume()
-        transaction.run(cypher.CLEAR_MENTIONS, keys=keys).consume()
+        transaction.run(CLEAR_RELATIONS, keys=keys).consume()
+        transaction.run(CLEAR_MENTIONS, keys=keys).consume()
     return sorted(entities)
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 import msgspec
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
-from penstock.legacy.rows import RETIRED, LegacyRow
+from penstock.legacy.mappings import RETIRED, LegacyRow
 from penstock.named_tuple import NamedTuple
 
 JOURNAL, SNAPSHOT = "index_queue.jsonl", "index_queue.snapshot"

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from penstock.database.postgres import Connection, PostgresConnections, translate_error
 from penstock.errors import ImportRefused
-from penstock.legacy.rows import RETIRED, LegacyRow
+from penstock.legacy.mappings import RETIRED, LegacyRow
 from penstock.store_url import StoreUrl
 
 FETCHED = 500

@@ -10,10 +10,9 @@ import msgspec
 import redis
 
 from penstock.errors import ImportRefused, InvalidMessage, StoreError, StoreUnavailable
-from penstock.legacy.message_mappings import HASHES, IN_LIST
-from penstock.legacy.rows import LegacyRow
-from penstock.redis_contract.keys import GATEWAYS, QUEUE
-from penstock.redis_contract.message import decode
+from penstock.legacy.mappings import HASHES, IN_LIST, LegacyRow
+from penstock.redis_contract.lists import GATEWAYS, QUEUE
+from penstock.redis_contract.messages import decode
 from penstock.store_url import StoreUrl
 
 READ_AT_ONCE = 500

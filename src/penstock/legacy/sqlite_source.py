@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.errors import ImportRefused, PathNotFound, StoreError
-from penstock.legacy.rows import RETIRED, LegacyRow
+from penstock.legacy.mappings import RETIRED, LegacyRow
 
 BUSY_S = 10.0
 _TIMES = ("created_at", "queued_timestamp", "queued_at", "enqueued_at", "marked_for_deletion_at", "timestamp")

@@ -2,20 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
 
 from penstock import clock
 from penstock.named_tuple import NamedTuple
-from penstock.redis_contract import keys
-from penstock.redis_contract.fields import DONE, FAILED, PROCESSING, QUEUED, STATUS_FIELDS, SUBMITTED
-from penstock.redis_contract.message import MAX_BYTES
-from penstock.redis_contract.oversized import HEAD_BYTES, MARK
+from penstock.redis_contract.messages import (
+    DONE,
+    FAILED,
+    HEAD_BYTES,
+    MARK,
+    MAX_BYTES,
+    PROCESSING,
+    QUEUED,
+    STATUS_FIELDS,
+    SUBMITTED,
+)
+
+# Redis keys of the contract, and the order in which lists are served.
+
+
+QUEUE = "rag:ingest:queue"
+DEAD_LETTER = f"{QUEUE}:dead-letter"
+GATEWAYS = "rag:ingest:gateways"
+"""Hash: gateway → its last heartbeat as JSON."""
+OPEN = "rag:ingest:open"
+"""Hash: job → the gateway that mirrors it."""
+
+RAGS = "rag:ingest:rags"
+"""Hash: RAG → when a gateway last announced that it serves the RAG, in milliseconds of the server's clock."""
+WAITING_PREFIX = "rag:ingest:waiting:"
+RECENT = "rag:ingest:recent"
+"""Sorted set: job → when its hash is compared with ``RECENT_FIELDS`` next."""
+RECENT_FIELDS = "rag:ingest:recent:fields"
+"""Hash: job → the fields that a gateway wrote last, as JSON."""
+FILE_PREFIX = "rag:ingest:file:"
+
+PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
+NORMAL = PRIORITIES["normal"]
+RESERVED = frozenset({*PRIORITIES, "dead-letter"})
+"""Names that no RAG can have, because the lists of these names have another meaning."""
+
+KEPT_S = 604_800
+"""Seconds that the hash of a job is kept after the job ended."""
+LOWEST_FIRST_EVERY = 16
+"""One take in so many begins with the lowest list, so that many urgent messages do not starve the others."""
+
+
+def job_key(job_id: str) -> str:
+    return f"rag:ingest:job:{job_id}"
+
+
+def list_key(rag_id: str) -> str:
+    """List: messages for one RAG. Only gateways which serve the RAG take them."""
+    return f"{QUEUE}:{rag_id}"
+
+
+def waiting_key(rag_id: str) -> str:
+    """List: messages passed on to the gateways which serve this RAG, by a gateway which does not."""
+    return f"{WAITING_PREFIX}{rag_id}"
+
+
+def ttl_key(job_id: str) -> str:
+    return f"{job_key(job_id)}:ttl"
+
+
+def file_key(rag_id: str, known_as: str) -> str:
+    """Set: the jobs of one file."""
+    named = hashlib.sha256(f"{rag_id}\n{known_as}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{FILE_PREFIX}{named[:16]}"
+
+
+def processing_key(gateway: str, priority: int) -> str:
+    """List: messages taken by a gateway and not yet handed over.
+
+    There is one list per priority, because a message does not contain its priority.
+    """
+    return f"rag:ingest:processing:{gateway}:{priority}"
+
+
+class ServedList(NamedTuple):
+    key: str
+    priority: int
+
+
+def served_lists(rag_ids: Iterable[str]) -> list[ServedList]:
+    """List all served lists, most urgent first."""
+    of_rags = [key for rag_id in rag_ids for key in (waiting_key(rag_id), list_key(rag_id))]
+    middle = [QUEUE, f"{QUEUE}:normal", *of_rags]
+    high, low = ServedList(f"{QUEUE}:high", PRIORITIES["high"]), ServedList(f"{QUEUE}:low", PRIORITIES["low"])
+    return [high, *(ServedList(key, NORMAL) for key in middle), low]
+
+
+def rotate_lists(lists: list[ServedList], turn: int) -> list[ServedList]:
+    """Order the lists for one take: lists of normal priority rotate, and sometimes the lowest comes first."""
+    middle = [one for one in lists if one.priority == NORMAL]
+    start = turn % len(middle)
+    order = [lists[0], *middle[start:], *middle[:start], lists[-1]]
+    return order[::-1] if turn % LOWEST_FIRST_EVERY == LOWEST_FIRST_EVERY - 1 else order
+
 
 SILENT_S = 5.0
 """A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
@@ -59,7 +151,7 @@ class Lists:
         self.broker = broker
         self.gateway = gateway
         self._group = group
-        self._served = keys.served_lists(rag_ids)
+        self._served = served_lists(rag_ids)
         self._turn = 0
         self.misplaced: dict[str, str] = {}
         """Keys of lists that hold another Redis type, with that type; from the last ``has_messages``."""
@@ -75,17 +167,17 @@ class Lists:
 
     def take(self, limit: int) -> list[TakenMessage]:
         """Move up to ``limit`` messages to this gateway's lists; none before the first heartbeat."""
-        order = keys.rotate_lists(self._served, self._turn)
+        order = rotate_lists(self._served, self._turn)
         self._turn += 1
-        pairs = [key for one in order for key in (one.key, keys.processing_key(self.gateway, one.priority))]
-        answer = self._run("take", [keys.GATEWAYS, *pairs], limit, MAX_BYTES, self.gateway)
+        pairs = [key for one in order for key in (one.key, processing_key(self.gateway, one.priority))]
+        answer = self._run("take", [GATEWAYS, *pairs], limit, MAX_BYTES, self.gateway)
         found = zip(answer[::2], answer[1::2], strict=True)
         return [TakenMessage(raw, order[int(number)].priority) for number, raw in found]
 
     def list_taken(self) -> list[TakenMessage]:
         """List this gateway's messages, taken and not handed over yet, most urgent first."""
-        priorities = sorted(keys.PRIORITIES.values(), reverse=True)
-        own = [("LRANGE", keys.processing_key(self.gateway, priority), 0, -1) for priority in priorities]
+        priorities = sorted(PRIORITIES.values(), reverse=True)
+        own = [("LRANGE", processing_key(self.gateway, priority), 0, -1) for priority in priorities]
         found = zip(priorities, self.broker.calls(own), strict=True)
         return [TakenMessage(raw, priority) for priority, held in found for raw in reversed(held)]
 
@@ -95,17 +187,17 @@ class Lists:
         ``again``: an end that the hash reports is out of date. ``file``: key of the set of its file's jobs.
         """
         job_id = fields["job_id"]
-        named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id), file]
-        arguments = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
+        named = [processing_key(self.gateway, taken.priority), OPEN, job_key(job_id), file]
+        arguments = (taken.raw, self.gateway, job_id, int(again), KEPT_S, *_flat(fields))
         return bool(self._run("accept", named, *arguments))
 
     def refuse(
         self, taken: TakenMessage, letter: Mapping[str, Any], job_id: str | None, fields: Fields
     ) -> bool:
         """Move a message to the dead letters, and write the hash of ``job_id`` where there is one."""
-        named = [keys.processing_key(self.gateway, taken.priority), keys.DEAD_LETTER, keys.OPEN]
-        named += [keys.job_key(job_id or "-"), keys.ttl_key(job_id or "-")]
-        arguments = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
+        named = [processing_key(self.gateway, taken.priority), DEAD_LETTER, OPEN]
+        named += [job_key(job_id or "-"), ttl_key(job_id or "-")]
+        arguments = (job_id or "", KEPT_S, _expires(), *_flat(fields))
         return bool(self._run("refuse", named, taken.raw, _json(letter), *arguments))
 
     def pass_on(self, taken: TakenMessage, fields: Fields, *, away_s: float) -> bool:
@@ -114,24 +206,24 @@ class Lists:
         The hash then says why the message waits.
         """
         rag_id, job_id = fields["rag_id"], fields["job_id"]
-        named = [keys.processing_key(self.gateway, taken.priority), keys.RAGS, keys.waiting_key(rag_id)]
-        named += [keys.OPEN, keys.job_key(job_id)]
+        named = [processing_key(self.gateway, taken.priority), RAGS, waiting_key(rag_id)]
+        named += [OPEN, job_key(job_id)]
         return bool(self._run("pass_on", named, taken.raw, rag_id, _away_ms(away_s), job_id, *_flat(fields)))
 
     def expire(self, *, away_s: float) -> int:
         """Take the messages of RAGs without a gateway for ``away_s`` seconds. Returns the count."""
-        named = [keys.RAGS, keys.processing_key(self.gateway, keys.NORMAL)]
-        return int(self._run("expire", named, _away_ms(away_s), keys.WAITING_PREFIX, PER_CALL))
+        named = [RAGS, processing_key(self.gateway, NORMAL)]
+        return int(self._run("expire", named, _away_ms(away_s), WAITING_PREFIX, PER_CALL))
 
     def is_unused(self, job_id: str) -> bool:
         """Check whether Redis knows no job with this id, open or ended."""
-        return bool(self._run("unused", [keys.OPEN, keys.job_key(job_id)], job_id))
+        return bool(self._run("unused", [OPEN, job_key(job_id)], job_id))
 
     def recheck(self) -> int:
         """Correct hashes overwritten by a producer with an earlier status. Returns the count."""
         total = 0
         for _ in range(MAX_CALLS):
-            right, looked_at = self._run("recheck", [], keys.job_key(""), keys.KEPT_S, PER_CALL)
+            right, looked_at = self._run("recheck", [], job_key(""), KEPT_S, PER_CALL)
             total += right
             if looked_at < PER_CALL:
                 break
@@ -141,35 +233,35 @@ class Lists:
 
     def adopt(self, job_ids: Sequence[str]) -> int:
         """Become the owner of these jobs, except those owned by another gateway."""
-        return sum(self.broker.calls([("HSETNX", keys.OPEN, job_id, self.gateway) for job_id in job_ids]))
+        return sum(self.broker.calls([("HSETNX", OPEN, job_id, self.gateway) for job_id in job_ids]))
 
     def list_own_jobs(self) -> list[str]:
         """List the jobs mirrored by this gateway."""
-        found = self.broker.call("HGETALL", keys.OPEN)
+        found = self.broker.call("HGETALL", OPEN)
         rows = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return [job.decode() for job, gateway in rows if gateway.decode() == self.gateway]
 
     def mirror(self, job_id: str, fields: Fields) -> bool:
         """Write a job's hash. False: another gateway has taken the job over."""
-        named = [keys.OPEN, keys.job_key(job_id)]
+        named = [OPEN, job_key(job_id)]
         return bool(self._run("mirror", named, self.gateway, job_id, *_flat(fields)))
 
     def owns(self, job_id: str) -> bool:
-        return bool(self._run("own", [keys.OPEN, keys.job_key(job_id)], self.gateway, job_id))
+        return bool(self._run("own", [OPEN, job_key(job_id)], self.gateway, job_id))
 
     def list_open_jobs(self, job_id: str, file: str) -> list[str]:
         """List the other open jobs of the same file."""
         found = [one.decode() for one in self.broker.call("SMEMBERS", file)]
         rest = [one for one in found if one != job_id]
-        owners = self.broker.call("HMGET", keys.OPEN, *rest) if rest else []
+        owners = self.broker.call("HMGET", OPEN, *rest) if rest else []
         return [one for one, owner in zip(rest, owners, strict=True) if owner is not None]
 
     def finish(
         self, job_id: str, fields: Fields, *, file: str = "", letter: Mapping[str, Any] | None = None
     ) -> bool:
         """Write the final hash of a job, and a dead letter if the job failed."""
-        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id), keys.DEAD_LETTER, file]
-        arguments = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
+        named = [OPEN, job_key(job_id), ttl_key(job_id), DEAD_LETTER, file]
+        arguments = (KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
         return bool(self._run("finish", named, self.gateway, job_id, *arguments))
 
     # Erasure.
@@ -178,7 +270,7 @@ class Lists:
         """Yield job id and the fields for the erasure of every hash. Some may come twice."""
         names, cursor = ("rag_id", "completed_at", "error_code"), 0
         while True:
-            cursor, *found = self._run("hashes", [], cursor, keys.job_key(""), PER_CALL, *names)
+            cursor, *found = self._run("hashes", [], cursor, job_key(""), PER_CALL, *names)
             for job_id, values in zip(found[::2], found[1::2], strict=True):
                 texts = (_text(value) for value in values)
                 yield _text(job_id), dict(zip(names, texts, strict=True))
@@ -186,46 +278,44 @@ class Lists:
                 return
 
     def is_open(self, job_id: str) -> bool:
-        return bool(self.broker.call("HEXISTS", keys.OPEN, job_id))
+        return bool(self.broker.call("HEXISTS", OPEN, job_id))
 
     def erase(self, job_id: str) -> int:
         """Remove the hash of an ended job. Returns the number of removed hashes."""
-        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id)]
+        named = [OPEN, job_key(job_id), ttl_key(job_id)]
         return int(self._run("erase", named, job_id))
 
     def forget_files(self, job_ids: Sequence[str]) -> None:
         """Take removed jobs out of the sets of jobs of one file; no hash names the set."""
         cursor: Any = 0
         while job_ids:
-            cursor, found = self.broker.call(
-                "SCAN", cursor, "MATCH", f"{keys.FILE_PREFIX}*", "COUNT", PER_CALL
-            )
+            cursor, found = self.broker.call("SCAN", cursor, "MATCH", f"{FILE_PREFIX}*", "COUNT", PER_CALL)
             self.broker.calls([("SREM", key, *job_ids) for key in found])
             if not int(cursor):
                 return
 
     def letters(self) -> Iterator[bytes]:
         """Yield all dead letters, oldest first: positions from the end do not move when letters are added."""
-        (count,) = lengths(self.broker, [keys.DEAD_LETTER])
+        (count,) = lengths(self.broker, [DEAD_LETTER])
         oldest = count if isinstance(count, int) else 0
         for last in range(-1, -oldest - 1, -PER_CALL):
-            yield from reversed(self.broker.call("LRANGE", keys.DEAD_LETTER, last - PER_CALL + 1, last))
+            yield from reversed(self.broker.call("LRANGE", DEAD_LETTER, last - PER_CALL + 1, last))
 
     def erase_letter(self, raw: bytes) -> None:
-        self.broker.call("LREM", keys.DEAD_LETTER, -1, raw)
+        self.broker.call("LREM", DEAD_LETTER, -1, raw)
 
     # Gateways.
 
     def beat(self, beat: Mapping[str, Any], *, leaving: bool = False) -> None:
-        self._run("beat", [keys.GATEWAYS, keys.RAGS], self.gateway, _json(beat), int(leaving))
+        self._run("beat", [GATEWAYS, RAGS], self.gateway, _json(beat), int(leaving))
 
     def take_over(self) -> tuple[int, int]:
         """Take over from dead gateways. Returns the numbers of messages and jobs."""
         silence = int(SILENT_S * 1000)
-        prefix = keys.processing_key("", 0).rpartition(":0")[0].removesuffix(":") + ":"
-        priorities = keys.PRIORITIES.values()
+        prefix = processing_key("", 0).rpartition(":0")[0].removesuffix(":") + ":"
+        priorities = PRIORITIES.values()
         arguments = (self.gateway, self._group, silence, prefix, *priorities)
-        messages, jobs = self._run("take_over", [keys.GATEWAYS, keys.OPEN], *arguments)
+        messages, jobs = self._run("take_over", [GATEWAYS, OPEN], *arguments)
         return messages, jobs
 
     def _run(self, name: str, named: Sequence[str], *arguments: Any) -> Any:
@@ -257,8 +347,8 @@ _CONSTANTS: Mapping[str, Any] = {
     "PROCESSING": PROCESSING,
     "DONE": DONE,
     "FAILED": FAILED,
-    "RECENT": keys.RECENT,
-    "RECENT_FIELDS": keys.RECENT_FIELDS,
+    "RECENT": RECENT,
+    "RECENT_FIELDS": RECENT_FIELDS,
     "RECHECK_MS": RECHECK_MS,
     "OVERSIZED": MARK.decode().lstrip("\0"),
     "HEAD_BYTES": HEAD_BYTES,
@@ -290,4 +380,4 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 def _expires() -> str:
-    return clock.format_time(clock.now() + timedelta(seconds=keys.KEPT_S))
+    return clock.format_time(clock.now() + timedelta(seconds=KEPT_S))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,98 @@ from penstock.catalog.values import Phase
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.queue.job import Job, JobQuery, Status
 from penstock.queue.payloads import DeliveredFile, delivered_file_of
-from penstock.redis_contract import fields, inbox, keys
+from penstock.redis_contract import lists, messages, rags
 from penstock.redis_contract.lists import Lists
-from penstock.redis_contract.message import Message, read
+from penstock.redis_contract.messages import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.reindex_series import ENDED, LIVE, ReindexSeries
-from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, Jobs
+
+# Erasure of deleted tenants in Redis: hashes and dead letters of their RAGs.
+#
+# ``delete-tenant`` removes jobs and documents, but does not know the server of the contract. Each gateway
+# does it for the RAGs of its configuration once the delete is done.
+
+
+REMOVED = "ERR_JOB_REMOVED"
+"""Error code in the hash of a job that was removed from the queue before its end was seen."""
+
+log = logging.getLogger("penstock.gateway")
+
+
+class TenantErasure:
+    """Erases hashes and dead letters after ``delete-tenant``."""
+
+    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
+        self._jobs = jobs
+        self._lists = lists
+        self._rags = rags
+        self._erased: set[str] = set()
+        """Delete jobs that are complete here. A restarted gateway checks them once more."""
+
+    def erase_deleted(self) -> None:
+        """Erase the remains of all deleted tenants."""
+        done = JobQuery(
+            item_type="delete_tenant", statuses=frozenset({Status.DONE}), newest_first=True, limit=MAX_PAGE
+        )
+        for job in self._jobs.queue.find(done):
+            rag_ids = self._rag_ids(job.payload["tenant_id_to_delete"])
+            if job.queue_id not in self._erased and (not rag_ids or self._erase(job, rag_ids)):
+                self._erased.add(job.queue_id)
+
+    def _rag_ids(self, tenant_id: str) -> frozenset[str]:
+        default = self._jobs.settings.tenant_id
+        rags = self._rags.by_id.values()
+        return frozenset(rag.rag_id for rag in rags if (rag.tenant_id or default) == tenant_id)
+
+    def _erase(self, delete: Job, rag_ids: Collection[str]) -> bool:
+        """Erase the remains of one tenant. False: a removed job is still open in Redis."""
+        until = clock.format_time(delete.finished_at or delete.updated_at)
+        hashes, removed, complete = 0, [], True
+        for job_id, shown in self._lists.hashes():
+            if shown["rag_id"] not in rag_ids or self._jobs.queue.get(job_id) is not None:
+                continue
+            if not shown["completed_at"]:
+                # The job was open when the tenant was deleted. A message pushed since is in the queue, or
+                # still in a list.
+                complete = complete and not self._lists.is_open(job_id)
+            elif shown["error_code"] == REMOVED or shown["completed_at"] <= until:
+                hashes += self._lists.erase(job_id)
+                if shown["error_code"] == REMOVED:
+                    removed.append(job_id)
+        self._lists.forget_files(removed)
+        # Read all before the first removal: a removal moves the others.
+        letters = [raw for raw in self._lists.letters() if _is_erasable(_read_letter(raw), rag_ids, until)]
+        for raw in letters:
+            self._lists.erase_letter(raw)
+        if hashes or letters:
+            log.info("%d hashes and %d dead letters of a deleted tenant erased", hashes, len(letters))
+        return complete
+
+
+def _is_erasable(letter: dict[str, Any], rag_ids: Collection[str], until: str) -> bool:
+    message = letter.get("message")
+    message = message if isinstance(message, dict) else {}
+    rag_id = letter.get("rag_id") or message.get("rag_id")
+    if rag_id not in rag_ids and letter.get("list") not in {lists.list_key(each) for each in rag_ids}:
+        return False
+    at = letter.get("at") or letter.get("failed_at")
+    return not isinstance(at, str) or at <= until
+
+
+def _read_letter(raw: bytes) -> dict[str, Any]:
+    try:
+        letter = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return letter if isinstance(letter, dict) else {}
+
 
 JOBS_PER_UPDATE = 200
 """Jobs read in one update."""
 CLOCKS_DIFFER = timedelta(seconds=1)
 """Tolerance between the clocks of the file system and of the queue."""
-
-log = logging.getLogger("penstock.gateway")
 
 
 class Mirror:
@@ -102,8 +179,8 @@ class Mirror:
 
     def counts(self) -> dict[str, int]:
         """Count the queued and the running jobs."""
-        found = Counter(shown.get("status", fields.QUEUED) for shown in list(self._shown.values()))
-        return {"queued": found[fields.QUEUED], "processing": found[fields.PROCESSING]}
+        found = Counter(shown.get("status", messages.QUEUED) for shown in list(self._shown.values()))
+        return {"queued": found[messages.QUEUED], "processing": found[messages.PROCESSING]}
 
     def update(self) -> bool:
         """Write the hashes of some jobs. True: something was written."""
@@ -127,24 +204,24 @@ class Mirror:
             if self._lists.owns(job_id) and not self._series.remove_rest(job):
                 return shown, False
             return None, self._finish_ended(job, message)
-        now = fields.job_fields(job, message, self._progress_counts(job))
+        now = messages.job_fields(job, message, self._progress_counts(job))
         if now == shown:
             return shown, False
         return (now if self._lists.mirror(job_id, _with_update_time(now)) else None), True
 
-    def _progress_counts(self, job: Job) -> fields.Count:
+    def _progress_counts(self, job: Job) -> messages.Count:
         if not job.waiting or not (job.waiting_for or "").isdecimal():
-            return fields.Count()
+            return messages.Count()
         progress = self._documents.progress(int(job.waiting_for or 0))
         if progress is None:
-            return fields.Count()
-        return fields.Count(progress.total_chunks, progress.completed_chunks[Phase.VECTOR])
+            return messages.Count()
+        return messages.Count(progress.total_chunks, progress.completed_chunks[Phase.VECTOR])
 
     # Ended jobs.
 
     def _finish_removed(self, job_id: str) -> bool:
         gone = {
-            "status": fields.FAILED,
+            "status": messages.FAILED,
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
@@ -156,14 +233,14 @@ class Mirror:
         """Finish an ended job. The file is moved first: a reader of ``done`` finds the file in place."""
         if not self._lists.owns(job.queue_id):
             return False
-        shown = fields.job_fields(job, message, fields.Count())
+        shown = messages.job_fields(job, message, messages.Count())
         letter = None
-        file = keys.file_key(message.rag_id, job.payload["file_path"])
+        file = lists.file_key(message.rag_id, job.payload["file_path"])
         if job.status is Status.DONE:
             moved = self._move_processed(job, file)
         else:
-            report = fields.job_error(job, message)
-            record = fields.error_record(shown, report, (job.progress or {}).get("traceback"))
+            report = messages.job_error(job, message)
+            record = messages.error_record(shown, report, (job.progress or {}).get("traceback"))
             moved = self._move_failed(job, message, record, file)
             log.warning("job %s failed: %s (%s)", job.queue_id, report.error, report.error_code)
             letter = record | {"code": report.error_code, "reason": report.error, "message": _raw_of(job)}
@@ -171,7 +248,7 @@ class Mirror:
             shown |= {"file": moved.path, "file_error": moved.error}
         return self._lists.finish(job.queue_id, _with_update_time(shown), file=file, letter=letter)
 
-    def _move_processed(self, job: Job, file: str) -> inbox.Moved | None:
+    def _move_processed(self, job: Job, file: str) -> rags.Moved | None:
         arrival = self._managed_file(job)
         if arrival is None:
             return None
@@ -180,14 +257,14 @@ class Mirror:
             return left
         target = Path(job.payload["file_path"])
         source = Path(arrival.read_from)
-        moved = inbox.move(source, target, part=job.queue_id, is_same_file=self._indexed_file_test(job))
+        moved = rags.move(source, target, part=job.queue_id, is_same_file=self._indexed_file_test(job))
         if not moved.error:
-            inbox.remove_record_beside(source, target.name)
+            rags.remove_record_beside(source, target.name)
         return moved
 
     def _move_failed(
         self, job: Job, message: Message, record: dict[str, Any], file: str
-    ) -> inbox.Moved | None:
+    ) -> rags.Moved | None:
         try:
             folder = self._rags.get(message.rag_id).folder(FAILED)
         except UnknownRag:
@@ -195,29 +272,29 @@ class Mirror:
             folder = None
         if folder is None:
             return None
-        write_error = inbox.write_error_file(folder, message.filename, record)
+        write_error = rags.write_error_file(folder, message.filename, record)
         arrival = self._managed_file(job)
         if arrival is None:
-            return inbox.Moved(message.source_path, write_error) if write_error else None
+            return rags.Moved(message.source_path, write_error) if write_error else None
         left = self._leave_to_other_job(job, arrival, file)
         if left is not None:
             return left
         target = folder / message.filename
-        moved = inbox.move(
+        moved = rags.move(
             Path(arrival.read_from), target, part=job.queue_id, is_same_file=_older_file_test(job)
         )
-        return inbox.Moved(moved.path, moved.error or write_error)
+        return rags.Moved(moved.path, moved.error or write_error)
 
     def _managed_file(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
-        return delivered_file_of(metadata) if metadata.get(fields.MANAGED) else None
+        return delivered_file_of(metadata) if metadata.get(messages.MANAGED) else None
 
-    def _leave_to_other_job(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
+    def _leave_to_other_job(self, job: Job, arrival: DeliveredFile, file: str) -> rags.Moved | None:
         """Leave the file in place while another job works on the same file; the other job moves the file."""
         others = self._lists.list_open_jobs(job.queue_id, file)
-        return inbox.Moved(arrival.read_from, f"it is left to job {others[0]}") if others else None
+        return rags.Moved(arrival.read_from, f"it is left to job {others[0]}") if others else None
 
-    def _indexed_file_test(self, job: Job) -> inbox.FileTest:
+    def _indexed_file_test(self, job: Job) -> rags.FileTest:
         """Return a test for the indexed file, which compares size and time as a walk does."""
         try:
             source = self._documents.source(
@@ -231,7 +308,7 @@ class Mirror:
         return lambda found: (found.st_size, found.st_mtime_ns) == (source.size, source.mtime_ns)
 
 
-def _older_file_test(job: Job) -> inbox.FileTest:
+def _older_file_test(job: Job) -> rags.FileTest:
     """Return a test for files in place before the job ended.
 
     A file that was missing when the job looked for it was never read, however soon it came.
@@ -258,7 +335,7 @@ def _message_of(job: Job) -> Message | None:
 
 
 def _raw_of(job: Job) -> Any:
-    return msgspec.json.decode(job.metadata).get(fields.MESSAGE)
+    return msgspec.json.decode(job.metadata).get(messages.MESSAGE)
 
 
 def _with_update_time(shown: dict[str, str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from penstock import clock
 from penstock.catalog.values import Place
 from penstock.queue import payloads
 from penstock.queue.job import Job, JobQuery, Status
-from penstock.redis_contract import fields
+from penstock.redis_contract import messages
 from penstock.redis_contract.lists import Lists
 from penstock.service.collections import Collections
 from penstock.service.jobs import MAX_PAGE, Jobs
@@ -161,5 +161,5 @@ def beginning_of(job: Job) -> datetime | None:
     if job.submitted_by != "redis":
         return None
     metadata: Mapping[str, Any] = msgspec.json.decode(job.metadata)
-    text = metadata.get(fields.SERIES)
+    text = metadata.get(messages.SERIES)
     return datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.vector_stores.client_store import SOURCE, TENANT, ClientStore
-from penstock.vector_stores.failures import other_dimension
+from penstock.vector_stores.client_store import SOURCE, TENANT, ClientStore, other_dimension
 from penstock.vector_stores.protocol import EVERY_POINT, NearPoint, Point, PointFilter, dimension_of
 
 if TYPE_CHECKING:

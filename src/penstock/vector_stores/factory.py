@@ -9,7 +9,7 @@ from penstock.errors import DriverMissing, InvalidSetting
 from penstock.extensions import ExtensionKind, find
 from penstock.extras import install_remedy
 from penstock.setting_types import VECTOR_STORE_SCHEMES
-from penstock.vector_stores.address import SETTING, VectorStoreUrl
+from penstock.vector_stores.protocol import SETTING, VectorStoreUrl
 
 if TYPE_CHECKING:
     from penstock.vector_stores.protocol import VectorStore

@@ -10,9 +10,16 @@ import numpy as np
 
 from penstock.errors import ServiceUnavailable
 from penstock.store_url import StoreUrl
-from penstock.vector_stores.address import SETTING, VectorStoreUrl
-from penstock.vector_stores.failures import other_dimension, store_failure, unavailable
-from penstock.vector_stores.protocol import EVERY_POINT, NearPoint, Point, PointFilter, dimension_of
+from penstock.vector_stores.client_store import other_dimension, store_failure, unavailable
+from penstock.vector_stores.protocol import (
+    EVERY_POINT,
+    SETTING,
+    NearPoint,
+    Point,
+    PointFilter,
+    VectorStoreUrl,
+    dimension_of,
+)
 
 if TYPE_CHECKING:
     import psycopg
