@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import page_section
-from penstock.extras import EXTRAS
+from penstock.extensions import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN = 12

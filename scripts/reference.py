@@ -298,7 +298,7 @@ def items_page(module: ModuleType) -> str:
 
 
 def formats_page(module: ModuleType) -> str:
-    extras = {extra.name: extra for extra in importlib.import_module("penstock.extras").EXTRAS}
+    extras = {extra.name: extra for extra in importlib.import_module("penstock.extensions").EXTRAS}
 
     def needed(name: str | None) -> str:
         return "" if name is None else f"extra `{name}`, {extras[name].size_mb} MB"

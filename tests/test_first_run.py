@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.extras import install_command
+from penstock.extensions import install_command
 from tests.library.conftest import ROOT
 
 PATIENCE_S = 900

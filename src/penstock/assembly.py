@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock import config, graph_assembly, pipeline_assembly, server_assembly, vector_assembly
 from penstock.database import schema
-from penstock.extras import refuse_missing
+from penstock.extensions import refuse_missing
 
 if TYPE_CHECKING:
     from penstock.backup.backups import Backups
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.service.search import Search
     from penstock.service.upkeep import Models, Rebuilder, Verifier
     from penstock.vector_stores.protocol import VectorStore
-    from penstock.watch.watcher import WatcherThread
+    from penstock.watch import WatcherThread
     from penstock.worker.lanes import DocumentTools
     from penstock.worker.launch import Worker
 
@@ -309,7 +309,7 @@ class Assembly:
     def watch(self, paths: Sequence[str], *, with_worker: bool, **options: Any) -> None:
         """Index paths and watch them; see ``watch.watcher.run_watcher``."""
         refuse_missing("watch", "the watcher")
-        from penstock.watch.watcher import run_watcher
+        from penstock.watch import run_watcher
         from penstock.worker.launch import on_demand_worker
 
         with closing(on_demand_worker(self, enabled=with_worker)) as worker:
@@ -318,7 +318,7 @@ class Assembly:
     def watcher_thread(self, paths: Sequence[str]) -> WatcherThread:
         """Make a watcher for a server, ready to start."""
         refuse_missing("watch", "the watcher")
-        from penstock.watch.watcher import WatcherThread
+        from penstock.watch import WatcherThread
 
         return WatcherThread(lambda: Assembly(self.settings, door="watcher"), self.settings, paths)
 

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from penstock.extras import EXTRAS
+from penstock.extensions import EXTRAS
 from penstock.pipeline.chunk.languages import GRAMMARS
 from penstock.pipeline.extract.factory import READERS, formats, languages
 from penstock.pipeline.extract.file_types import BY_SUFFIX, EXTRACTORS

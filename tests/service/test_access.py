@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock import clock, trust
+from penstock import clock, state_directory
 from penstock.errors import (
     InvalidName,
     InvalidRequest,
@@ -258,7 +258,7 @@ def test_an_audit_line_is_json_whatever_its_texts_hold(tmp_path: Path):
 def own_state(directory: Path) -> Keys:
     """Keys of a state directory with a secret, as a project has it."""
     directory.mkdir()
-    (directory / trust.TOKEN).write_text("known to nobody else")
+    (directory / state_directory.TOKEN).write_text("known to nobody else")
     return Keys(directory)
 
 
@@ -293,7 +293,7 @@ def test_a_key_that_was_changed_does_not_count(tmp_path: Path, change: dict[str,
 def test_keys_of_a_directory_that_became_trusted_count(tmp_path: Path):
     keys = Keys(tmp_path / "state")
     key = keys.create("ci", "write").key
-    (tmp_path / "state" / trust.TOKEN).write_text("a secret")
+    (tmp_path / "state" / state_directory.TOKEN).write_text("a secret")
     with pytest.raises(StateDamaged):
         Keys(tmp_path / "state").find(key)
 

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from penstock.normal_form import Form, marks, normalized
+from penstock.strict_json import Form, marks, normalized
 
 LETTERS = [*"abéṩ각가ẛ\u1100\u1161\u11a8ﷺ ", "\uff76"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock import config, errors, settings_file
+from penstock import config, errors
 from tests.unit.test_config import BY_NAME
 from tests.unit.turned_settings import TURNED
 
@@ -35,14 +35,14 @@ class Place:
 
     def load(self, environ: dict[str, str] | None = None, **overrides: Any) -> config.Settings:
         all_variables = self.environ | (environ or {})
-        files = settings_file.read_all(all_variables, config.SETTINGS)
+        files = config.read_all(all_variables, config.SETTINGS)
         return config.combine(overrides, all_variables, files)
 
     def trust(self, *, trust: bool = True) -> None:
-        file = settings_file.read(self.project_file, "project", config.SETTINGS, self.environ)
-        trusted = settings_file.places(self.environ).trusted
+        file = config.read(self.project_file, "project", config.SETTINGS, self.environ)
+        trusted = config.places(self.environ).trusted
         assert trusted is not None
-        settings_file.set_trust(file, trusted, trust=trust)
+        config.set_trust(file, trusted, trust=trust)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_nearest_file_counts_alone(place: Place):
     ],
 )
 def test_the_users_file_is_in_the_configuration_directory(environ: Any, platform: str, expected: str):
-    assert expected == str(settings_file.places(environ, platform).user)
+    assert expected == str(config.places(environ, platform).user)
 
 
 def test_a_process_with_an_environment_of_its_own_reads_no_file(place: Place):
@@ -247,7 +247,7 @@ def test_trust_ends_when_the_file_changes_and_when_it_is_revoked(place: Place):
     place.trust(trust=False)
     with pytest.raises(errors.UntrustedSetting):
         place.load()
-    trusted = settings_file.places(place.environ).trusted
+    trusted = config.places(place.environ).trusted
     assert trusted is not None
     assert 0o600 == trusted.stat().st_mode & 0o777
 
@@ -260,7 +260,7 @@ def test_the_file_of_another_user_is_not_read_and_not_trusted(place: Place, monk
         monkeypatch.setattr(os, "geteuid", lambda: place.project_file.stat().st_uid + 1)
 
     assert "default" == place.load().collection
-    assert place.project_file == settings_file.places(place.environ).foreign
+    assert place.project_file == config.places(place.environ).foreign
     with pytest.raises(errors.UntrustedSetting, match="another user"):
         place.trust()
 
@@ -285,7 +285,7 @@ def test_a_pipe_that_replaces_the_file_is_refused_at_once(place: Place):
     os.mkfifo(place.project_file)
 
     with pytest.raises(errors.InvalidSettingsFile, match="not a regular file"):
-        settings_file.read(place.project_file, "project", (), {})
+        config.read(place.project_file, "project", (), {})
 
 
 def test_a_damaged_list_of_trusted_files_is_refused(place: Place):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import config, trust
+from penstock import config, state_directory
 from penstock.errors import InvalidSettingsFile, UntrustedState
 
 HOME = {"HOME": "/users/ada"}
@@ -65,12 +65,12 @@ def clone(project: Path) -> Path:
     """A state directory that holds something and came from somewhere else."""
     directory = project / ".penstock"
     (directory / "keys.json").write_text('{"keys": [{"name": "planted"}]}')
-    (directory / trust.TOKEN).write_text("of another machine")
+    (directory / state_directory.TOKEN).write_text("of another machine")
     return directory
 
 
 def listed(home: dict[str, str]) -> list[str]:
-    return list(json.loads(Path(home["HOME"], ".config/penstock", trust.LIST).read_text()))
+    return list(json.loads(Path(home["HOME"], ".config/penstock", state_directory.LIST).read_text()))
 
 
 def test_a_project_has_its_state_in_the_nearest_directory_of_that_name(home, project, monkeypatch):
@@ -90,7 +90,7 @@ def test_an_empty_directory_is_known_from_its_first_use_and_kept_from_others(hom
     assert project / ".penstock" == load(home).state_dir
     assert [f"{project}/.penstock/"] == listed(home)
     assert 0o700 == stat.S_IMODE((project / ".penstock").stat().st_mode)
-    assert 0o600 == stat.S_IMODE((project / ".penstock" / trust.TOKEN).stat().st_mode)
+    assert 0o600 == stat.S_IMODE((project / ".penstock" / state_directory.TOKEN).stat().st_mode)
     assert "*\n" == (project / ".penstock" / ".gitignore").read_text()
 
 
@@ -122,12 +122,12 @@ def test_one_further_up_does_not_stand_in_for_an_unknown_one(home, project, monk
 
 def test_trust_is_given_once_and_ends_when_it_is_revoked(home, project):
     directory = clone(project)
-    trust.trust_state(directory, home)
+    state_directory.trust_state(directory, home)
 
     assert directory == load(home).state_dir
     # The text that came with it is known to whoever made it.
-    assert "of another machine" != (directory / trust.TOKEN).read_text()
-    trust.trust_state(directory, home, trust=False)
+    assert "of another machine" != (directory / state_directory.TOKEN).read_text()
+    state_directory.trust_state(directory, home, trust=False)
     with pytest.raises(UntrustedState):
         load(home)
 
@@ -173,7 +173,7 @@ def test_a_link_to_a_known_directory_is_not_known_itself(home, project, tmp_path
 
     with pytest.raises(UntrustedState):
         load(home)
-    trust.trust_state(hostile / ".penstock", home)
+    state_directory.trust_state(hostile / ".penstock", home)
 
     assert hostile / ".penstock" == load(home).state_dir
     monkeypatch.chdir(project)
@@ -196,7 +196,7 @@ def test_without_a_home_directory_none_is_known(project, environ):
 
     assert "--state" in refusal.value.remedy
     with pytest.raises(InvalidSettingsFile, match="no home directory"):
-        trust.trust_state(project / ".penstock", environ)
+        state_directory.trust_state(project / ".penstock", environ)
 
 
 def test_a_home_directory_that_cannot_be_written_is_named(project, tmp_path):
@@ -242,7 +242,7 @@ def test_lists_written_at_once_lose_nothing(home, tmp_path, monkeypatch):
     made = [tmp_path / f"project-{number}" / ".penstock" for number in range(8)]
     for directory in made:
         directory.mkdir(parents=True)
-    threads = [threading.Thread(target=trust.trust_state, args=(each, home)) for each in made]
+    threads = [threading.Thread(target=state_directory.trust_state, args=(each, home)) for each in made]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -256,12 +256,12 @@ def test_the_directory_of_another_user_is_not_taken(home, project, monkeypatch):
 
     assert f"{home['HOME']}/.local/state/penstock" == str(load(home).state_dir)
     with pytest.raises(UntrustedState, match="another user"):
-        trust.trust_state(project / ".penstock", home)
+        state_directory.trust_state(project / ".penstock", home)
 
 
 def test_an_emptied_directory_is_used_again(home, project):
     load(home)
-    (project / ".penstock" / trust.TOKEN).unlink()
+    (project / ".penstock" / state_directory.TOKEN).unlink()
 
     assert project / ".penstock" == load(home).state_dir
 
@@ -269,7 +269,7 @@ def test_an_emptied_directory_is_used_again(home, project):
 @pytest.mark.parametrize("planted", ["!*\n", "", "*\n!penstock.db\n", None])
 def test_a_directory_with_a_foreign_gitignore_is_not_empty(home, project, planted):
     """A clone may bring one, so that the next commit takes the state along."""
-    ignored = project / ".penstock" / trust.IGNORE
+    ignored = project / ".penstock" / state_directory.IGNORE
     if planted is None:
         (project / "all").write_text("!*\n")
         ignored.symlink_to("../all")
@@ -278,10 +278,10 @@ def test_a_directory_with_a_foreign_gitignore_is_not_empty(home, project, plante
 
     with pytest.raises(UntrustedState):
         load(home)
-    assert not (project / ".penstock" / trust.TOKEN).exists()
+    assert not (project / ".penstock" / state_directory.TOKEN).exists()
 
 
 def test_a_directory_with_the_gitignore_of_penstock_is_empty(home, project):
-    (project / ".penstock" / trust.IGNORE).write_text("*\n")
+    (project / ".penstock" / state_directory.IGNORE).write_text("*\n")
 
     assert project / ".penstock" == load(home).state_dir

@@ -19,7 +19,7 @@ from penstock.assembly import Assembly
 from penstock.errors import UnknownDocument
 from penstock.queue.job import Job, Status
 from penstock.service.projects import ProjectView
-from penstock.watch.watcher import _root
+from penstock.watch import _root
 from tests.documents.index_contents import fresh_index, read_index
 from tests.watch.test_watch import WAIT_S, Watched
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.watch.pending_changes import LONGEST_S, MOST_PATHS, QUIET_S, PendingChanges
+from penstock.watch import LONGEST_S, MOST_PATHS, QUIET_S, PendingChanges
 
 
 def test_a_path_is_taken_once_it_is_quiet():

@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 import watchfiles
 
-from penstock import Penstock, config
+from penstock import Penstock, config, watch
 from penstock.assembly import Assembly
 from penstock.errors import UnknownDocument
 from penstock.queue.job import WorkerReport
-from penstock.watch import watcher
 
 WAIT_S = 120.0
 
@@ -245,10 +244,10 @@ def test_files_are_compared_where_the_system_gives_no_watch(
         return real(*paths, force_polling=force_polling, **options)
 
     monkeypatch.setattr(watchfiles, "watch", limited)
-    monkeypatch.setattr(watcher, "POLL_MS", 20)
+    monkeypatch.setattr(watch, "POLL_MS", 20)
     stop = Event()
     reports: list[str] = []
-    ticks = watcher._events([str(tmp_path)], stop, reports.append)
+    ticks = watch._events([str(tmp_path)], stop, reports.append)
     assert [] == next(ticks)
     written = tmp_path / "a.md"
     written.write_text("sluice")

@@ -17,8 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from penstock.errors import DuplicateId
-from penstock.errors.stores import OUTAGES
+from penstock.errors import OUTAGES, DuplicateId
 from penstock.queue.job import NewJob
 from tests.worker.worker_processes import WorkerHost
 

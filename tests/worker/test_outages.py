@@ -16,6 +16,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.clock import now
 from penstock.errors import (
+    OUTAGES,
     InvalidText,
     PenstockError,
     StateDamaged,
@@ -25,7 +26,6 @@ from penstock.errors import (
     StoreUnavailable,
     StoreVanished,
 )
-from penstock.errors.stores import OUTAGES
 from penstock.queue.job import Status
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.store_outage import StoreOutage, clear_outage, read_outage, workers_directory, write_outage

@@ -21,9 +21,9 @@ from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.config import FilePlaces
     from penstock.service.access import KeyScope
     from penstock.service.keys import Keys, KeyView
-    from penstock.settings_file import FilePlaces
 
 
 @click.command()
@@ -437,8 +437,7 @@ def _shown(value: object) -> str:
 
 
 def _files(places: FilePlaces) -> list[tuple[str, object]]:
-    from penstock.config import read_project_file
-    from penstock.settings_file import is_trusted
+    from penstock.config import is_trusted, read_project_file
 
     project: object = "none"
     if places.project is not None:
@@ -490,9 +489,8 @@ def _trust_state(session: Session, directory: Path, *, revoke: bool) -> None:
 
 
 def _trust_file(session: Session, file: Path | None, *, revoke: bool) -> None:
-    from penstock.config import file_places, read_project_file
+    from penstock.config import file_places, read_project_file, set_trust
     from penstock.errors import InvalidSettingsFile
-    from penstock.settings_file import set_trust
 
     places = file_places()
     path = places.project if file is None else file.parent.resolve() / file.name

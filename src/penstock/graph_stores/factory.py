@@ -5,12 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from penstock.config import Settings
+from penstock.config import GRAPH_STORE_SCHEMES, Settings
 from penstock.errors import DriverMissing
-from penstock.extensions import ExtensionKind, find
-from penstock.extras import install_remedy
+from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.graph_stores.protocol import GraphStoreUrl
-from penstock.setting_types import GRAPH_STORE_SCHEMES
 
 if TYPE_CHECKING:
     from penstock.graph_stores.protocol import GraphCopy

@@ -25,9 +25,9 @@ from penstock.catalog.graph import (
     TextGraph,
 )
 from penstock.catalog.rules.graph import EDGES_AT_ONCE, heaviest, neighbourhood, shortest_path
+from penstock.config import GRAPH_STORE_SCHEMES
 from penstock.errors import InvalidSetting
 from penstock.named_tuple import NamedTuple
-from penstock.setting_types import GRAPH_STORE_SCHEMES
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 SERVICE = "graph store"

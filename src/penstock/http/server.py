@@ -22,9 +22,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from penstock import clock
-from penstock.errors import DriverMissing, InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
-from penstock.errors.stores import OUTAGES
-from penstock.extras import install_remedy
+from penstock.errors import OUTAGES, DriverMissing, InvalidSetting, KeylessServer, ServerFailed, TooManyFiles
+from penstock.extensions import install_remedy
 from penstock.http import (
     collection_routes,
     document_routes,

@@ -26,7 +26,7 @@ from penstock.catalog.parts import ImportedRow, ImportLedger
 from penstock.catalog.values import Place
 from penstock.config import Settings
 from penstock.errors import ImportRefused
-from penstock.extras import refuse_missing
+from penstock.extensions import refuse_missing
 from penstock.legacy import mappings
 from penstock.legacy.mappings import (
     DOCUMENTS,

@@ -37,7 +37,7 @@ from penstock.errors import (
     PenstockError,
     UnknownDocument,
 )
-from penstock.extras import is_installed
+from penstock.extensions import is_installed
 from penstock.service import paths
 from penstock.service.access import LOCAL, KeyScope, PathPolicy, Principal
 from penstock.service.documents import DocumentPage, DocumentRecord, DocumentRecords, Documents

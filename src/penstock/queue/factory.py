@@ -14,8 +14,7 @@ from penstock.errors import (
     StoreDenied,
     UnknownScheme,
 )
-from penstock.extensions import ExtensionKind, find
-from penstock.extras import install_remedy
+from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.queue.protocol import Queue
 from penstock.state_directory import make_private, write_refusal
 from penstock.store_url import StoreUrl

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.errors.stores import StateDamaged
+from penstock.errors import StateDamaged
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
 

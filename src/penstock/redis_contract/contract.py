@@ -22,7 +22,7 @@ from penstock.errors import (
     PathNotFound,
     UnsupportedSource,
 )
-from penstock.extras import install_remedy
+from penstock.extensions import install_remedy
 from penstock.redis_contract import lists as keys
 from penstock.redis_contract import messages
 from penstock.redis_contract import rags as configuration

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
-from penstock.extras import install_remedy
+from penstock.extensions import install_remedy
 from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
 from penstock.redis_contract.lists import RESERVED

@@ -23,7 +23,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.config import Settings, unknown_variables
 from penstock.errors import ComponentMissing, PenstockError, StoreError
-from penstock.extras import EXTRAS, install_command
+from penstock.extensions import EXTRAS, install_command
 from penstock.graph_stores.protocol import GraphCopy
 from penstock.handlers.outside_stores import unfilled_stores
 from penstock.handlers.source_files import FETCHED, uploads_directory

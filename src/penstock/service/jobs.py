@@ -11,6 +11,7 @@ import msgspec
 from penstock import clock, traces, vocabulary
 from penstock.config import Settings
 from penstock.errors import (
+    OUTAGES,
     AmbiguousId,
     CannotCancel,
     CannotRetry,
@@ -23,7 +24,6 @@ from penstock.errors import (
     UnknownOperation,
     UnknownStatus,
 )
-from penstock.errors.stores import OUTAGES
 from penstock.lazy_pattern import lazy_pattern
 from penstock.queue import job as results
 from penstock.queue import payloads

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, trust
+from penstock import clock, state_directory
 from penstock.errors import (
     InvalidName,
     InvalidRequest,
@@ -201,7 +201,7 @@ class Keys:
     def _read(self) -> list[StoredKey]:
         """The keys. Raises ``StateDamaged`` for a key that came from elsewhere."""
         keys = self._decoded()
-        secret = trust.secret_of(self._path.parent) if keys else None
+        secret = state_directory.secret_of(self._path.parent) if keys else None
         for key in keys:
             if secret is not None and not hmac.compare_digest(key.seal, _seal(key, secret)):
                 raise StateDamaged(
@@ -242,7 +242,7 @@ class Keys:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = self._read() if sealed else self._decoded()
             yield keys
-            secret = trust.secret_of(directory)
+            secret = state_directory.secret_of(directory)
             if secret is not None:
                 keys[:] = [msgspec.structs.replace(key, seal=_seal(key, secret)) for key in keys]
             # First: with a key but without the mark, a lost file would open the server.

@@ -15,7 +15,7 @@ from penstock.catalog.protocol import BATCH, Catalog, known_below
 from penstock.catalog.values import KnownSource, Phase, Place, TokenUse
 from penstock.config import Settings
 from penstock.errors import InvalidRequest, InvalidSetting
-from penstock.extras import install_remedy, is_installed, refuse_missing
+from penstock.extensions import install_remedy, is_installed, refuse_missing
 from penstock.handlers.members import container_of, hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.outside_stores import GraphCopies, StoreComparison

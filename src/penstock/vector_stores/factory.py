@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import Settings
+from penstock.config import VECTOR_STORE_SCHEMES, Settings
 from penstock.errors import DriverMissing, InvalidSetting
-from penstock.extensions import ExtensionKind, find
-from penstock.extras import install_remedy
-from penstock.setting_types import VECTOR_STORE_SCHEMES
+from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.vector_stores.protocol import SETTING, VectorStoreUrl
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from penstock.config import VECTOR_STORE_SCHEMES
 from penstock.errors import InvalidSetting, InvalidVector
 from penstock.named_tuple import NamedTuple
-from penstock.setting_types import VECTOR_STORE_SCHEMES
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 SERVICE = "vector store"

@@ -17,6 +17,7 @@ import msgspec
 
 from penstock import clock, traces
 from penstock.errors import (
+    OUTAGES,
     InvalidRequest,
     JobError,
     LeaseLost,
@@ -27,7 +28,6 @@ from penstock.errors import (
     StatementRefused,
     StoreError,
 )
-from penstock.errors.stores import OUTAGES
 from penstock.handlers.context import Context, Later, NotHandledHere, Registered, Registry, Wait
 from penstock.named_tuple import NamedTuple
 from penstock.queue import retry, transitions

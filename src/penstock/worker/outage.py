@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
-from penstock.errors import InvalidText, PenstockError, SchemaMismatch, StatementRefused
-from penstock.errors.stores import OUTAGES
+from penstock.errors import OUTAGES, InvalidText, PenstockError, SchemaMismatch, StatementRefused
 from penstock.store_outage import TOLD_EVERY_S, StoreOutage, clear_outage, write_outage
 
 OUTAGE: tuple[type[PenstockError], ...] = (*OUTAGES, SchemaMismatch, StatementRefused, InvalidText)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.normal_form import normalized
+from penstock.strict_json import normalized
 
 MOST_TERMS = 64
 MOST_REPEATS = 3

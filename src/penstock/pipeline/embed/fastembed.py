@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.errors import InvalidSetting, ModelDamaged, ModelUnavailable
-from penstock.extras import install_remedy
+from penstock.extensions import install_remedy
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
 from penstock.pipeline.draft import fingerprint

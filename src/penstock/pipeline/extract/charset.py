@@ -10,7 +10,7 @@ from contextlib import suppress
 from penstock.errors import UnsupportedType
 from penstock.lazy_pattern import lazy_pattern
 from penstock.named_tuple import NamedTuple
-from penstock.normal_form import normalized
+from penstock.strict_json import normalized
 
 # Names of character sets in files: labels of the web and of Windows, and where a text declares its own.
 

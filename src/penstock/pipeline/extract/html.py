@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
-from penstock.normal_form import normalized
 from penstock.pipeline.extract.charset import clean, decode, markup_label
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import fence_around, one_page, with_properties
+from penstock.strict_json import normalized
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidSetting
-from penstock.extras import install_remedy
+from penstock.extensions import install_remedy
 from penstock.pipeline.draft import fingerprint
 from penstock.pipeline.embed.minilm import model_files
 from penstock.pipeline.embed.minilm.model_files import INPUT, OUTPUT
