@@ -1,8 +1,7 @@
 """Figures of the code base: the code behind a name, the borders crossed, the files that a command runs.
 
-``python -m scripts.figures`` prints them. ``--page`` also writes docs/contributing/figures.md, ``--review`` lists
-what a person should look at. ``--check`` only fails if modules import each other: the other figures are to be
-read, not to be met by cutting files.
+``python -m scripts.figures`` prints them. ``--page`` also writes docs/contributing/figures.md, ``--review``
+lists what a person should look at. ``--check`` only fails if modules import each other.
 """
 
 from __future__ import annotations

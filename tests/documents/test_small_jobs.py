@@ -188,5 +188,5 @@ def test_the_child_for_small_jobs_is_one_that_no_long_job_occupies(tmp_path: Pat
 
     children[0].state.end(1)
     assert children[0] is child_for_small_jobs(children, now)
-    for child in children:
-        child.state.close(remove=True)
+    for each in children:
+        each.state.close(remove=True)

@@ -168,7 +168,7 @@ def test_code_under_foreign_control_reaches_nothing(faulty: Sandbox):
 
 
 def test_without_help_of_the_kernel_files_are_read_all_the_same(monkeypatch: pytest.MonkeyPatch):
-    off = "from penstock.pipeline.extract.sandbox import server as confinement; confinement._calls = lambda: None; "
+    off = "from penstock.pipeline.extract.sandbox import server; server._calls = lambda: None; "
     monkeypatch.setattr(sandbox_process, "COMMAND", off + sandbox_process.COMMAND)
     with Sandbox() as unconfined:
         assert "words" == unconfined.extract(Content("a.pdf", pdf("words"))).pages[0].text

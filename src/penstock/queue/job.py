@@ -524,7 +524,9 @@ def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
     return set(by) <= set(COLUMNS) and filtered - _PAGING <= _FILTERS
 
 
-def answer(counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+def tally_answer(
+    counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]
+) -> dict[tuple[Any, ...], int]:
     """Count rows by the given columns from the classes; only after ``can_answer``."""
     places = [COLUMNS.index(name) for name in by]
     found: Counter[tuple[Any, ...]] = Counter()

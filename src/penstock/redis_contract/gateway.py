@@ -297,7 +297,8 @@ class Intake:
         oversized = read_oversized(taken.raw)
         if oversized is not None:
             refusal = oversized.refusal()
-            self._refuse(taken, refusal, oversized.fields(), oversized.letter(refusal))
+            letter = oversized.letter(refusal, clock.format_time(clock.now()))
+            self._refuse(taken, refusal, oversized.fields(), letter)
             return None
         raw: dict[str, Any] = {}
         try:

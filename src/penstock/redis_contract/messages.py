@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from penstock import clock, vocabulary
+from penstock import vocabulary
 from penstock.errors import InvalidMessage, InvalidRequest, PayloadTooLarge, UnsupportedSource
 from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads
@@ -539,15 +539,15 @@ class OversizedMessage(NamedTuple):
                     found[name] = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return found
 
-    def letter(self, refusal: PayloadTooLarge) -> dict[str, Any]:
-        """Build the dead letter, with the beginning in place of the message."""
+    def letter(self, refusal: PayloadTooLarge, at: str) -> dict[str, Any]:
+        """Build the dead letter of a time, with the beginning in place of the message."""
         rag_id = self.fields().get("rag_id")
         beginning = self.head[:SHOWN_CHARACTERS].decode("latin-1")
         return {
             "code": refusal.code,
             "reason": refusal.message,
             "remedy": refusal.remedy,
-            "at": clock.format_time(clock.now()),
+            "at": at,
             "list": self.list_key,
             "rag_id": rag_id if isinstance(rag_id, str) and rag_id.isprintable() else None,
             "message_bytes": self.size,

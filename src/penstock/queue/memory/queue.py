@@ -14,7 +14,7 @@ import msgspec
 
 from penstock import clock
 from penstock.database import schema
-from penstock.queue import job, transitions
+from penstock.queue import transitions
 from penstock.queue.engine import DUMPED_AT_ONCE, Engine
 from penstock.queue.job import (
     Beat,
@@ -27,10 +27,13 @@ from penstock.queue.job import (
     JobQuery,
     Position,
     RenewResult,
+    RowCounts,
     Scope,
     Status,
     WorkerReport,
+    can_answer,
     group_failures,
+    tally_answer,
 )
 from penstock.queue.memory.table import Table, claim_order
 from penstock.queue.protocol import POSITION_CAP, Lengths, refuse_uncountable
@@ -201,8 +204,8 @@ class MemoryQueue(Engine[Table], MappedSchedules):
     ) -> dict[tuple[Any, ...], int]:
         refuse_uncountable(by)
         with self._reading() as table:
-            if job.can_answer(query, by):
-                return job.answer(table.tallies, query, by)
+            if can_answer(query, by):
+                return tally_answer(table.tallies, query, by)
             matching = (job for job in table.values() if _matches(query, job))
             counted = islice(matching, None if by else cap)
             return dict(Counter(tuple(getattr(job, name) for name in by) for job in counted))
@@ -220,9 +223,9 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             ahead = sum(1 for _ in islice(before, POSITION_CAP))
             return lengths.position(ahead, job.is_request, lambda: table.requests_before(own), POSITION_CAP)
 
-    def tally(self) -> job.RowCounts:
+    def tally(self) -> RowCounts:
         with self._reading() as table:
-            return job.RowCounts({kind: number for kind, number in table.tallies.items() if number})
+            return RowCounts({kind: number for kind, number in table.tallies.items() if number})
 
     def oldest(self) -> datetime | None:
         with self._reading() as table:
