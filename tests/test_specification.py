@@ -125,14 +125,14 @@ def test_departures_and_their_rules_lead_to_each_other():
     assert (set(), set()) == (departed - marked, marked - departed)
 
 
-ROW_PARTS = ("`lifecycle.py`", "`tests/test_specification.py::test_faults_of_a_rule_are_found`")
+ROW_PARTS = ("`queue/transitions.py`", "`tests/test_specification.py::test_faults_of_a_rule_are_found`")
 
 
 @pytest.mark.parametrize(
     ("meaning", "module", "test", "expected"),
     [
         ("A rule.", *ROW_PARTS, []),
-        ("A rule.", "`lifecycles.py`", ROW_PARTS[1], ["S0-1: no module lifecycles.py"]),
+        ("A rule.", "`queue/transition.py`", ROW_PARTS[1], ["S0-1: no module queue/transition.py"]),
         ("A rule.", "", "", ["S0-1: names no module", "S0-1: names no test"]),
         ("A rule.", ROW_PARTS[0], "`tests/test_no.py::test_a`", ["S0-1: no test tests/test_no.py::test_a"]),
         ("*[Departs](decisions/departures.md#x)*", *ROW_PARTS, ["S0-1: has no meaning"]),

@@ -17,11 +17,10 @@ from tests.pipeline.sample_documents import pdf
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "penstock"
 FOR_OTHERS = {
-    "state_directory": "make_private itself",
-    "trust": "the user's configuration directory",
-    "redis_contract.inbox": "folders of files that other programs deliver and take",
-    "service.page_texts": "an export into a folder of the user",
-    "pipeline.embed.fastembed_embedder": "models, which hold nothing private and may be shared",
+    "state_directory": "make_private itself, and the user's configuration directory",
+    "redis_contract.rags": "folders of files that other programs deliver and take",
+    "service.pages": "an export into a folder of the user",
+    "pipeline.embed.fastembed": "models, which hold nothing private and may be shared",
     "pipeline.embed.minilm.model_files": "the same",
 }
 

@@ -142,7 +142,7 @@ open_queue(settings_of(sys.argv[1], Path(sys.argv[2])))
 
 def test_a_kill_in_the_middle_of_a_migration_leaves_the_former_version(settings: Settings) -> None:
     engine = "sqlite" if settings.store.engine == "sqlite" else "postgres"
-    program = KILLED.format(module=f"{engine}_schema")
+    program = KILLED.format(module=engine)
     command = [sys.executable, "-c", program, engine, str(settings.state_dir.parent)]
     assert -9 == subprocess.run(command, check=False, cwd=Path(__file__).parents[2]).returncode
     queue = open_queue(settings)
