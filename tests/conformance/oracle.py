@@ -23,6 +23,7 @@ from penstock.queue.job import (
     JobQuery,
     NewJob,
     QueueLimits,
+    RowCounts,
     Scope,
     Settlement,
     Status,
@@ -368,7 +369,7 @@ class Oracle(RuleBasedStateMachine):
             raise Difference("rows differ:\n" + "\n".join(differences(found, expected)))
         recount = Counter((job.status, job.held, job.item_type) for job in expected)
         for queue in (self.engine, self.reference):
-            if queue.tally() != (recount, True):
+            if queue.tally() != RowCounts(recount):
                 raise Difference(f"{type(queue).__name__} counts {queue.tally()}, the rows are {recount}")
         self.both("paused", timed=False)
         self.both("limits", timed=False)

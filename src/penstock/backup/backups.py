@@ -162,7 +162,7 @@ def reading(queue: Queue, catalog: Catalog) -> Iterator[Contents]:
     """Read both stores: the queue at one moment, the catalog at the next one."""
     pauses = sorted(queue.paused(), key=lambda scope: (scope.tenant_id, scope.collection))
     with queue.dump() as jobs, catalog.transfer.reading() as rows:
-        number = sum(queue.tally()[0].values())
+        number = sum(queue.tally().counts.values())
         yield Contents(jobs, pauses, queue.schedules(), queue.limits(), rows, number)
 
 

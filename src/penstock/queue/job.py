@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,8 +17,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock.errors import StateDamaged
-from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 # Events in the history of a job.
 
@@ -502,7 +501,7 @@ Class: TypeAlias = tuple[Status, Held | None, str]
 """Status, hold reason, item type."""
 
 
-class RowCounts(NamedTuple):
+class RowCounts(msgspec.Struct, frozen=True):
     """Rows by class; not ``exact``: some of the numbers are estimates."""
 
     counts: Mapping[Class, int]
@@ -576,22 +575,21 @@ STEPS = tuple(
 )
 """Lengths of a bucket; the first one is taken that reaches back to the oldest failure."""
 _COMPARED = 500
-_PATH_FIRST = lazy_pattern(r"^[^:\n]*[/\\][^:\n]*(?=: )")
-_VARYING = lazy_pattern(r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*""")
-_SPACE = lazy_pattern(r"\s+")
+_PATH_FIRST = r"^[^:\n]*[/\\][^:\n]*(?=: )"
+_VARYING = r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*"""
 
 
 def failure_reason(code: str | None, message: str | None) -> str | None:
     """The id of a reason: the code, and a hash of the message without the details of one job."""
     if code == CHILDREN_FAILED:
         return None
-    text = _PATH_FIRST.sub("*", (message or "")[:_COMPARED])
-    text = _SPACE.sub(" ", _VARYING.sub("*", text)).strip()
+    text = re.sub(_PATH_FIRST, "*", (message or "")[:_COMPARED])
+    text = re.sub(r"\s+", " ", re.sub(_VARYING, "*", text)).strip()
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{code or 'ERR_UNKNOWN'}-{digest}"
 
 
-class FailureGroup(NamedTuple):
+class FailureGroup(msgspec.Struct, frozen=True):
     """Failed jobs with one reason. ``newest``: id of the newest; ``buckets``: the last one is now."""
 
     reason: str
@@ -602,7 +600,7 @@ class FailureGroup(NamedTuple):
     buckets: tuple[int, ...]
 
 
-class FailureGroups(NamedTuple):
+class FailureGroups(msgspec.Struct, frozen=True):
     """The most frequent reasons, and the number of all failed jobs with a reason.
 
     ``exact``: not so for an engine that has no index of reasons, and more failed jobs than it reads.

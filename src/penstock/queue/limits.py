@@ -6,12 +6,12 @@ long as it is set, the row has one of the slots. Slots are counted from rows; th
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
-from penstock.lazy_pattern import lazy_pattern
 from penstock.queue.job import Changes, Held, Job, Status
 
 AHEAD = timedelta(seconds=2)
@@ -26,7 +26,7 @@ KEY_LENGTH = 200
 _UNITS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
 _UNITS |= {"d": 86_400, "day": 86_400}
 _NAMES = {86_400: "day", 3600: "hour", 60: "min", 1: "s"}
-_RATE = lazy_pattern(r"([0-9]{1,9})\s*/\s*([0-9]{0,9})\s*([a-z]+)")
+_RATE = r"([0-9]{1,9})\s*/\s*([0-9]{0,9})\s*([a-z]+)"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -68,7 +68,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def parse_rate(text: str) -> tuple[int, int] | None:
     """Starts and seconds of a rate such as ``60/min``, ``5/s`` or ``100/15min``; None for other text."""
-    found = _RATE.fullmatch(text.strip().lower())
+    found = re.fullmatch(_RATE, text.strip().lower())
     unit = _UNITS.get(found[3].removesuffix("s") or "s") if found else None
     if found is None or unit is None:
         return None

@@ -28,7 +28,6 @@ from penstock.errors import (
     UnknownOperation,
     UnsupportedOperation,
 )
-from penstock.lazy_pattern import lazy_pattern
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -625,7 +624,7 @@ NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", 
 EVERY = "*"
 """All tenants, or all collections, in the scope of a pause."""
 
-_JOB_ID = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_JOB_ID = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 
 
 def validate_name(field: NameKind, value: str) -> str:
@@ -643,7 +642,7 @@ def validate_name(field: NameKind, value: str) -> str:
     if field == "collection" and ":" in value:
         # The idempotency key has the collection between colons.
         raise InvalidName(f"collection must not contain ':', got {value[:80]!r}", remedy="Use '-' instead.")
-    if field == "job_id" and not _JOB_ID.fullmatch(value):
+    if field == "job_id" and not re.fullmatch(_JOB_ID, value):
         raise InvalidName(
             f"job_id must be a letter or digit and up to 127 more of these or . _ : -, got {value[:80]!r}",
             remedy="Use an id such as rag-docs-1700000000-0a1b2c3d, or leave it out.",

@@ -17,7 +17,6 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidRequest
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import (
     SAME_METADATA,
     AddResult,
@@ -355,7 +354,7 @@ COUNTABLE = frozenset(
 # Positions of several jobs, and additions with their positions, for engines without a batch read.
 
 
-class Lengths(NamedTuple):
+class Lengths(msgspec.Struct, frozen=True):
     """Numbers of pending jobs and of pending requests, both up to a bound."""
 
     jobs: int

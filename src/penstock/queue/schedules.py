@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 
 from penstock.errors import InvalidSchedule
-from penstock.lazy_pattern import lazy_pattern
 from penstock.queue import payloads
 from penstock.queue.job import NewJob
 
@@ -53,8 +52,7 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
 )
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_INTERVAL = lazy_pattern(r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)", re.IGNORECASE)
-_PART = lazy_pattern(r"(\d+)([smhdw])", re.IGNORECASE)
+_INTERVAL = r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)"
 MAX_INTERVAL_S = 366 * 86_400
 FARTHEST_DAYS = 366 * 9
 """A leap day may be eight years away, around a year such as 2100."""
@@ -95,7 +93,7 @@ def parse(text: str) -> Timing:
     if not isinstance(text, str):
         raise InvalidSchedule(f"timing: expected text, got {type(text).__name__}")
     plain = " ".join(text.split())
-    if found := _INTERVAL.fullmatch(plain):
+    if found := re.fullmatch(_INTERVAL, plain, re.IGNORECASE):
         return _interval(text, found[1])
     plain = ALIASES.get(plain.lower(), plain)
     if plain.startswith("@") or plain.lower().startswith("every"):
@@ -125,7 +123,10 @@ def parse(text: str) -> Timing:
 
 
 def _interval(text: str, parts: str) -> Interval:
-    seconds = sum(int(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(parts))
+    seconds = sum(
+        int(number) * _UNITS[unit.lower()]
+        for number, unit in re.findall(r"(\d+)([smhdw])", parts, re.IGNORECASE)
+    )
     if not 1 <= seconds <= MAX_INTERVAL_S:
         raise InvalidSchedule(f"timing {text[:80]!a}: expected an interval of 1 second to 366 days")
     return Interval(seconds)

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.named_tuple import NamedTuple
 from penstock.queue import payloads, retry
 from penstock.queue.job import (
     CHILDREN,
@@ -688,7 +687,7 @@ class Dependencies(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Dependencies).decode
 
 
-class WaitDecision(NamedTuple):
+class WaitDecision(msgspec.Struct, frozen=True):
     """Decision on a waiting job: wait, release, or cancel because of another job."""
 
     waits: bool

@@ -490,8 +490,8 @@ class Jobs:
         by_status = dict.fromkeys((status.value for status in Status), 0)
         by_held = dict.fromkeys((reason.value for reason in Held), 0)
         by_item_type: dict[str, dict[str, int]] = {}
-        counts, exact = self.queue.tally()
-        for (status, held, item_type), number in counts.items():
+        tally = self.queue.tally()
+        for (status, held, item_type), number in tally.counts.items():
             by_status[status.value] += number
             of_type = by_item_type.setdefault(item_type, {})
             of_type[status.value] = of_type.get(status.value, 0) + number
@@ -500,7 +500,7 @@ class Jobs:
         oldest = self.queue.oldest()
         return Stats(
             by_status=by_status,
-            exact=exact,
+            exact=tally.exact,
             by_held=by_held,
             by_item_type=dict(sorted(by_item_type.items())),
             oldest_pending_at=oldest,

@@ -316,7 +316,7 @@ class StatusReader:
         if None not in tenants:
             own = self._own_jobs.get(("open", *tenants), lambda: self._count_own(tenants))
             return [LaneRecord(lane=JOBS_LANE, **own)]
-        counts, _ = self._jobs.queue.tally()
+        counts = self._jobs.queue.tally().counts
         pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
         running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
         held = sum(number for (_, reason, _), number in counts.items() if reason is not None)
@@ -348,7 +348,7 @@ class StatusReader:
 
     def waiting(self) -> dict[str, int]:
         """Waiting jobs and tasks by lane."""
-        counts, _ = self._jobs.queue.tally()
+        counts = self._jobs.queue.tally().counts
         jobs = sum(
             number
             for (status, held, _), number in counts.items()
@@ -360,7 +360,7 @@ class StatusReader:
 
     def connection(self) -> QueueConnection:
         """Short state of the queue. Raises the error of an unreachable store."""
-        counts, _ = self._jobs.queue.tally()
+        counts = self._jobs.queue.tally().counts
         pending = sum(number for (status, *_), number in counts.items() if status is Status.PENDING)
         running = sum(number for (status, *_), number in counts.items() if status is Status.IN_PROGRESS)
         return QueueConnection(
@@ -379,7 +379,8 @@ class StatusReader:
         """Number of failed jobs of these tenants."""
         queue, failed = self._jobs.queue, frozenset({Status.FAILED})
         if tenants == (None,):
-            return sum(number for (status, *_), number in queue.tally()[0].items() if status is Status.FAILED)
+            counts = queue.tally().counts
+            return sum(number for (status, *_), number in counts.items() if status is Status.FAILED)
         return self._own_jobs.get(
             ("failed", *tenants),
             lambda: {

@@ -28,7 +28,6 @@ from penstock.errors import (
     StoreUnavailable,
     StoreVanished,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import Changes, Job, Scope, WorkerReport
 from penstock.queue.limits import Limit, gated
 from penstock.queue.memory.table import Table
@@ -44,7 +43,7 @@ FIRST_RETRY_S, RETRY_S = 0.000_05, 0.002
 """First and longest time between two attempts to take the lock."""
 
 
-class Tail(NamedTuple):
+class Tail(msgspec.Struct, frozen=True):
     """Complete lines after a position, and the number of the first; ``torn``: a partial line follows."""
 
     data: bytes
@@ -549,7 +548,7 @@ VERSION = 1
 _CHUNK = 1_000
 
 
-class JournalState(NamedTuple):
+class JournalState(msgspec.Struct, frozen=True):
     """The state up to record ``n``."""
 
     n: int
@@ -579,8 +578,8 @@ _header = msgspec.json.Decoder(_Header)
 _trailer = msgspec.json.Decoder(_Trailer)
 
 
-def empty() -> JournalState:
-    return JournalState(0, RecordedTable(), {}, {})
+def empty(n: int = 0) -> JournalState:
+    return JournalState(n, RecordedTable(), {}, {})
 
 
 def chunks(state: JournalState) -> Iterator[bytes]:
@@ -617,7 +616,7 @@ def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
             )
         if header.version != VERSION:
             raise ValueError(f"there never was a version {header.version}")
-        state = empty()._replace(n=header.snapshot)
+        state = empty(header.snapshot)
         for number, line in enumerate(lines[1:], 2):
             if number <= header.rows + 1:
                 state.table.restore([decode_job(line)])

@@ -191,7 +191,8 @@ class JsonlQueue(MemoryQueue):
         return tail.torn
 
     def _adopt(self, state: JournalState) -> None:
-        self._n, self._table, self._workers, self._schedules = state
+        self._n, self._table = state.n, state.table
+        self._workers, self._schedules = state.workers, state.schedules
         self._version = self._n
         self._mark_written()
 
@@ -329,7 +330,7 @@ class JsonlQueue(MemoryQueue):
         with self._writing("restore"):
             self._journal.mark_restoring()
             # The number of records goes on, so that other processes read the new snapshot.
-            self._adopt(journal.empty()._replace(n=self._n + 1))
+            self._adopt(journal.empty(self._n + 1))
             self._compact()
 
     def end_restore(self) -> None:

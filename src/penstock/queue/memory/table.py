@@ -12,7 +12,6 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 
 from penstock.errors import DuplicateId
-from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions
 from penstock.queue.job import (
     CHILDREN,
@@ -244,14 +243,14 @@ _replace = msgspec.structs.replace
 _PENDING, _IN_PROGRESS, _DONE = Status.PENDING, Status.IN_PROGRESS, Status.DONE
 
 
-class Alike(NamedTuple):
+class Alike(msgspec.Struct, frozen=True):
     """Jobs that end in the same way, and the settlement of the first."""
 
     settlement: Settlement
     jobs: list[Job]
 
 
-class PlainEnds(NamedTuple):
+class PlainEnds(msgspec.Struct, frozen=True):
     """The plain claims among some settlements; see ``Finished``."""
 
     over: list[bool]
@@ -639,8 +638,8 @@ class Table(HeldTable, FamilyTable, BatchTable):
             # Every end has to pass on its lock, which only the general path does.
             return Finished([False] * len(settlements))
         ends = plain_ends(self.rows, settlements)
-        for settlement, jobs in ends.groups:
-            self.change_alike(jobs, transitions.settled(jobs[0], settlement, now))
+        for each in ends.groups:
+            self.change_alike(each.jobs, transitions.settled(each.jobs[0], each.settlement, now))
         return Finished(ends.over, parents=ends.parents)
 
     def delete(self, ids: Sequence[str]) -> None:

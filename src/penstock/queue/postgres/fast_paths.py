@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
+import msgspec
 import psycopg
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
@@ -21,7 +22,6 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from penstock.database.postgres import RETRYABLE_ERRORS, Connection, PostgresConnections
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import (
     SUSPECT,
     Claim,
@@ -252,14 +252,14 @@ Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
 
-class Candidates(NamedTuple):
+class Candidates(msgspec.Struct, frozen=True):
     """Statements sent, with results not read yet."""
 
     before: Cursor
     candidates: Cursor
 
 
-class FastClaim(NamedTuple):
+class FastClaim(msgspec.Struct, frozen=True):
     """The fast path: one statement which reads and takes rows, or reports a special case."""
 
     answer: Cursor

@@ -28,7 +28,6 @@ from penstock.database.postgres import (
     translate_error,
 )
 from penstock.errors import DuplicateId, StoreUnavailable
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import (
     Beat,
     Changes,
@@ -158,7 +157,7 @@ def decoded(row: tuple[Any, ...]) -> Job:
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
 
 
-class Ended(NamedTuple):
+class Ended(msgspec.Struct, frozen=True):
     """Columns of the jobs ended by the plain path."""
 
     ids: list[str]

@@ -126,7 +126,8 @@ def failures(server: Server, query: JobQuery, now: datetime, limit: int) -> Fail
     rows = chain.from_iterable(_matching(server, failed))
     jobs = [job for job in islice(rows, MOST_FAILURES + 1) if job.error_reason is not None]
     times = ((job.error_reason or "", job.queue_id, job.last_error_at or job.updated_at) for job in jobs)
-    return group_failures(times, now, limit)._replace(exact=len(jobs) <= MOST_FAILURES)
+    groups = group_failures(times, now, limit)
+    return msgspec.structs.replace(groups, exact=len(jobs) <= MOST_FAILURES)
 
 
 def count(

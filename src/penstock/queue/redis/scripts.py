@@ -11,7 +11,6 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import CHILDREN, RETURNED, SUSPECT, Held, Status
 from penstock.queue.limits import AHEAD
 from penstock.queue.protocol import POSITION_CAP
@@ -159,22 +158,15 @@ _VALUES: dict[str, Any] = {
 """Constants of the scripts that Python defines."""
 
 
-class Script(NamedTuple):
-    """A script as sent to the server."""
-
-    source: str
-    sha: str
-
-
 @cache
-def script(name: str) -> Script:
+def script(name: str) -> tuple[str, str]:
+    """The source of a script as sent to the server, and the SHA-1 by which EVALSHA identifies it."""
     text = _read("keys")
     if name in RARE:
         parts, exports = RARE[name]
         text += _REST.format(parts="\n".join(map(_read, parts)), exports=exports)
     source = _resolved("\n".join([text, *map(_read, PARTS[name]), _read(name)]))
-    # EVALSHA identifies a script by its SHA-1; no secret.
-    return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
+    return source, sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def _read(part: str) -> str:

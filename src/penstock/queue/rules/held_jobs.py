@@ -7,7 +7,6 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.named_tuple import NamedTuple
 from penstock.queue.job import RETURNED, Changes, Held, Job, Scope, Status
 from penstock.queue.limits import AHEAD, Limit, after_start, next_starts
 from penstock.queue.rules import rows as pauses
@@ -15,7 +14,7 @@ from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.rows import Claimable, ClaimPosition, Pause, PauseState, Rows, is_kept, wake
 
 
-class BatchResult(NamedTuple):
+class BatchResult(msgspec.Struct, frozen=True):
     """Result of one batch: the number of released rows, and whether there is more to do."""
 
     released: int = 0

@@ -15,7 +15,6 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from penstock.errors import InvalidText
-from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions
 from penstock.queue.job import (
     RETURNED,
@@ -65,7 +64,7 @@ class Claimable(Protocol):
 C = TypeVar("C", bound=Claimable)
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True):
     """A row for which the engine has not read the whole job; ``row`` is the engine's handle."""
 
     row: int | str
@@ -76,7 +75,7 @@ class Candidate(NamedTuple):
     collection: str
 
 
-class Chosen(NamedTuple, Generic[C]):
+class Chosen(msgspec.Struct, Generic[C], frozen=True):
     """Rows to take, and rows to hold back with the reason."""
 
     take: list[C]
@@ -197,7 +196,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.phase is PauseState.RELEASING and self.at is not None and place.key <= self.at.key
 
 
-class RowPosition(NamedTuple):
+class RowPosition(msgspec.Struct, frozen=True):
     """Columns of a claimable row which a resume reads before the lock."""
 
     queue_id: str
@@ -275,7 +274,7 @@ def released(job: Job) -> Changes:
     return changes
 
 
-class ChildCount(NamedTuple):
+class ChildCount(msgspec.Struct, frozen=True):
     """Children of one run of a parent."""
 
     total: int
@@ -283,7 +282,7 @@ class ChildCount(NamedTuple):
     failed: int
 
 
-class Finished(NamedTuple):
+class Finished(msgspec.Struct, frozen=True):
     """Result of ``finish``."""
 
     over: Sequence[bool]
@@ -521,7 +520,7 @@ def pages() -> Iterator[tuple[int, int]]:
         start, size = start + size, min(8 * size, LARGEST_PAGE)
 
 
-class NextJob(NamedTuple):
+class NextJob(msgspec.Struct, frozen=True):
     """A row considered by a claim. Rows waiting for a held lock are left out."""
 
     queue_id: str

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions
 from penstock.queue.job import (
     CHILDREN,
@@ -139,7 +138,7 @@ MOST_CHUNKS = 2**31 - 1
 """Largest number of chunks accepted from one child."""
 
 
-class Leftovers(NamedTuple):
+class Leftovers(msgspec.Struct, frozen=True):
     """Work for later transactions: children of these parents to cancel, places of dependencies to resolve."""
 
     to_stop: Sequence[str] = ()
@@ -320,7 +319,7 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
     return job
 
 
-class RepairCounts(NamedTuple):
+class RepairCounts(msgspec.Struct, frozen=True):
     """Result of ``reconcile``."""
 
     rows: int

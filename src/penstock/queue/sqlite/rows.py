@@ -16,7 +16,6 @@ from penstock import clock
 from penstock.clock import format_new_time, format_time, read_time
 from penstock.database.sqlite import CURSOR
 from penstock.errors import DuplicateId
-from penstock.named_tuple import NamedTuple
 from penstock.queue import transitions
 from penstock.queue.job import (
     Beat,
@@ -648,7 +647,7 @@ RECOUNT_S = 1.0
 queue, by a retry for example, are seen at the next count."""
 
 
-class _Counted(NamedTuple):
+class _Counted(msgspec.Struct, frozen=True):
     """A count: the last row number at the time, and the time until which the count is used."""
 
     pending: int
