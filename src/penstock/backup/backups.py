@@ -51,11 +51,9 @@ from penstock.errors import (
 from penstock.named_tuple import NamedTuple
 from penstock.queue.factory import open_queue
 from penstock.queue.job import Job, JobQuery, Scope
-from penstock.queue.limits import Limit, gated
-from penstock.queue.limits import decode as decode_limit
-from penstock.queue.limits import encode as encode_limit
+from penstock.queue.limits import Limit, decode_limit, encode_limit, gated
 from penstock.queue.protocol import Queue
-from penstock.queue.schedules import Schedule, decode, encode
+from penstock.queue.schedules import Schedule, decode_schedule, encode_schedule
 from penstock.queue.transitions import released, settled
 from penstock.service.why import living_workers
 from penstock.store_url import StoreUrl
@@ -149,7 +147,7 @@ class Contents(NamedTuple):
         yield PartRows(pauses, [(scope.tenant_id, scope.collection) for scope in self.pauses])
         schedules = PartHeader(SCHEDULES, ("schedule",))
         yield PartRows(schedules, [])
-        yield PartRows(schedules, [(encode(schedule).decode(),) for schedule in self.schedules])
+        yield PartRows(schedules, [(encode_schedule(schedule).decode(),) for schedule in self.schedules])
         for table in self.catalog.tables():
             header = PartHeader(CATALOG + table.name, table.columns)
             yield PartRows(header, [])
@@ -204,7 +202,7 @@ def comparable(part: PartRows) -> list[Row]:
 
 def _schedule_of(body: Any) -> Schedule:
     try:
-        return decode(body)
+        return decode_schedule(body)
     except (msgspec.MsgspecError, TypeError) as error:
         raise BackupDamaged(f"a row of part {SCHEDULES} is not a schedule: {error}") from error
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,115 +34,21 @@ from penstock.queue.limits import KEYS_AT_ONCE, Limit
 from penstock.queue.protocol import (
     CASCADE_BATCH,
     NO_LIMITS,
-    CountedAdditions,
     Exchange,
-    NoSentExchanges,
     Queue,
+    QueueDefaults,
 )
 from penstock.queue.rules import addition, held_jobs, settlement
-from penstock.queue.rules import rows as next_jobs
-from penstock.queue.rules import rows as pauses
 from penstock.queue.rules.held_jobs import admit_touched
-from penstock.queue.rules.rows import ClaimPosition, Rows
+from penstock.queue.rules.rows import MOVED_AT_ONCE, RESUME_STEPS, ClaimPosition, Rows, start
 from penstock.queue.rules.settlement import Leftovers
 
-
-class EngineRows(Rows, settlement.Prunable, next_jobs.Startable, Protocol):
-    """All methods of rows used by the rules."""
-
-
-R = TypeVar("R", bound=EngineRows)
+R = TypeVar("R", bound=Rows)
 T = TypeVar("T")
 CascadeStep: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
-DUMPED_AT_ONCE = 500
-
-
-def pages_of(find: Callable[[JobQuery], list[Job]]) -> Iterator[list[Job]]:
-    """All rows by id in batches. The first is read at once, which begins the snapshot of a transaction."""
-    query = JobQuery(limit=DUMPED_AT_ONCE)
-    return _further_pages(find, query, find(query))
-
-
-def _further_pages(
-    find: Callable[[JobQuery], list[Job]], query: JobQuery, jobs: list[Job]
-) -> Iterator[list[Job]]:
-    while jobs:
-        last = jobs[-1].queue_id
-        yield jobs
-        jobs = find(msgspec.structs.replace(query, after=last))
-
-
-class RuleLimits(ABC):
-    """Limits, for engines built on the rules."""
-
-    _admitted_after = ""
-    """Position of the search for rows that wait for limits."""
-
-    @abstractmethod
-    def _write(self, what: str, work: Callable[[Any], Any]) -> Any: ...
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[Any]: ...
-
-    @abstractmethod
-    def now(self) -> datetime: ...
-
-    def limits(self) -> list[Limit]:
-        with self._reading() as rows:
-            found: list[Limit] = rows.all_limits()
-        return sorted(found, key=lambda limit: limit.key)
-
-    def put_limit(self, limit: Limit, *, now: datetime | None = None) -> bool:
-        moment = now or self.now()
-
-        def put(rows: Any) -> bool:
-            stored = rows.limit(limit.key)
-            if limit.same(stored):
-                return False
-            rows.set_limit(msgspec.structs.replace(limit, next_at=stored.next_at if stored else None))
-            return True
-
-        if not self._write("limit", put):
-            return False
-        while (
-            self._write("limit", lambda rows: held_jobs.recall(rows, limit.key, moment))
-            == held_jobs.ADMITTED_AT_ONCE
-        ):
-            pass
-        self._admit_all([limit.key], moment)
-        return True
-
-    def drop_limit(self, key: str, *, now: datetime | None = None) -> bool:
-        dropped: bool = self._write("limit", lambda rows: rows.drop_limit(key))
-        if dropped:
-            self._admit_all([key], now or self.now())
-        return dropped
-
-    def admit(self, *, now: datetime | None = None) -> int:
-        with self._reading() as rows:
-            keys: list[str] = rows.limited_keys(self._admitted_after, KEYS_AT_ONCE)
-        self._admitted_after = keys[-1] if len(keys) == KEYS_AT_ONCE else ""
-        return self._admit_all(keys, now or self.now())
-
-    def _admit_all(self, keys: list[str], now: datetime) -> int:
-        """Release rows of these keys, key by key in bounded transactions."""
-        seen = 0
-        for key in keys:
-            found = held_jobs.ADMITTED_AT_ONCE
-            while found == held_jobs.ADMITTED_AT_ONCE:
-                found = self._write("admit", partial(held_jobs.admit, keys=[key], now=now))
-                seen += found
-        return seen
-
-    def slots_of(self, key: str) -> int:
-        with self._reading() as rows:
-            admitted, _ = rows.slots(key, held_jobs.ADMITTED_AT_ONCE, 0, self.now())
-        return int(admitted)
-
-
-class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
+class Engine(QueueDefaults, ABC, Generic[R]):
     """Queue methods shared by the memory, JSONL, SQLite and PostgreSQL engines."""
 
     _unfinished = False
@@ -154,6 +60,8 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     _resolved_after = ""
     """Position of the search for held rows whose dependencies have ended."""
+    _admitted_after = ""
+    """Position of the search for rows that wait for limits."""
 
     @abstractmethod
     def _write(self, what: str, work: Callable[[R], T]) -> T:
@@ -161,6 +69,9 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
         An engine with concurrent writers may run it again from the start.
         """
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[R]: ...
 
     def _apply(self, what: str, work: Callable[[R], T], now: datetime) -> T:
         """Run ``work``, and give freed slots to other rows, in one transaction."""
@@ -237,7 +148,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
         moment = now or self.now()
-        return self._write("claim", lambda rows: next_jobs.start(rows, queue_id, request, moment))
+        return self._write("claim", lambda rows: start(rows, queue_id, request, moment))
 
     def start_all(
         self, ids: Sequence[str], request: ClaimRequest, *, now: datetime | None = None
@@ -245,7 +156,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         moment = now or self.now()
 
         def work(rows: R) -> list[Claim]:
-            started = (next_jobs.start(rows, queue_id, request, moment) for queue_id in ids)
+            started = (start(rows, queue_id, request, moment) for queue_id in ids)
             return [claim for claim in started if claim is not None]
 
         return self._write("claim", work)
@@ -335,7 +246,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
     def expire_results(self, *, now: datetime | None = None, limit: int = CASCADE_BATCH) -> int:
         moment = now or self.now()
         with self._reading() as rows:
-            due: list[str] = rows.due_results(moment, limit)
+            due = rows.due_results(moment, limit)
         if due:
             self._write("expire", lambda rows: settlement.expire_results(rows, due, moment))
         return len(due)
@@ -348,8 +259,8 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        begun = self._write("resume", lambda rows: held_jobs.resume(rows, scope, limit=pauses.MOVED_AT_ONCE))
-        return self._advance(moment, pauses.RESUME_STEPS) if begun.more else 0
+        begun = self._write("resume", lambda rows: held_jobs.resume(rows, scope, limit=MOVED_AT_ONCE))
+        return self._advance(moment, RESUME_STEPS) if begun.more else 0
 
     def _advance(self, now: datetime, steps: int) -> int:
         """Advance the active resume by some batches. Returns the number of released rows."""
@@ -357,7 +268,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         for _ in range(steps):
             step = self._apply(
                 "resume",
-                lambda rows: held_jobs.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE),
+                lambda rows: held_jobs.advance_resume(rows, now, limit=MOVED_AT_ONCE),
                 now,
             )
             released += step.released
@@ -372,7 +283,7 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         self._finish(repairs.leftovers, moment)
         self._cascade(repairs.to_return, moment, settlement.return_children, "requeue")
         resolved = self._resolve_again(moment)
-        released = self._advance(moment, pauses.RESUME_STEPS)
+        released = self._advance(moment, RESUME_STEPS)
         stranded, self._stranded_after = self._apply(
             "resume", lambda rows: self._release_stranded(rows, moment), moment
         )
@@ -390,8 +301,77 @@ class Engine(RuleLimits, CountedAdditions, NoSentExchanges, ABC, Generic[R]):
         return len(ended)
 
     def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
-        limit, after = pauses.MOVED_AT_ONCE, self._stranded_after
+        limit, after = MOVED_AT_ONCE, self._stranded_after
         return held_jobs.release_stranded(rows, now, limit=limit, after=after)
+
+    def limits(self) -> list[Limit]:
+        with self._reading() as rows:
+            return sorted(rows.all_limits(), key=lambda limit: limit.key)
+
+    def put_limit(self, limit: Limit, *, now: datetime | None = None) -> bool:
+        moment = now or self.now()
+
+        def put(rows: R) -> bool:
+            stored = rows.limit(limit.key)
+            if limit.same(stored):
+                return False
+            rows.set_limit(msgspec.structs.replace(limit, next_at=stored.next_at if stored else None))
+            return True
+
+        if not self._write("limit", put):
+            return False
+        while (
+            self._write("limit", lambda rows: held_jobs.recall(rows, limit.key, moment))
+            == held_jobs.ADMITTED_AT_ONCE
+        ):
+            pass
+        self._admit_all([limit.key], moment)
+        return True
+
+    def drop_limit(self, key: str, *, now: datetime | None = None) -> bool:
+        dropped = self._write("limit", lambda rows: rows.drop_limit(key))
+        if dropped:
+            self._admit_all([key], now or self.now())
+        return dropped
+
+    def admit(self, *, now: datetime | None = None) -> int:
+        with self._reading() as rows:
+            keys = list(rows.limited_keys(self._admitted_after, KEYS_AT_ONCE))
+        self._admitted_after = keys[-1] if len(keys) == KEYS_AT_ONCE else ""
+        return self._admit_all(keys, now or self.now())
+
+    def _admit_all(self, keys: list[str], now: datetime) -> int:
+        """Release rows of these keys, key by key in bounded transactions."""
+        seen = 0
+        for key in keys:
+            found = held_jobs.ADMITTED_AT_ONCE
+            while found == held_jobs.ADMITTED_AT_ONCE:
+                found = self._write("admit", partial(held_jobs.admit, keys=[key], now=now))
+                seen += found
+        return seen
+
+    def slots_of(self, key: str) -> int:
+        with self._reading() as rows:
+            admitted, _ = rows.slots(key, held_jobs.ADMITTED_AT_ONCE, 0, self.now())
+        return admitted
+
+
+DUMPED_AT_ONCE = 500
+
+
+def pages_of(find: Callable[[JobQuery], list[Job]]) -> Iterator[list[Job]]:
+    """All rows by id in batches. The first is read at once, which begins the snapshot of a transaction."""
+    query = JobQuery(limit=DUMPED_AT_ONCE)
+    return _further_pages(find, query, find(query))
+
+
+def _further_pages(
+    find: Callable[[JobQuery], list[Job]], query: JobQuery, jobs: list[Job]
+) -> Iterator[list[Job]]:
+    while jobs:
+        last = jobs[-1].queue_id
+        yield jobs
+        jobs = find(msgspec.structs.replace(query, after=last))
 
 
 # Waiting: for a state of a queue, and for events shared by several threads.

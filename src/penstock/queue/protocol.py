@@ -38,10 +38,8 @@ from penstock.queue.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.limits import LimitStore
-from penstock.queue.schedules import ScheduleStore
-
-# The result of one fused settle and claim, and an exchange that is on its way.
+from penstock.queue.limits import Limit
+from penstock.queue.schedules import Schedule
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -58,19 +56,6 @@ class SentExchange(Protocol):
         """Wait for the result. After a ``StoreUnavailable`` it is unknown whether it was done."""
 
 
-class NoSentExchanges:
-    """Part of an engine that has the result of an exchange at once, or nothing to gain by waiting for it."""
-
-    def send_exchange(
-        self,
-        settlements: Sequence[Settlement],  # noqa: ARG002
-        request: ClaimRequest,  # noqa: ARG002
-        *,
-        now: datetime | None = None,  # noqa: ARG002
-    ) -> SentExchange | None:
-        return None
-
-
 NO_LIMITS = QueueLimits()
 
 POSITION_CAP = 1_000
@@ -84,8 +69,8 @@ CountedAddition: TypeAlias = tuple[AddResult, Position | None]
 """The result of an addition, and the position of the job."""
 
 
-class Queue(ScheduleStore, LimitStore, Protocol):
-    """A durable job queue."""
+class Queue(Protocol):
+    """A durable job queue, with its schedules and limits. A write is atomic and durable when it returns."""
 
     def add(
         self,
@@ -260,6 +245,42 @@ class Queue(ScheduleStore, LimitStore, Protocol):
         a crash.
         """
 
+    def schedules(self, *, tenant_id: str | None = None) -> list[Schedule]:
+        """List the schedules of a tenant, or all, by tenant and name."""
+
+    def due_schedules(self, *, now: datetime | None = None, limit: int = 100) -> list[Schedule]:
+        """List due schedules, the earliest first."""
+
+    def put_schedule(self, schedule: Schedule, *, replaces: int | None = None) -> bool:
+        """Store a schedule: a new one, or (``replaces``) in place of exactly that version.
+
+        False if the name is taken, or the stored version is another one; then nothing was written.
+        """
+
+    def drop_schedule(self, tenant_id: str, name: str) -> bool:
+        """Remove a schedule. False for an unknown name."""
+
+    def limits(self) -> list[Limit]:
+        """List the limits, by key."""
+
+    def put_limit(self, limit: Limit, *, now: datetime | None = None) -> bool:
+        """Store a limit, new or in place of another one; False if the stored one allows as much.
+
+        Rows of the key that no worker has claimed wait again, and go as the new limit allows.
+        """
+
+    def drop_limit(self, key: str, *, now: datetime | None = None) -> bool:
+        """Remove the limit of a key and release its waiting rows; False for a key without a limit."""
+
+    def admit(self, *, now: datetime | None = None) -> int:
+        """Release rows waiting for limits, as far as the limits allow. Returns the number of rows looked at.
+
+        Called every second by each worker: rates allow more as time passes, and a claim gives slots back.
+        """
+
+    def slots_of(self, key: str) -> int:
+        """Count the rows of a key with a slot, up to 1,000."""
+
     def paused(self) -> frozenset[Scope]: ...
 
     def get(self, queue_id: str) -> Job | None: ...
@@ -351,9 +372,6 @@ COUNTABLE = frozenset(
 )
 
 
-# Positions of several jobs, and additions with their positions, for engines without a batch read.
-
-
 class Lengths(msgspec.Struct, frozen=True):
     """Numbers of pending jobs and of pending requests, both up to a bound."""
 
@@ -371,8 +389,8 @@ class Lengths(msgspec.Struct, frozen=True):
         return Position(requests_ahead(), self.requests, jobs_ahead)
 
 
-class CountedAdditions(ABC):
-    """Methods of a queue on top of ``add`` and ``position``."""
+class QueueDefaults(ABC):
+    """Methods of an engine that reads no positions in a batch, and sends no exchange ahead of its result."""
 
     @abstractmethod
     def add(
@@ -390,8 +408,16 @@ class CountedAdditions(ABC):
     def positions(self, ids: Sequence[str]) -> list[Position | None]:
         return [self.position(queue_id) for queue_id in ids]
 
-    def add_counted(
-        self, new: Sequence[NewJob], *, limits: QueueLimits = NO_LIMITS
-    ) -> list[tuple[AddResult, Position | None]]:
+    def add_counted(self, new: Sequence[NewJob], *, limits: QueueLimits = NO_LIMITS) -> list[CountedAddition]:
         added = self.add(new, limits=limits)
         return list(zip(added, self.positions([one.queue_id for one in added]), strict=True))
+
+    def send_exchange(
+        self,
+        settlements: Sequence[Settlement],  # noqa: ARG002
+        request: ClaimRequest,  # noqa: ARG002
+        *,
+        now: datetime | None = None,  # noqa: ARG002
+    ) -> SentExchange | None:
+        """Send nothing: the result is there at once, or nothing is gained by waiting for it."""
+        return None

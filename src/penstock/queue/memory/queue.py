@@ -38,18 +38,22 @@ from penstock.queue.job import (
 from penstock.queue.memory.table import Table, claim_order
 from penstock.queue.protocol import POSITION_CAP, Lengths, refuse_uncountable
 from penstock.queue.rules import held_jobs
-from penstock.queue.rules import rows as pauses
 from penstock.queue.rules.rows import (
     DUE_AT_ONCE,
     HELD_BACK_AT_ONCE,
     ROUNDS,
+    Pause,
+    active_resume,
     choose,
     contains,
+    everything_paused,
     first_of_each_lock,
+    held_scopes,
     page,
+    paused_scopes,
     wake,
 )
-from penstock.queue.schedules import Key, MappedSchedules, Schedule
+from penstock.queue.schedules import Key, Schedule, key_of
 
 FREEING = frozenset(
     {"add", "restore", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge", "resolve"}
@@ -67,7 +71,7 @@ class _SeenVersion(threading.local):
     version = 0
 
 
-class MemoryQueue(Engine[Table], MappedSchedules):
+class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
         self._workers: dict[str, WorkerReport] = {}
@@ -116,11 +120,11 @@ class MemoryQueue(Engine[Table], MappedSchedules):
     def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         table = rows
         known = table.pauses()
-        self._resuming = bool(known) and pauses.active_resume(known) is not None
+        self._resuming = bool(known) and active_resume(known) is not None
         self.rows_read = 0
-        if known and pauses.everything_paused(known):
+        if known and everything_paused(known):
             return []
-        paused = pauses.held_scopes(known) if known else frozenset()
+        paused = held_scopes(known) if known else frozenset()
         for job in table.due(now, max(request.limit, DUE_AT_ONCE)):
             table.change(job, {"held": None, "run_at": None, "updated_at": now})
         taken: list[Job] = []
@@ -174,12 +178,12 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             ids = first_of_each_lock(([row] for row in rows), limit, table.pauses())
             return [table.rows[queue_id] for queue_id in ids]
 
-    def pauses(self) -> list[pauses.Pause]:
+    def pauses(self) -> list[Pause]:
         with self._reading() as table:
             return table.pauses()
 
     def paused(self) -> frozenset[Scope]:
-        return pauses.paused_scopes(self.pauses())
+        return paused_scopes(self.pauses())
 
     def get(self, queue_id: str) -> Job | None:
         with self._reading() as table:
@@ -238,7 +242,7 @@ class MemoryQueue(Engine[Table], MappedSchedules):
     def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
         moment = now or clock.now()
         with self._reading() as table:
-            paused = pauses.everything_paused(table.pauses())
+            paused = everything_paused(table.pauses())
             claimable = not paused and (next(table.claimable(), None) is not None or table.any_limited())
             return claimable or table.busy(moment, documents=documents)
 
@@ -262,6 +266,40 @@ class MemoryQueue(Engine[Table], MappedSchedules):
             for worker_id in gone:
                 del self._workers[worker_id]
         return len(gone)
+
+    def _set_schedule(self, key: Key, schedule: Schedule | None) -> None:
+        """Write a schedule, or (None) remove it."""
+        if schedule is None:
+            del self._schedules[key]
+        else:
+            self._schedules[key] = schedule
+
+    def schedules(self, *, tenant_id: str | None = None) -> list[Schedule]:
+        with self._reading():
+            found = [one for one in self._schedules.values() if tenant_id in (None, one.tenant_id)]
+        return sorted(found, key=key_of)
+
+    def due_schedules(self, *, now: datetime | None = None, limit: int = 100) -> list[Schedule]:
+        moment = now or self.now()
+        with self._reading():
+            due = [(one.next_at, *key_of(one)) for one in self._schedules.values() if one.next_at]
+            first = sorted(entry for entry in due if entry[0] <= moment)[:limit]
+            return [self._schedules[tenant_id, name] for _, tenant_id, name in first]
+
+    def put_schedule(self, schedule: Schedule, *, replaces: int | None = None) -> bool:
+        with self._writing("schedule"):
+            stored = self._schedules.get(key_of(schedule))
+            if (stored.version if stored else None) != replaces:
+                return False
+            self._set_schedule(key_of(schedule), schedule)
+            return True
+
+    def drop_schedule(self, tenant_id: str, name: str) -> bool:
+        with self._writing("schedule"):
+            if (tenant_id, name) not in self._schedules:
+                return False
+            self._set_schedule((tenant_id, name), None)
+            return True
 
     def _still_stored(self, reports: Sequence[WorkerReport]) -> list[str]:
         """Workers with exactly these stored reports, and no later ones."""

@@ -32,528 +32,16 @@ from penstock.queue.limits import Limit, gated, touches
 from penstock.queue.rules.rows import ChildCount, ClaimPosition, Finished, NextJob, Pause, RowPosition
 from penstock.queue.transitions import dependencies_of
 
-# Indexes of a memory queue: the children of each run of a parent, and the rows of each tree.
 
-
-class FamilyTable:
-    """The part of a table about parents, children and trees."""
-
-    rows: dict[str, Job]
+class Table:
+    """Rows and indexes of one queue."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
-        """Ids of children by parent and run, then by key."""
-        self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
-
-    def _enter_family(self, job: Job) -> None:
-        if job.parent_id is not None:
-            self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
-        self._trees[job.root_id or job.queue_id][job.queue_id] = None
-
-    def _leave_family(self, job: Job) -> None:
-        if job.parent_id is not None:
-            siblings = self._children[job.parent_id, job.parent_run]
-            del siblings[job.idempotency_key]
-            if not siblings:
-                del self._children[job.parent_id, job.parent_run]
-        root = job.root_id or job.queue_id
-        del self._trees[root][job.queue_id]
-        if not self._trees[root]:
-            del self._trees[root]
-
-    def has_child(self, parent: Job, key: str) -> bool:
-        return key in self._children.get((parent.queue_id, parent.run), ())
-
-    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
-        ids = self._children.get((parent.queue_id, parent.run), {})
-        found = (self.rows[queue_id] for queue_id in sorted(ids.values()))
-        wanted = (
-            job
-            for job in found
-            if job.status in statuses and not (job.status is Status.IN_PROGRESS and job.cancel_requested)
-        )
-        return list(islice(wanted, limit))
-
-    def child_count(self, parent: Job) -> ChildCount:
-        ids = self._children.get((parent.queue_id, parent.run), {})
-        statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
-        opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
-        return ChildCount(len(ids), opened, statuses[Status.FAILED])
-
-    def tree(self, root_id: str, limit: int) -> list[str]:
-        ids = sorted(self._trees[root_id], key=lambda queue_id: (queue_id == root_id, queue_id))
-        return ids[:limit]
-
-
-# A heap with lazy deletion: stale entries are skipped when they reach the top.
-
-
-K = TypeVar("K")
-
-_SLACK = 64
-"""Number of stale entries that are not worth removing."""
-
-
-class LazyHeap(Generic[K]):
-    """Rows ordered by key, smallest first. An entry is valid while the table holds the same object.
-
-    A changed row is another object, so nothing has to be removed: a stale entry is skipped at the top. Most
-    rows come in order; they are in a sorted run, which costs next to nothing, the others in a heap. Rows
-    are sorted only when they are read.
-    """
-
-    def __init__(self, rows: Mapping[str, Job], key: Callable[[Job], K]) -> None:
-        self._rows = rows
-        self._key = key
-        self._fresh: list[Job] = []
-        self._fresh_room = _SLACK
-        self._run: list[tuple[K, int, Job]] = []
-        self._head = 0
-        self._heap: list[tuple[K, int, Job]] = []
-        self._room = _SLACK
-        self._numbers = count()
-
-    def put(self, job: Job) -> None:
-        self._fresh.append(job)
-        if len(self._fresh) > self._fresh_room:
-            self._drop_stale()
-
-    def put_all(self, jobs: Sequence[Job]) -> None:
-        self._fresh.extend(jobs)
-        if len(self._fresh) > self._fresh_room:
-            self._drop_stale()
-
-    def _drop_stale(self) -> None:
-        self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
-        # Room for as many again, so that each row is checked only a few times.
-        self._fresh_room = 2 * len(self._fresh) + _SLACK
-
-    def __bool__(self) -> bool:
-        """False only for an empty heap; all entries may be stale."""
-        return bool(self._fresh or self._run or self._heap)
-
-    def first(self) -> Job | None:
-        self._settle()
-        heads = self._run[self._head : self._head + 1] + self._heap[:1]
-        return min(heads)[2] if heads else None
-
-    def smallest(self, number: int) -> list[Job]:
-        """Return the first rows in order, at most this number."""
-        if not self._fresh and not self._run and not self._heap:
-            return []
-        self._settle()
-        if self._heap:
-            return list(islice(self.ordered(), number))
-        rows, run, position = self._rows, self._run, self._head
-        found: list[Job] = []
-        while len(found) < number and position < len(run):
-            part = run[position : position + number - len(found)]
-            found += [job for _, _, job in part if rows.get(job.queue_id) is job]
-            position += len(part)
-        return found
-
-    def ordered(self) -> Iterator[Job]:
-        """Yield all rows in order. Do not change rows while reading."""
-        self._settle()
-        if not self._heap:
-            return (entry[2] for entry in self._running())
-        return (entry[2] for entry in heapq.merge(self._running(), self._popped()))
-
-    def _running(self) -> Iterator[tuple[K, int, Job]]:
-        rows, run = self._rows, self._run
-        for position in range(self._head, len(run)):
-            entry = run[position]
-            if rows.get(entry[2].queue_id) is entry[2]:
-                yield entry
-
-    def _popped(self) -> Iterator[tuple[K, int, Job]]:
-        taken: list[tuple[K, int, Job]] = []
-        try:
-            while self._heap:
-                entry = heapq.heappop(self._heap)
-                if self._lives(entry):
-                    taken.append(entry)
-                    yield entry
-        finally:
-            for entry in taken:
-                heapq.heappush(self._heap, entry)
-
-    def _lives(self, entry: tuple[K, int, Job]) -> bool:
-        return self._rows.get(entry[2].queue_id) is entry[2]
-
-    def _settle(self) -> None:
-        """Sort fresh rows in, and drop stale entries at the heads of run and heap."""
-        if self._fresh:
-            self._place_fresh()
-        rows, run, head, end = self._rows, self._run, self._head, len(self._run)
-        # As _lives, without a call for each entry: all rows of a batch are stale at once.
-        while head < end and rows.get((job := run[head][2]).queue_id) is not job:
-            head += 1
-        if head == end:
-            self._run, head = [], 0
-        self._head = head
-        while self._heap and not self._lives(self._heap[0]):
-            heapq.heappop(self._heap)
-
-    def _place_fresh(self) -> None:
-        # The number decides between equal keys, because jobs have no order.
-        entries = [(self._key(job), next(self._numbers), job) for job in self._fresh]
-        self._fresh = []
-        for entry in entries:
-            if not self._run or entry > self._run[-1]:
-                self._run.append(entry)
-            else:
-                heapq.heappush(self._heap, entry)
-        if len(self._run) + len(self._heap) > self._room or len(self._heap) > _SLACK + len(self._run) // 8:
-            entries = self._run[self._head :] + self._heap
-            self._run = sorted(entry for entry in entries if self._lives(entry))
-            self._head, self._heap = 0, []
-            self._room = 2 * len(self._run) + _SLACK
-
-
-Order: TypeAlias = tuple[int, datetime, str]
-"""Claim order within one priority: turn, created_at, queue_id."""
-
-
-def order(job: Job) -> Order:
-    return (job.turn, job.created_at, job.queue_id)
-
-
-def claim_order(job: Job) -> tuple[int, Order]:
-    """Return the sort key of the claim order over all priorities."""
-    return (-job.priority, order(job))
-
-
-def place(job: Job) -> tuple[int, int, datetime, str]:
-    return (-job.priority, job.turn, job.created_at, job.queue_id)
-
-
-def backwards(job: Job) -> int:
-    return -job.turn
-
-
-# Changes of a whole batch of rows in a memory queue: a claim, and plain ends.
-#
-# The effect is that of ``Table.change`` for each row, without a look at what such rows do not have.
-
-
-_replace = msgspec.structs.replace
-# A member of an enum costs more to read than a global name.
-_PENDING, _IN_PROGRESS, _DONE = Status.PENDING, Status.IN_PROGRESS, Status.DONE
-
-
-class Alike(msgspec.Struct, frozen=True):
-    """Jobs that end in the same way, and the settlement of the first."""
-
-    settlement: Settlement
-    jobs: list[Job]
-
-
-class PlainEnds(msgspec.Struct, frozen=True):
-    """The plain claims among some settlements; see ``Finished``."""
-
-    over: list[bool]
-    groups: list[Alike]
-    parents: list[tuple[str, int | None, str | None]]
-
-
-class BatchTable:
-    """The part of a table about batches."""
-
-    rows: dict[str, Job]
-    live_keys: dict[tuple[str, str, str], str]
-    lock_holders: dict[str, str]
-    leased: dict[str, None]
-    backlog_counts: defaultdict[tuple[bool, str], int]
-    tallies: defaultdict[Class, int]
-    pending_children: int
-    pending_requests: dict[str, None]
-    _ended_roots: LazyHeap[tuple[datetime | None, str]]
-
-    def _take_all(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
-        """Change claimable rows to leased ones; see ``can_take``."""
-        changed: list[Job] = []
-        rows, leased, lock_holders, pending = self.rows, self.leased, self.lock_holders, self.backlog_counts
-        for job in jobs:
-            queue_id = job.queue_id
-            after = rows[queue_id] = _replace(job, **changes)
-            changed.append(after)
-            leased[queue_id] = None
-            if job.parent_id is None:
-                is_function = job.item_type == "function"
-                pending[is_function, job.tenant_id] -= 1
-                if not is_function:
-                    del self.pending_requests[queue_id]
-            else:
-                self.pending_children -= 1
-            if job.lock_key is not None:
-                lock_holders[job.lock_key] = queue_id
-        self._count(jobs, _PENDING, _IN_PROGRESS)
-        return changed
-
-    def _end_all(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
-        """Change leased rows to done ones; see ``can_end``."""
-        changed: list[Job] = []
-        rows, leased, live_keys, lock_holders = self.rows, self.leased, self.live_keys, self.lock_holders
-        for job in jobs:
-            after = rows[job.queue_id] = _replace(job, **changes)
-            changed.append(after)
-            del leased[job.queue_id]
-            if job.dedupe and job.parent_id is None:
-                live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
-            if job.lock_held:
-                lock_holders.pop(job.lock_key or "", None)
-        self._count(jobs, _IN_PROGRESS, _DONE)
-        self._ended_roots.put_all([job for job in changed if job.parent_id is None])
-        return changed
-
-    def _count(self, jobs: Sequence[Job], before: Status, after: Status) -> None:
-        types = [job.item_type for job in jobs]
-        for item_type in set(types):
-            number = types.count(item_type)
-            self.tallies[before, None, item_type] -= number
-            self.tallies[after, None, item_type] += number
-
-
-def plain_ends(rows: Mapping[str, Job], settlements: Sequence[Settlement]) -> PlainEnds:
-    """Find the valid claims whose end as done needs nothing of the general path."""
-    over: list[bool] = []
-    groups: list[Alike] = []
-    parents: list[tuple[str, int | None, str | None]] = []
-    alike: list[Job] = []
-    values: tuple[int, str | None] | None = None
-    for each in settlements:
-        job = rows.get(each.queue_id)
-        if (
-            job is None
-            or job.status is not _IN_PROGRESS
-            or job.claim_number != each.claim_number
-            or job.followup_json is not None
-            or job.children_open
-            or job.awaited
-            or job.limit_key is not None
-            or each.children
-        ):
-            over.append(False)
-            continue
-        over.append(True)
-        # Claims equal in these values end alike, see ``transitions.settled``.
-        if values != (job.lost_count, each.result_json):
-            values, alike = (job.lost_count, each.result_json), []
-            groups.append(Alike(each, alike))
-        alike.append(job)
-        if job.parent_id is not None:
-            parents.append((job.parent_id, job.parent_run, each.result_json))
-    return PlainEnds(over, groups, parents)
-
-
-def can_take(jobs: Sequence[Job], changes: Changes) -> bool:
-    """Check whether the changes claim claimable rows without a limit, a backlog key or a place in front."""
-    if changes.get("status") is not _IN_PROGRESS:
-        return False
-    for job in jobs:
-        if job.status is not _PENDING or job.held or job.turn < 0 or job.limit_key or job.backlog_key:
-            return False
-    return True
-
-
-def can_end(jobs: Sequence[Job], changes: Changes) -> bool:
-    """Check whether the changes end leased rows as done, without a limit or a result that expires."""
-    if changes.get("status") is not _DONE:
-        return False
-    # A list, as a generator costs a call for each job.
-    return not [job for job in jobs if not job.lease_until or job.limit_key or job.result_ttl_s]
-
-
-# Claimable rows of a memory queue, in claim order.
-
-
-class ClaimableRows:
-    """Heaps in claim order: for each priority the rows with a turn below zero, then those with a number.
-
-    Only the heaps in use exist, as each claim looks at all of them.
-    """
-
-    def __init__(self, rows: Mapping[str, Job]) -> None:
-        self._rows = rows
-        self._heaps: dict[tuple[int, bool], LazyHeap[Order]] = {}
-
-    def put(self, job: Job) -> None:
-        place = -job.priority, job.turn >= 0
-        heap = self._heaps.get(place)
-        if heap is None:
-            heap = self._heaps[place] = LazyHeap(self._rows, order)
-            self._heaps = dict(sorted(self._heaps.items()))
-        heap.put(job)
-
-    def first(self, number: int) -> list[Job]:
-        """Return the first rows, at most this number."""
-        found: list[Job] = []
-        for heap in self._heaps.values():
-            found += heap.smallest(number - len(found))
-            if len(found) == number:
-                break
-        return found
-
-    def ordered(self) -> Iterator[Job]:
-        """Yield all rows in order. Do not change rows while reading."""
-        for heap in self._heaps.values():
-            yield from heap.ordered()
-
-    def heads(self) -> Iterator[Job]:
-        """Yield the first row of each priority."""
-        seen: int | None = None
-        for (priority, _), heap in self._heaps.items():
-            head = heap.first() if priority != seen else None
-            if head is not None:
-                seen = priority
-                yield head
-
-    def head_turn(self, priority: int) -> int | None:
-        """Return the smallest number among the turns of a priority."""
-        heap = self._heaps.get((-priority, True))
-        head = heap.first() if heap else None
-        return head.turn if head else None
-
-
-# Indexes of a memory queue: rows held for others or for limits, and the turns of each tenant.
-
-
-FEW = 64
-
-
-class Dependents:
-    """Rows held until others have ended, by each of those."""
-
-    def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
-
-    def put(self, job: Job) -> None:
-        for queue_id in dependencies_of(job).after:
-            self._waiting[queue_id].add(job.queue_id)
-
-    def remove(self, job: Job) -> None:
-        for queue_id in dependencies_of(job).after:
-            self._waiting[queue_id].discard(job.queue_id)
-            if not self._waiting[queue_id]:
-                del self._waiting[queue_id]
-
-    def of(self, queue_id: str, after: str, limit: int) -> list[str]:
-        """Ids of the rows held for this one, from the first one after ``after``."""
-        return sorted(each for each in self._waiting.get(queue_id, ()) if each > after)[:limit]
-
-    def awaited(self, after: str, limit: int) -> list[str]:
-        """Ids of the rows awaited by others."""
-        return sorted(each for each in self._waiting if each > after)[:limit]
-
-
-class HeldTable:
-    """The part of a table about pauses and limits: which there are, rows held for them, rows with a slot."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.rows: dict[str, Job] = {}
         self.known_pauses: dict[Scope, Pause] = {}
         self.known_limits: dict[str, Limit] = {}
         self.limit_keys: set[str] = set()
         self.limited_locks: set[str] = set()
-        self._limited: dict[str, LazyHeap[tuple[int, Order]]] = {}
-        self._admitted: defaultdict[str, set[str]] = defaultdict(set)
-
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - one transaction at a time
-        return list(self.known_pauses.values())
-
-    seen_pauses = pauses
-
-    def may_move(self) -> bool:
-        return True
-
-    def set_pause(self, pause: Pause) -> None:
-        self.known_pauses[pause.scope] = pause
-
-    def drop_pause(self, scope: Scope) -> None:
-        self.known_pauses.pop(scope, None)
-
-    def _enter_limit(self, key: str, job: Job) -> None:
-        if job.held is Held.LIMIT:
-            self._limited.setdefault(key, LazyHeap(self.rows, claim_order)).put(job)
-        if job.limit_at is not None:
-            self._admitted[key].add(job.queue_id)
-
-    def _leave_limit(self, key: str, job: Job) -> None:
-        if job.held is Held.LIMIT and self._limited[key].first() is None:
-            del self._limited[key]
-        if job.limit_at is not None:
-            self._admitted[key].discard(job.queue_id)
-            if not self._admitted[key]:
-                del self._admitted[key]
-
-    def limit(self, key: str) -> Limit | None:
-        return self.known_limits.get(key)
-
-    def all_limits(self) -> list[Limit]:
-        return list(self.known_limits.values())
-
-    def set_limit(self, limit: Limit) -> None:
-        self.known_limits[limit.key] = limit
-
-    def drop_limit(self, key: str) -> bool:
-        return self.known_limits.pop(key, None) is not None
-
-    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
-        rows = [self.rows[queue_id] for queue_id in self._admitted.get(key, ())]
-        unclaimed = sum(
-            job.status is Status.PENDING and job.limit_at is not None and job.limit_at <= until
-            for job in rows
-        )
-        return min(len(rows), most), min(unclaimed, most_unclaimed)
-
-    def limited_rows(self, key: str, number: int) -> list[Job]:
-        heap = self._limited.get(key)
-        return list(islice(heap.ordered(), number)) if heap else []
-
-    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
-        rows = (self.rows[queue_id] for queue_id in sorted(self._admitted.get(key, ())))
-        return list(islice((job for job in rows if job.status is Status.PENDING), number))
-
-    def limited_keys(self, after: str, number: int) -> list[str]:
-        return sorted(key for key in self._limited if key > after)[:number]
-
-    def any_limited(self) -> bool:
-        """Check whether rows wait for a limit."""
-        return bool(self._limited)
-
-
-class Flows:
-    """Largest turns of the pending rows of each tenant and priority."""
-
-    def __init__(self, rows: Mapping[str, Job]) -> None:
-        self._rows = rows
-        self._last: dict[tuple[str, int], LazyHeap[int]] = {}
-        self._room = FEW
-
-    def put(self, job: Job) -> None:
-        flow = self._last.get((job.tenant_id, job.priority))
-        if flow is None:
-            if len(self._last) > self._room:
-                # Remove tenants without rows; only here, so that leaving costs nothing.
-                self._last = {key: flow for key, flow in self._last.items() if flow.first()}
-                self._room = 2 * len(self._last) + FEW
-            flow = self._last[job.tenant_id, job.priority] = LazyHeap(self._rows, backwards)
-        flow.put(job)
-
-    def last_turn(self, tenant_id: str, priority: int) -> int | None:
-        flow = self._last.get((tenant_id, priority))
-        last = flow.first() if flow else None
-        return last.turn if last else None
-
-
-class Table(HeldTable, FamilyTable, BatchTable):
-    """Rows and indexes of one queue."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.live_keys: dict[tuple[str, str, str], str] = {}
         self.lock_holders: dict[str, str] = {}
         self.leased: dict[str, None] = {}
@@ -574,6 +62,11 @@ class Table(HeldTable, FamilyTable, BatchTable):
         """Claimable rows with a turn below zero, by lock key."""
         self._paused = LazyHeap(self.rows, claim_order)
         self._dependents = Dependents()
+        self._limited: dict[str, LazyHeap[tuple[int, Order]]] = {}
+        self._admitted: defaultdict[str, set[str]] = defaultdict(set)
+        self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
+        """Ids of children by parent and run, then by key."""
+        self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     # Changes.
 
@@ -744,6 +237,158 @@ class Table(HeldTable, FamilyTable, BatchTable):
         elif job.lock_key is not None:
             self.lock_holders.pop(job.lock_key, None)
 
+    # Changes of a whole batch: as ``change`` for each row, without a look at what such rows do not have.
+
+    def _take_all(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        """Change claimable rows to leased ones; see ``can_take``."""
+        changed: list[Job] = []
+        rows, leased, lock_holders, pending = self.rows, self.leased, self.lock_holders, self.backlog_counts
+        for job in jobs:
+            queue_id = job.queue_id
+            after = rows[queue_id] = _replace(job, **changes)
+            changed.append(after)
+            leased[queue_id] = None
+            if job.parent_id is None:
+                is_function = job.item_type == "function"
+                pending[is_function, job.tenant_id] -= 1
+                if not is_function:
+                    del self.pending_requests[queue_id]
+            else:
+                self.pending_children -= 1
+            if job.lock_key is not None:
+                lock_holders[job.lock_key] = queue_id
+        self._count(jobs, _PENDING, _IN_PROGRESS)
+        return changed
+
+    def _end_all(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        """Change leased rows to done ones; see ``can_end``."""
+        changed: list[Job] = []
+        rows, leased, live_keys, lock_holders = self.rows, self.leased, self.live_keys, self.lock_holders
+        for job in jobs:
+            after = rows[job.queue_id] = _replace(job, **changes)
+            changed.append(after)
+            del leased[job.queue_id]
+            if job.dedupe and job.parent_id is None:
+                live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
+            if job.lock_held:
+                lock_holders.pop(job.lock_key or "", None)
+        self._count(jobs, _IN_PROGRESS, _DONE)
+        self._ended_roots.put_all([job for job in changed if job.parent_id is None])
+        return changed
+
+    def _count(self, jobs: Sequence[Job], before: Status, after: Status) -> None:
+        types = [job.item_type for job in jobs]
+        for item_type in set(types):
+            number = types.count(item_type)
+            self.tallies[before, None, item_type] -= number
+            self.tallies[after, None, item_type] += number
+
+    # Parents, children and trees.
+
+    def _enter_family(self, job: Job) -> None:
+        if job.parent_id is not None:
+            self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
+        self._trees[job.root_id or job.queue_id][job.queue_id] = None
+
+    def _leave_family(self, job: Job) -> None:
+        if job.parent_id is not None:
+            siblings = self._children[job.parent_id, job.parent_run]
+            del siblings[job.idempotency_key]
+            if not siblings:
+                del self._children[job.parent_id, job.parent_run]
+        root = job.root_id or job.queue_id
+        del self._trees[root][job.queue_id]
+        if not self._trees[root]:
+            del self._trees[root]
+
+    def has_child(self, parent: Job, key: str) -> bool:
+        return key in self._children.get((parent.queue_id, parent.run), ())
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        found = (self.rows[queue_id] for queue_id in sorted(ids.values()))
+        wanted = (
+            job
+            for job in found
+            if job.status in statuses and not (job.status is Status.IN_PROGRESS and job.cancel_requested)
+        )
+        return list(islice(wanted, limit))
+
+    def child_count(self, parent: Job) -> ChildCount:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
+        opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
+        return ChildCount(len(ids), opened, statuses[Status.FAILED])
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        ids = sorted(self._trees[root_id], key=lambda queue_id: (queue_id == root_id, queue_id))
+        return ids[:limit]
+
+    # Pauses and limits, rows held for them, and rows with a slot.
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - one transaction at a time
+        return list(self.known_pauses.values())
+
+    seen_pauses = pauses
+
+    def may_move(self) -> bool:
+        return True
+
+    def set_pause(self, pause: Pause) -> None:
+        self.known_pauses[pause.scope] = pause
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.known_pauses.pop(scope, None)
+
+    def _enter_limit(self, key: str, job: Job) -> None:
+        if job.held is Held.LIMIT:
+            self._limited.setdefault(key, LazyHeap(self.rows, claim_order)).put(job)
+        if job.limit_at is not None:
+            self._admitted[key].add(job.queue_id)
+
+    def _leave_limit(self, key: str, job: Job) -> None:
+        if job.held is Held.LIMIT and self._limited[key].first() is None:
+            del self._limited[key]
+        if job.limit_at is not None:
+            self._admitted[key].discard(job.queue_id)
+            if not self._admitted[key]:
+                del self._admitted[key]
+
+    def limit(self, key: str) -> Limit | None:
+        return self.known_limits.get(key)
+
+    def all_limits(self) -> list[Limit]:
+        return list(self.known_limits.values())
+
+    def set_limit(self, limit: Limit) -> None:
+        self.known_limits[limit.key] = limit
+
+    def drop_limit(self, key: str) -> bool:
+        return self.known_limits.pop(key, None) is not None
+
+    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
+        rows = [self.rows[queue_id] for queue_id in self._admitted.get(key, ())]
+        unclaimed = sum(
+            job.status is Status.PENDING and job.limit_at is not None and job.limit_at <= until
+            for job in rows
+        )
+        return min(len(rows), most), min(unclaimed, most_unclaimed)
+
+    def limited_rows(self, key: str, number: int) -> list[Job]:
+        heap = self._limited.get(key)
+        return list(islice(heap.ordered(), number)) if heap else []
+
+    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
+        rows = (self.rows[queue_id] for queue_id in sorted(self._admitted.get(key, ())))
+        return list(islice((job for job in rows if job.status is Status.PENDING), number))
+
+    def limited_keys(self, after: str, number: int) -> list[str]:
+        return sorted(key for key in self._limited if key > after)[:number]
+
+    def any_limited(self) -> bool:
+        """Check whether rows wait for a limit."""
+        return bool(self._limited)
+
     # Reads.
 
     def get(self, queue_id: str) -> Job | None:
@@ -902,3 +547,317 @@ class Table(HeldTable, FamilyTable, BatchTable):
 
     def values(self) -> Iterator[Job]:
         return iter(self.rows.values())
+
+
+K = TypeVar("K")
+
+_SLACK = 64
+"""Number of stale entries that are not worth removing."""
+
+
+class LazyHeap(Generic[K]):
+    """Rows ordered by key, smallest first. An entry is valid while the table holds the same object.
+
+    A changed row is another object, so nothing has to be removed: a stale entry is skipped at the top. Most
+    rows come in order; they are in a sorted run, which costs next to nothing, the others in a heap. Rows
+    are sorted only when they are read.
+    """
+
+    def __init__(self, rows: Mapping[str, Job], key: Callable[[Job], K]) -> None:
+        self._rows = rows
+        self._key = key
+        self._fresh: list[Job] = []
+        self._fresh_room = _SLACK
+        self._run: list[tuple[K, int, Job]] = []
+        self._head = 0
+        self._heap: list[tuple[K, int, Job]] = []
+        self._room = _SLACK
+        self._numbers = count()
+
+    def put(self, job: Job) -> None:
+        self._fresh.append(job)
+        if len(self._fresh) > self._fresh_room:
+            self._drop_stale()
+
+    def put_all(self, jobs: Sequence[Job]) -> None:
+        self._fresh.extend(jobs)
+        if len(self._fresh) > self._fresh_room:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
+        # Room for as many again, so that each row is checked only a few times.
+        self._fresh_room = 2 * len(self._fresh) + _SLACK
+
+    def __bool__(self) -> bool:
+        """False only for an empty heap; all entries may be stale."""
+        return bool(self._fresh or self._run or self._heap)
+
+    def first(self) -> Job | None:
+        self._settle()
+        heads = self._run[self._head : self._head + 1] + self._heap[:1]
+        return min(heads)[2] if heads else None
+
+    def smallest(self, number: int) -> list[Job]:
+        """Return the first rows in order, at most this number."""
+        if not self._fresh and not self._run and not self._heap:
+            return []
+        self._settle()
+        if self._heap:
+            return list(islice(self.ordered(), number))
+        rows, run, position = self._rows, self._run, self._head
+        found: list[Job] = []
+        while len(found) < number and position < len(run):
+            part = run[position : position + number - len(found)]
+            found += [job for _, _, job in part if rows.get(job.queue_id) is job]
+            position += len(part)
+        return found
+
+    def ordered(self) -> Iterator[Job]:
+        """Yield all rows in order. Do not change rows while reading."""
+        self._settle()
+        if not self._heap:
+            return (entry[2] for entry in self._running())
+        return (entry[2] for entry in heapq.merge(self._running(), self._popped()))
+
+    def _running(self) -> Iterator[tuple[K, int, Job]]:
+        rows, run = self._rows, self._run
+        for position in range(self._head, len(run)):
+            entry = run[position]
+            if rows.get(entry[2].queue_id) is entry[2]:
+                yield entry
+
+    def _popped(self) -> Iterator[tuple[K, int, Job]]:
+        taken: list[tuple[K, int, Job]] = []
+        try:
+            while self._heap:
+                entry = heapq.heappop(self._heap)
+                if self._lives(entry):
+                    taken.append(entry)
+                    yield entry
+        finally:
+            for entry in taken:
+                heapq.heappush(self._heap, entry)
+
+    def _lives(self, entry: tuple[K, int, Job]) -> bool:
+        return self._rows.get(entry[2].queue_id) is entry[2]
+
+    def _settle(self) -> None:
+        """Sort fresh rows in, and drop stale entries at the heads of run and heap."""
+        if self._fresh:
+            self._place_fresh()
+        rows, run, head, end = self._rows, self._run, self._head, len(self._run)
+        # As _lives, without a call for each entry: all rows of a batch are stale at once.
+        while head < end and rows.get((job := run[head][2]).queue_id) is not job:
+            head += 1
+        if head == end:
+            self._run, head = [], 0
+        self._head = head
+        while self._heap and not self._lives(self._heap[0]):
+            heapq.heappop(self._heap)
+
+    def _place_fresh(self) -> None:
+        # The number decides between equal keys, because jobs have no order.
+        entries = [(self._key(job), next(self._numbers), job) for job in self._fresh]
+        self._fresh = []
+        for entry in entries:
+            if not self._run or entry > self._run[-1]:
+                self._run.append(entry)
+            else:
+                heapq.heappush(self._heap, entry)
+        if len(self._run) + len(self._heap) > self._room or len(self._heap) > _SLACK + len(self._run) // 8:
+            entries = self._run[self._head :] + self._heap
+            self._run = sorted(entry for entry in entries if self._lives(entry))
+            self._head, self._heap = 0, []
+            self._room = 2 * len(self._run) + _SLACK
+
+
+Order: TypeAlias = tuple[int, datetime, str]
+"""Claim order within one priority: turn, created_at, queue_id."""
+
+
+def order(job: Job) -> Order:
+    return (job.turn, job.created_at, job.queue_id)
+
+
+def claim_order(job: Job) -> tuple[int, Order]:
+    """Return the sort key of the claim order over all priorities."""
+    return (-job.priority, order(job))
+
+
+def place(job: Job) -> tuple[int, int, datetime, str]:
+    return (-job.priority, job.turn, job.created_at, job.queue_id)
+
+
+def backwards(job: Job) -> int:
+    return -job.turn
+
+
+_replace = msgspec.structs.replace
+# A member of an enum costs more to read than a global name.
+_PENDING, _IN_PROGRESS, _DONE = Status.PENDING, Status.IN_PROGRESS, Status.DONE
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Jobs that end in the same way, and the settlement of the first."""
+
+    settlement: Settlement
+    jobs: list[Job]
+
+
+class PlainEnds(msgspec.Struct, frozen=True):
+    """The plain claims among some settlements; see ``Finished``."""
+
+    over: list[bool]
+    groups: list[Alike]
+    parents: list[tuple[str, int | None, str | None]]
+
+
+def plain_ends(rows: Mapping[str, Job], settlements: Sequence[Settlement]) -> PlainEnds:
+    """Find the valid claims whose end as done needs nothing of the general path."""
+    over: list[bool] = []
+    groups: list[Alike] = []
+    parents: list[tuple[str, int | None, str | None]] = []
+    alike: list[Job] = []
+    values: tuple[int, str | None] | None = None
+    for each in settlements:
+        job = rows.get(each.queue_id)
+        if (
+            job is None
+            or job.status is not _IN_PROGRESS
+            or job.claim_number != each.claim_number
+            or job.followup_json is not None
+            or job.children_open
+            or job.awaited
+            or job.limit_key is not None
+            or each.children
+        ):
+            over.append(False)
+            continue
+        over.append(True)
+        # Claims equal in these values end alike, see ``transitions.settled``.
+        if values != (job.lost_count, each.result_json):
+            values, alike = (job.lost_count, each.result_json), []
+            groups.append(Alike(each, alike))
+        alike.append(job)
+        if job.parent_id is not None:
+            parents.append((job.parent_id, job.parent_run, each.result_json))
+    return PlainEnds(over, groups, parents)
+
+
+def can_take(jobs: Sequence[Job], changes: Changes) -> bool:
+    """Check whether the changes claim claimable rows without a limit, a backlog key or a place in front."""
+    if changes.get("status") is not _IN_PROGRESS:
+        return False
+    for job in jobs:
+        if job.status is not _PENDING or job.held or job.turn < 0 or job.limit_key or job.backlog_key:
+            return False
+    return True
+
+
+def can_end(jobs: Sequence[Job], changes: Changes) -> bool:
+    """Check whether the changes end leased rows as done, without a limit or a result that expires."""
+    if changes.get("status") is not _DONE:
+        return False
+    # A list, as a generator costs a call for each job.
+    return not [job for job in jobs if not job.lease_until or job.limit_key or job.result_ttl_s]
+
+
+class ClaimableRows:
+    """Heaps in claim order: for each priority the rows with a turn below zero, then those with a number.
+
+    Only the heaps in use exist, as each claim looks at all of them.
+    """
+
+    def __init__(self, rows: Mapping[str, Job]) -> None:
+        self._rows = rows
+        self._heaps: dict[tuple[int, bool], LazyHeap[Order]] = {}
+
+    def put(self, job: Job) -> None:
+        place = -job.priority, job.turn >= 0
+        heap = self._heaps.get(place)
+        if heap is None:
+            heap = self._heaps[place] = LazyHeap(self._rows, order)
+            self._heaps = dict(sorted(self._heaps.items()))
+        heap.put(job)
+
+    def first(self, number: int) -> list[Job]:
+        """Return the first rows, at most this number."""
+        found: list[Job] = []
+        for heap in self._heaps.values():
+            found += heap.smallest(number - len(found))
+            if len(found) == number:
+                break
+        return found
+
+    def ordered(self) -> Iterator[Job]:
+        """Yield all rows in order. Do not change rows while reading."""
+        for heap in self._heaps.values():
+            yield from heap.ordered()
+
+    def heads(self) -> Iterator[Job]:
+        """Yield the first row of each priority."""
+        seen: int | None = None
+        for (priority, _), heap in self._heaps.items():
+            head = heap.first() if priority != seen else None
+            if head is not None:
+                seen = priority
+                yield head
+
+    def head_turn(self, priority: int) -> int | None:
+        """Return the smallest number among the turns of a priority."""
+        heap = self._heaps.get((-priority, True))
+        head = heap.first() if heap else None
+        return head.turn if head else None
+
+
+FEW = 64
+
+
+class Dependents:
+    """Rows held until others have ended, by each of those."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, set[str]] = defaultdict(set)
+
+    def put(self, job: Job) -> None:
+        for queue_id in dependencies_of(job).after:
+            self._waiting[queue_id].add(job.queue_id)
+
+    def remove(self, job: Job) -> None:
+        for queue_id in dependencies_of(job).after:
+            self._waiting[queue_id].discard(job.queue_id)
+            if not self._waiting[queue_id]:
+                del self._waiting[queue_id]
+
+    def of(self, queue_id: str, after: str, limit: int) -> list[str]:
+        """Ids of the rows held for this one, from the first one after ``after``."""
+        return sorted(each for each in self._waiting.get(queue_id, ()) if each > after)[:limit]
+
+    def awaited(self, after: str, limit: int) -> list[str]:
+        """Ids of the rows awaited by others."""
+        return sorted(each for each in self._waiting if each > after)[:limit]
+
+
+class Flows:
+    """Largest turns of the pending rows of each tenant and priority."""
+
+    def __init__(self, rows: Mapping[str, Job]) -> None:
+        self._rows = rows
+        self._last: dict[tuple[str, int], LazyHeap[int]] = {}
+        self._room = FEW
+
+    def put(self, job: Job) -> None:
+        flow = self._last.get((job.tenant_id, job.priority))
+        if flow is None:
+            if len(self._last) > self._room:
+                # Remove tenants without rows; only here, so that leaving costs nothing.
+                self._last = {key: flow for key, flow in self._last.items() if flow.first()}
+                self._room = 2 * len(self._last) + FEW
+            flow = self._last[job.tenant_id, job.priority] = LazyHeap(self._rows, backwards)
+        flow.put(job)
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        flow = self._last.get((tenant_id, priority))
+        last = flow.first() if flow else None
+        return last.turn if last else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import threading
 import time
-from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -18,7 +17,6 @@ from psycopg.rows import tuple_row
 
 from penstock.database import postgres, schema
 from penstock.database.postgres import Connection, PostgresConnections, ServerClock, translate_error
-from penstock.database.schema import Schema
 from penstock.errors import DuplicateId, InvalidRequest, StoreError
 from penstock.queue.engine import Engine, SharedWait, pages_of
 from penstock.queue.job import (
@@ -62,10 +60,9 @@ from penstock.queue.protocol import (
     refuse_uncountable,
 )
 from penstock.queue.rules import addition, settlement
-from penstock.queue.rules import rows as pauses
 from penstock.queue.rules.addition import refuse_joined
 from penstock.queue.rules.held_jobs import pass_over_limited
-from penstock.queue.rules.rows import first_of_each_lock, storable
+from penstock.queue.rules.rows import everything_paused, first_of_each_lock, paused_scopes, storable
 from penstock.queue.rules.settlement import Leftovers
 from penstock.queue.schedules import SqlSchedules
 from penstock.queue.sql import statements
@@ -132,47 +129,6 @@ def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
             "connection= must be a psycopg.Connection to the queue's own database, or SQLAlchemy's over one"
         )
     return driver
-
-
-# All rows of a PostgreSQL queue: its schema, a dump, and the restore of another store's rows.
-
-
-class PostgresStore(Engine[PostgresRows], SqlSchedules, ABC):
-    """Methods of the engine about the store as a whole."""
-
-    _connections: PostgresConnections
-    _schema: Schema
-    _channel: str
-
-    @contextmanager
-    def dump(self) -> Iterator[Iterator[list[Job]]]:
-        with self._connections.own_snapshot() as connection:
-            rows = PostgresRows(connection)
-
-            def find(query: JobQuery) -> list[Job]:
-                statement, values = statements.find(query, "postgres")
-                found = rows.execute(statement.replace("?", "%s"), values)
-                return [decoded(row) for row in found.fetchall()]
-
-            yield pages_of(find)
-
-    def begin_restore(self) -> None:
-        with self._connections.session() as connection, connection.transaction():
-            postgres.begin_restore(connection, self._schema.tables(), self._schema)
-
-    def end_restore(self) -> None:
-        with self._connections.session() as connection:
-            postgres.end_restore(connection, self._schema)
-
-    def restore_unfinished(self) -> bool:
-        with self._connections.session() as connection:
-            return postgres.is_marked(connection, self._schema)
-
-    def migrate(self) -> None:
-        with self._connections.session() as connection:
-            postgres.create(connection, self._connections.schema)
-            self._channel = postgres.channel(connection)
-            postgres.migrate(connection, self._connections.name, self._schema)
 
 
 # Counts of the rows of a PostgreSQL queue, at a bounded price.
@@ -318,7 +274,7 @@ OPEN_TOO_LONG_S = 300
 """Limit for open transactions: the server cannot remove dead rows that an older transaction may see."""
 
 
-class PostgresQueue(PostgresStore):
+class PostgresQueue(Engine[PostgresRows], SqlSchedules):
     """A queue in a PostgreSQL schema. The contract of the methods is in ``queue/protocol.py``."""
 
     def __init__(
@@ -364,6 +320,36 @@ class PostgresQueue(PostgresStore):
     def _reading(self) -> Iterator[PostgresRows]:
         with self._connections.session() as connection:
             yield PostgresRows(connection)
+
+    @contextmanager
+    def dump(self) -> Iterator[Iterator[list[Job]]]:
+        with self._connections.own_snapshot() as connection:
+            rows = PostgresRows(connection)
+
+            def find(query: JobQuery) -> list[Job]:
+                statement, values = statements.find(query, "postgres")
+                found = rows.execute(statement.replace("?", "%s"), values)
+                return [decoded(row) for row in found.fetchall()]
+
+            yield pages_of(find)
+
+    def begin_restore(self) -> None:
+        with self._connections.session() as connection, connection.transaction():
+            postgres.begin_restore(connection, self._schema.tables(), self._schema)
+
+    def end_restore(self) -> None:
+        with self._connections.session() as connection:
+            postgres.end_restore(connection, self._schema)
+
+    def restore_unfinished(self) -> bool:
+        with self._connections.session() as connection:
+            return postgres.is_marked(connection, self._schema)
+
+    def migrate(self) -> None:
+        with self._connections.session() as connection:
+            postgres.create(connection, self._connections.schema)
+            self._channel = postgres.channel(connection)
+            postgres.migrate(connection, self._connections.name, self._schema)
 
     def add(
         self,
@@ -519,7 +505,7 @@ class PostgresQueue(PostgresStore):
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return pauses.paused_scopes(as_pause(*row) for row in rows.fetch("pauses"))
+            return paused_scopes(as_pause(*row) for row in rows.fetch("pauses"))
 
     def get(self, queue_id: str) -> Job | None:
         if not storable([queue_id]):
@@ -590,7 +576,7 @@ class PostgresQueue(PostgresStore):
         with self._reading() as rows:
             return (
                 bool(rows.scalar("any_claimable"))
-                or (rows.scalar("any_limited") and not pauses.everything_paused(rows.seen_pauses()))
+                or (rows.scalar("any_limited") and not everything_paused(rows.seen_pauses()))
                 or bool(rows.scalar("any_leased"))
                 or (documents and bool(rows.scalar("any_waiting")))
                 or bool(rows.scalar("any_returning", now=moment) or rows.scalar("any_reserved"))

@@ -41,7 +41,7 @@ from penstock.queue.job import (
     begins_to_expire,
     kept_until,
 )
-from penstock.queue.limits import Limit, decode, encode, gated, touches
+from penstock.queue.limits import Limit, decode_limit, encode_limit, gated, touches
 from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.rows import (
     ABOVE_ALL,
@@ -191,9 +191,6 @@ def as_pause(
     return Pause(Scope(tenant_id, collection), PauseState(phase), at)
 
 
-# Statements of one transaction on PostgreSQL, and the rows held by pauses.
-
-
 SQL = load("postgres")
 
 PLANS = {"enable_bitmapscan": "off"}
@@ -201,86 +198,6 @@ PLANS = {"enable_bitmapscan": "off"}
 
 Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
-
-
-class PauseRows:
-    """Statements of one transaction, and the rows as used by pauses and resumes."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.joined = False
-        """True if the transaction belongs to the caller."""
-        self._known: dict[str, Job | None] = {}
-        self._pauses: list[Pause] | None = None
-        self._pauses_sent: Cursor | None = None
-
-    # Statements. In a pipeline, ``send`` does not wait for the result.
-
-    def send(self, name: str, **values: object) -> Cursor:
-        self.flush()
-        return self.execute(SQL[name], values)
-
-    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
-        # A plain cursor: the connection of a caller may have another row factory.
-        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
-        return cursor.execute(statement.encode(), values, binary=True)
-
-    def fetch(self, name: str, **values: object) -> Found:
-        return self.send(name, **values).fetchall()
-
-    def scalar(self, name: str, **values: object) -> Any:
-        found = self.fetch(name, **values)
-        return found[0][0] if found else None
-
-    def flush(self) -> None:
-        """Write kept changes, so the next statement sees them."""
-
-    def _remember(self, found: Found) -> list[Job]:
-        jobs = [decoded(row) for row in found]
-        self._known.update({job.queue_id: job for job in jobs})
-        return jobs
-
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:
-        if to_change:
-            self.send("exclude_additions")
-            return [as_pause(*row) for row in self.fetch("hold_pauses")]
-        if self._pauses is None:
-            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
-            self._pauses = [as_pause(*row) for row in sent.fetchall()]
-        return self._pauses
-
-    def _send_pauses(self) -> Cursor:
-        # The transaction of a caller may take long: a resume must not wait for it.
-        return self.send("pauses" if self.joined else "keep_pauses")
-
-    def may_move(self) -> bool:
-        return bool(self.scalar("resume_alone"))
-
-    def set_pause(self, pause: Pause) -> None:
-        nowhere = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
-        place = nowhere if pause.at is None else _place(pause.at)
-        scope = msgspec.structs.asdict(pause.scope)
-        self.send("set_pause", **place, **scope, phase=pause.phase.value)
-
-    def drop_pause(self, scope: Scope) -> None:
-        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
-
-    def parked_rows(self, scope: Scope, limit: int) -> list[Job | None]:
-        found = self.fetch("parked_rows", **msgspec.structs.asdict(scope), limit=limit)
-        return [None if row[0] is None else self._remember([row])[0] for row in found]
-
-    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
-        return self._remember(self._after("paused", limit, after))
-
-    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
-        return [RowPosition(*row) for row in self._after("claimable", limit, after)]
-
-    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
-        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
-        if len(found) < limit:
-            below = ABOVE_ALL if after is None else after.priority
-            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
-        return found
 
 
 def _place(place: ClaimPosition) -> dict[str, object]:
@@ -440,68 +357,27 @@ def _gave_up(error: psycopg.Error, name: str) -> Exception:
     return StoreUnavailable(f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})")
 
 
-# Rows of a PostgreSQL queue with a limit, and the limits themselves.
-
-
-class LimitRows(PauseRows):
-    """The rows of one transaction, as used by limits."""
-
-    limit_keys: set[str]
-    limited_locks: set[str]
-
-    def seen_pauses(self) -> list[Pause]:
-        return [as_pause(*row) for row in self.fetch("pauses")]
-
-    def limit(self, key: str) -> Limit | None:
-        body = self.scalar("limit_body", limit_key=key)
-        return decode(body) if body else None
-
-    def all_limits(self) -> list[Limit]:
-        return [decode(body) for (body,) in self.fetch("all_limits")]
-
-    def set_limit(self, limit: Limit) -> None:
-        self.send("set_limit", limit_key=limit.key, body=encode(limit).decode())
-
-    def drop_limit(self, key: str) -> bool:
-        return bool(self.fetch("drop_limit", limit_key=key))
-
-    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
-        values = {"limit_key": key, "most": most, "most_unclaimed": most_unclaimed, "until": until}
-        ((started, reserved, unclaimed, ahead),) = self.fetch("slots", **values)
-        return min(started + reserved, most), min(unclaimed + ahead, most_unclaimed)
-
-    def limited_rows(self, key: str, number: int) -> list[Job]:
-        return self._remember(self.fetch("limited_rows", limit_key=key, number=number))
-
-    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
-        found = self.fetch("unclaimed_rows", limit_key=key, number=number)
-        found += self.fetch("reserved_rows", limit_key=key, number=number - len(found))
-        return self._remember(found)
-
-    def limited_keys(self, after: str, number: int) -> list[str]:
-        keys: list[str] = []
-        while len(keys) < number and (key := self.scalar("next_limited_key", after=after)) is not None:
-            keys.append(key)
-            after = key
-        return keys
-
-
 Key: TypeAlias = tuple[str, str, str]
 INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
-class PostgresRows(LimitRows):
+class PostgresRows:
     """Rows of one transaction."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+        self.connection = connection
+        self.joined = False
+        """True if the transaction belongs to the caller."""
         self.news = False
         """True if rows became claimable, so that waiting workers are notified."""
         self.to_wake: set[str] = set()
         """Locks to check once more after the commit."""
-        self.limit_keys = set()
-        self.limited_locks = set()
+        self.limit_keys: set[str] = set()
+        self.limited_locks: set[str] = set()
+        self._known: dict[str, Job | None] = {}
+        self._pauses: list[Pause] | None = None
+        self._pauses_sent: Cursor | None = None
         self._new: dict[str, Job] = {}
         self._whole: list[Job] = []
         self._changed: dict[str, Job] = {}
@@ -513,6 +389,29 @@ class PostgresRows(LimitRows):
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
         self._finished: Ended | None = None
+
+    # Statements. In a pipeline, ``send`` does not wait for the result.
+
+    def send(self, name: str, **values: object) -> Cursor:
+        self.flush()
+        return self.execute(SQL[name], values)
+
+    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
+        # A plain cursor: the connection of a caller may have another row factory.
+        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
+        return cursor.execute(statement.encode(), values, binary=True)
+
+    def fetch(self, name: str, **values: object) -> Found:
+        return self.send(name, **values).fetchall()
+
+    def scalar(self, name: str, **values: object) -> Any:
+        found = self.fetch(name, **values)
+        return found[0][0] if found else None
+
+    def _remember(self, found: Found) -> list[Job]:
+        jobs = [decoded(row) for row in found]
+        self._known.update({job.queue_id: job for job in jobs})
+        return jobs
 
     def flush(self) -> None:
         """Write kept changes, so the next statement sees them."""
@@ -845,6 +744,88 @@ class PostgresRows(LimitRows):
     def delete(self, ids: Sequence[str]) -> None:
         self.send("delete", ids=texts(ids))
         self.send("drop_dependencies", ids=texts(ids))
+
+    # Pauses, and rows held for them.
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:
+        if to_change:
+            self.send("exclude_additions")
+            return [as_pause(*row) for row in self.fetch("hold_pauses")]
+        if self._pauses is None:
+            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
+            self._pauses = [as_pause(*row) for row in sent.fetchall()]
+        return self._pauses
+
+    def _send_pauses(self) -> Cursor:
+        # The transaction of a caller may take long: a resume must not wait for it.
+        return self.send("pauses" if self.joined else "keep_pauses")
+
+    def may_move(self) -> bool:
+        return bool(self.scalar("resume_alone"))
+
+    def set_pause(self, pause: Pause) -> None:
+        nowhere = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
+        place = nowhere if pause.at is None else _place(pause.at)
+        scope = msgspec.structs.asdict(pause.scope)
+        self.send("set_pause", **place, **scope, phase=pause.phase.value)
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
+
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job | None]:
+        found = self.fetch("parked_rows", **msgspec.structs.asdict(scope), limit=limit)
+        return [None if row[0] is None else self._remember([row])[0] for row in found]
+
+    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
+        return self._remember(self._after("paused", limit, after))
+
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+        return [RowPosition(*row) for row in self._after("claimable", limit, after)]
+
+    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
+        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
+        if len(found) < limit:
+            below = ABOVE_ALL if after is None else after.priority
+            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
+        return found
+
+    # Limits, and rows with one.
+
+    def seen_pauses(self) -> list[Pause]:
+        return [as_pause(*row) for row in self.fetch("pauses")]
+
+    def limit(self, key: str) -> Limit | None:
+        body = self.scalar("limit_body", limit_key=key)
+        return decode_limit(body) if body else None
+
+    def all_limits(self) -> list[Limit]:
+        return [decode_limit(body) for (body,) in self.fetch("all_limits")]
+
+    def set_limit(self, limit: Limit) -> None:
+        self.send("set_limit", limit_key=limit.key, body=encode_limit(limit).decode())
+
+    def drop_limit(self, key: str) -> bool:
+        return bool(self.fetch("drop_limit", limit_key=key))
+
+    def slots(self, key: str, most: int, most_unclaimed: int, until: datetime) -> tuple[int, int]:
+        values = {"limit_key": key, "most": most, "most_unclaimed": most_unclaimed, "until": until}
+        ((started, reserved, unclaimed, ahead),) = self.fetch("slots", **values)
+        return min(started + reserved, most), min(unclaimed + ahead, most_unclaimed)
+
+    def limited_rows(self, key: str, number: int) -> list[Job]:
+        return self._remember(self.fetch("limited_rows", limit_key=key, number=number))
+
+    def unclaimed_rows(self, key: str, number: int) -> list[Job]:
+        found = self.fetch("unclaimed_rows", limit_key=key, number=number)
+        found += self.fetch("reserved_rows", limit_key=key, number=number - len(found))
+        return self._remember(found)
+
+    def limited_keys(self, after: str, number: int) -> list[str]:
+        keys: list[str] = []
+        while len(keys) < number and (key := self.scalar("next_limited_key", after=after)) is not None:
+            keys.append(key)
+            after = key
+        return keys
 
 
 def _flow(item: NewJob) -> tuple[str, int]:

@@ -9,9 +9,20 @@ import msgspec
 
 from penstock.queue.job import RETURNED, Changes, Held, Job, Scope, Status
 from penstock.queue.limits import AHEAD, Limit, after_start, next_starts
-from penstock.queue.rules import rows as pauses
 from penstock.queue.rules.addition import with_turn
-from penstock.queue.rules.rows import Claimable, ClaimPosition, Pause, PauseState, Rows, is_kept, wake
+from penstock.queue.rules.rows import (
+    EVERYTHING,
+    Claimable,
+    ClaimPosition,
+    Pause,
+    PauseState,
+    Rows,
+    active_resume,
+    is_kept,
+    place_of,
+    released,
+    wake,
+)
 
 
 class BatchResult(msgspec.Struct, frozen=True):
@@ -50,7 +61,7 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
     if pause.phase is not PauseState.PAUSED:
         return BatchResult(more=True)
     # A pause of everything holds back no row, so the held rows of other pauses are not read.
-    held = [] if scope == pauses.EVERYTHING else rows.paused_rows(limit, None)
+    held = [] if scope == EVERYTHING else rows.paused_rows(limit, None)
     if not (len(held) == limit or any(_covered(pause, job) for job in held)):
         rows.drop_pause(scope)
         return BatchResult()
@@ -61,7 +72,7 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
 def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
     """Advance the active resume, if any, by one batch."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
-    pause = pauses.active_resume(known)
+    pause = active_resume(known)
     if pause is None:
         return BatchResult()
     if pause.phase is PauseState.GATHERING:
@@ -78,10 +89,10 @@ def release_stranded(
     Reads one batch. Returns the number of rows, and the position to continue from.
     """
     known, batch = rows.pauses(), rows.paused_rows(limit, after)
-    stranded = [job for job in batch if not pauses.is_kept(job, known)]
+    stranded = [job for job in batch if not is_kept(job, known)]
     for job in stranded:
         _release_row(rows, job, now)
-    return len(stranded), pauses.place_of(batch[-1]) if len(batch) == limit else None
+    return len(stranded), place_of(batch[-1]) if len(batch) == limit else None
 
 
 def _covered(pause: Pause, job: Job) -> bool:
@@ -128,18 +139,18 @@ def _hold_back(rows: Rows, jobs: Sequence[Job], now: datetime) -> None:
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:
     others = [each for each in known if each.scope != pause.scope]
     batch = rows.paused_rows(limit, pause.at)
-    free = [job for job in batch if not pauses.is_kept(job, others)]
+    free = [job for job in batch if not is_kept(job, others)]
     for job in free:
         _release_row(rows, job, now)
     if len(batch) == limit:
-        rows.set_pause(Pause(pause.scope, PauseState.RELEASING, pauses.place_of(batch[-1])))
+        rows.set_pause(Pause(pause.scope, PauseState.RELEASING, place_of(batch[-1])))
         return BatchResult(len(free), more=True)
     rows.drop_pause(pause.scope)
-    return BatchResult(len(free), more=pauses.active_resume(others) is not None)
+    return BatchResult(len(free), more=active_resume(others) is not None)
 
 
 def _release_row(rows: Rows, job: Job, now: datetime) -> None:
-    rows.change(job, with_turn(rows, job, pauses.released(job) | {"updated_at": now}))
+    rows.change(job, with_turn(rows, job, released(job) | {"updated_at": now}))
 
 
 # Limits over rows: slots and starts given to waiting rows, in order.

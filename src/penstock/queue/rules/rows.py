@@ -380,6 +380,8 @@ class Rows(Protocol):
     def limit(self, key: str) -> Limit | None:
         """Read and lock the limit of a key."""
 
+    def all_limits(self) -> Sequence[Limit]: ...
+
     def set_limit(self, limit: Limit) -> None: ...
 
     def drop_limit(self, key: str) -> bool:
@@ -399,6 +401,9 @@ class Rows(Protocol):
 
     def limited_keys(self, after: str, number: int) -> Sequence[str]:
         """List keys after ``after`` for which rows are held, in order."""
+
+    def due_results(self, now: datetime, limit: int) -> list[str]:
+        """List ended rows whose results have to be removed at this time."""
 
     def drop_due_results(self, ids: Sequence[str], now: datetime) -> None:
         """Delete the due times of these rows' results, up to this time."""
@@ -428,6 +433,19 @@ class Rows(Protocol):
 
     def doubtful_parents(self, limit: int) -> Sequence[Job]:
         """List waiting parents with a cancel request, without open children, or with wrong counts."""
+
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> Sequence[Job]:
+        """List top-level rows (of one item type, or all) ended before the time of their status.
+
+        Oldest end first, without a live descendant.
+        """
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        """List the ids of a tree, descendants first and the root last."""
+
+    def delete(self, ids: Sequence[str]) -> None: ...
 
 
 def storable(values: Iterable[object]) -> bool:
@@ -550,20 +568,7 @@ def first_of_each_lock(
     return list(found)
 
 
-class Startable(Protocol):
-    """Methods of rows for ``start``."""
-
-    def get(self, queue_id: str) -> Job | None: ...
-
-    def change(self, job: Job, changes: Changes) -> Job: ...
-
-    def lock_holder(self, lock_key: str) -> str | None:
-        """Return the id of the lock's holder."""
-
-    def pauses(self) -> Sequence[Pause]: ...
-
-
-def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
+def start(rows: Rows, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
     """Claim one pending job at any position.
 
     None when the job is not pending, or a pause, a limit or a lock prevents the start.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -400,24 +400,7 @@ def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Jo
 # Deletion: ended trees after their retention, single rows of a deleted tenant, results after their time.
 
 
-class Prunable(Protocol):
-    """Methods of rows for ``prune``."""
-
-    def ended_trees(
-        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
-    ) -> Sequence[Job]:
-        """List top-level rows (of one item type, or all) ended before the time of their status.
-
-        Oldest end first, without a live descendant.
-        """
-
-    def tree(self, root_id: str, limit: int) -> list[str]:
-        """List the ids of a tree, descendants first and the root last."""
-
-    def delete(self, ids: Sequence[str]) -> None: ...
-
-
-def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:
+def prune(rows: Rows, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:
     """Delete ended trees. Descendants first, so a later batch continues in the middle of a tree."""
     gone = 0
     for root in rows.ended_trees(ended_before, item_type, limit):
@@ -427,12 +410,6 @@ def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: st
         if gone >= limit:
             break
     return gone
-
-
-class Deletable(Rows, Protocol):
-    """Methods of rows for ``purge``."""
-
-    def delete(self, ids: Sequence[str]) -> None: ...
 
 
 def expire_results(rows: Rows, ids: Sequence[str], now: datetime) -> None:
@@ -446,7 +423,7 @@ def expire_results(rows: Rows, ids: Sequence[str], now: datetime) -> None:
     rows.drop_due_results(ids, now)
 
 
-def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:
+def purge(rows: Rows, jobs: Sequence[Job], now: datetime) -> int:
     """Delete these rows, except rows changed since they were read; their locks and slots are passed on."""
     rows.lock_rows([job.queue_id for job in jobs])
     found = [(seen, rows.get(seen.queue_id)) for seen in jobs]

@@ -40,9 +40,8 @@ from penstock.queue.job import (
     WorkerReport,
     combined,
 )
-from penstock.queue.protocol import NO_LIMITS, POSITION_CAP, refuse_uncountable
+from penstock.queue.protocol import NO_LIMITS, refuse_uncountable
 from penstock.queue.rules import addition
-from penstock.queue.rules import rows as pauses
 from penstock.queue.rules.addition import refuse_joined
 from penstock.queue.rules.rows import (
     DUE_AT_ONCE,
@@ -50,8 +49,12 @@ from penstock.queue.rules.rows import (
     ROUNDS,
     Candidate,
     Choice,
+    active_resume,
     choose,
+    everything_paused,
     first_of_each_lock,
+    held_scopes,
+    paused_scopes,
     refuse_unstorable,
     storable,
     wake,
@@ -59,7 +62,6 @@ from penstock.queue.rules.rows import (
 from penstock.queue.schedules import SqlSchedules
 from penstock.queue.sql import statements
 from penstock.queue.sql.statements import CLAIM_COLUMNS
-from penstock.queue.sqlite import rows as places
 from penstock.queue.sqlite.rows import (
     AT_ONCE,
     SPILLED,
@@ -278,7 +280,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
         def count(connection: sqlite3.Connection) -> None:
             ids = [each.queue_id for each in new]
-            counted = places.positions(SqliteRows(connection), ids, POSITION_CAP)
+            counted = SqliteRows(connection).positions(ids)
             added = (AddResult(queue_id, Status.PENDING) for queue_id in ids)
             found.extend(zip(added, counted, strict=True))
 
@@ -364,11 +366,11 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         claim = SqliteClaim(rows.cursor, request, now)
         any_pause, due = claim.ahead()
         known = rows.pauses() if any_pause else []
-        self._resuming = bool(known) and pauses.active_resume(known) is not None
+        self._resuming = bool(known) and active_resume(known) is not None
         self.rows_read = 0
-        if known and pauses.everything_paused(known):
+        if known and everything_paused(known):
             return []
-        claims = claim.run(rows, pauses.held_scopes(known) if known else frozenset(), due=due)
+        claims = claim.run(rows, held_scopes(known) if known else frozenset(), due=due)
         self.rows_read = claim.rows_read
         return claims
 
@@ -390,7 +392,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return pauses.paused_scopes(rows.pauses())
+            return paused_scopes(rows.pauses())
 
     def get(self, queue_id: str) -> Job | None:
         with self._reading() as rows:
@@ -427,7 +429,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
 
     def positions(self, ids: Sequence[str]) -> list[Position | None]:
         with self._reading() as rows:
-            return places.positions(rows, ids, POSITION_CAP)
+            return rows.positions(ids)
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:
@@ -446,7 +448,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         at = format_time(now or clock.now())
         with self._reading() as rows:
             return (
-                (self._may_be_claimable(rows) and not pauses.everything_paused(rows.pauses()))
+                (self._may_be_claimable(rows) and not everything_paused(rows.pauses()))
                 or bool(rows.scalar("any_leased"))
                 or (documents and bool(rows.scalar("any_waiting")))
                 or bool(rows.scalar("any_due", at))

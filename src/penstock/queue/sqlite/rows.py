@@ -32,10 +32,8 @@ from penstock.queue.job import (
     begins_to_expire,
     kept_until,
 )
-from penstock.queue.limits import Limit, gated, touches
-from penstock.queue.limits import decode as decode_limit
-from penstock.queue.limits import encode as encode_limit
-from penstock.queue.protocol import NO_LIMITS
+from penstock.queue.limits import Limit, decode_limit, encode_limit, gated, touches
+from penstock.queue.protocol import NO_LIMITS, POSITION_CAP
 from penstock.queue.rules.rows import (
     ABOVE_ALL,
     LARGEST_PAGE,
@@ -239,47 +237,10 @@ def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
     )
 
 
-# Ends of plain claims on SQLite, a whole batch in one statement.
-#
-# An UPDATE opens every index that it may change, which costs more than the change of one row. Run once for a
-# batch instead of once for each job, it takes half the time.
-
-
 RESULTS_AT_ONCE = 1_000_000
 """Longest results of a batch that one statement carries."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-def finish(cursor: sqlite3.Cursor, settlements: Sequence[Settlement], now: datetime) -> Finished:
-    """End the plain claims among these as done."""
-    plain = _plain_claims(cursor, [each.queue_id for each in settlements])
-    rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
-    ended = [(row, each) for row, each in zip(rows, settlements, strict=True) if row is not None]
-    if ended:
-        _end(cursor, {row[0]: each.result_json for row, each in ended}, format_time(now))
-    parents = [(row[3], row[4], each.result_json) for row, each in ended if row[3] is not None]
-    return Finished([row is not None for row in rows], parents=parents)
-
-
-def _plain_claims(cursor: sqlite3.Cursor, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
-    """Read the rows for the plain path, by id and claim number."""
-    name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
-    return {(row[1], row[2]): row for row in cursor.execute(SQL[name], (value,)).fetchall()}
-
-
-def _end(cursor: sqlite3.Cursor, results: dict[int, str | None], at: str) -> None:
-    """End rows, given by number, each with its result."""
-    if len(results) >= AT_ONCE:
-        if not any(results.values()):
-            cursor.execute(SQL["finish_all"], (at, at, as_list(results)))
-            return
-        text = _encode(results)
-        # SQLite cuts a text at a NUL that it reads from JSON.
-        if len(text) <= RESULTS_AT_ONCE and b"\\u0000" not in text:
-            cursor.execute(SQL["finish_each"], (at, at, text.decode()))
-            return
-    cursor.executemany(SQL["finish"], [(result, at, at, row) for row, result in results.items()])
 
 
 class SqliteRows:
@@ -400,7 +361,36 @@ class SqliteRows:
         return [queue_id for (queue_id,) in found]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
-        return finish(self.cursor, settlements, now)
+        """End the plain claims among these as done."""
+        plain = self._plain_claims([each.queue_id for each in settlements])
+        rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
+        ended = [(row, each) for row, each in zip(rows, settlements, strict=True) if row is not None]
+        if ended:
+            self._end({row[0]: each.result_json for row, each in ended}, format_time(now))
+        parents = [(row[3], row[4], each.result_json) for row, each in ended if row[3] is not None]
+        return Finished([row is not None for row in rows], parents=parents)
+
+    def _plain_claims(self, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
+        """Read the rows for the plain path, by id and claim number."""
+        name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
+        return {(row[1], row[2]): row for row in self.cursor.execute(SQL[name], (value,)).fetchall()}
+
+    def _end(self, results: dict[int, str | None], at: str) -> None:
+        """End rows, given by number, each with its result.
+
+        An UPDATE opens every index that it may change, which costs more than the change of one row. Run once
+        for a batch instead of once for each job, it takes half the time.
+        """
+        if len(results) >= AT_ONCE:
+            if not any(results.values()):
+                self.cursor.execute(SQL["finish_all"], (at, at, as_list(results)))
+                return
+            text = _encode(results)
+            # SQLite cuts a text at a NUL that it reads from JSON.
+            if len(text) <= RESULTS_AT_ONCE and b"\\u0000" not in text:
+                self.cursor.execute(SQL["finish_each"], (at, at, text.decode()))
+                return
+        self.cursor.executemany(SQL["finish"], [(result, at, at, row) for row, result in results.items()])
 
     def renew(self, beat: Beat, now: datetime) -> RenewResult:
         claim = (beat.queue_id, beat.claim_number)
@@ -503,6 +493,11 @@ class SqliteRows:
         found = {job.queue_id: job for job in self._many("jobs_of", as_list(ids))}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 
+    def positions(self, ids: Sequence[str]) -> list[Position | None]:
+        """Positions of pending rows, exact up to ``POSITION_CAP``; None for other rows."""
+        places = _Places(self)
+        return [places.position(queue_id) if storable([queue_id]) else None for queue_id in ids]
+
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
         parked = [self._one("first_parked", key) for key in free]
@@ -588,36 +583,26 @@ def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
     return place.priority, place.turn, format_time(place.created_at), place.queue_id
 
 
-# Positions of jobs in the queue, read in one snapshot.
-
-
-def positions(rows: SqliteRows, ids: Sequence[str], cap: int) -> list[Position | None]:
-    """Positions of pending rows, exact up to ``cap``; None for other rows."""
-    places = _Places(rows, cap)
-    return [places.position(queue_id) if storable([queue_id]) else None for queue_id in ids]
-
-
 class _Places:
-    """What the positions of several rows share. Numbers are counted up to ``cap``, when first needed."""
+    """What the positions of several rows share. Numbers are counted up to the cap, when first needed."""
 
-    def __init__(self, rows: SqliteRows, cap: int) -> None:
+    def __init__(self, rows: SqliteRows) -> None:
         self._rows = rows
-        self._cap = cap
         # One place tells of all rows behind it, at a third of the price of a count.
-        self._last = rows.cursor.execute(SQL["claimable_place"], (cap - 1,)).fetchone()
+        self._last = rows.cursor.execute(SQL["claimable_place"], (POSITION_CAP - 1,)).fetchone()
 
     @cached_property
     def _jobs(self) -> int:
-        return self._cap if self._last is not None else int(self._rows.scalar("pending", self._cap))
+        return POSITION_CAP if self._last is not None else int(self._rows.scalar("pending", POSITION_CAP))
 
     @cached_property
     def _requests(self) -> int:
-        if self._last is not None and self._rows.scalar("more_requests", self._cap - 1):
-            return self._cap
-        return self._rows.backlog(functions=False, tenant_id=None, cap=self._cap)
+        if self._last is not None and self._rows.scalar("more_requests", POSITION_CAP - 1):
+            return POSITION_CAP
+        return self._rows.backlog(functions=False, tenant_id=None, cap=POSITION_CAP)
 
     def position(self, queue_id: str) -> Position | None:
-        rows, cap, last = self._rows, self._cap, self._last
+        rows, cap, last = self._rows, POSITION_CAP, self._last
         found = rows.cursor.execute(SQL["pending_place"], (queue_id,)).fetchone()
         if found is None:
             return None
