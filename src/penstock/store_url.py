@@ -22,7 +22,7 @@ _ENGINES: Final[dict[str, Engine]] = {
     "redis": "redis",
     "rediss": "redis",
 }
-MASK = "***"
+_MASK = "***"
 ENCODE_PASSWORD = (
     "Percent-encode special characters of the password: @ is %40, / is %2F, ? is %3F, # is %23, : is %3A."
 )
@@ -88,8 +88,8 @@ class StoreUrl(msgspec.Struct, frozen=True):
         Where the end of the password is not clear, everything that may belong to it is replaced.
         """
         start, end = _password_span(self.text)
-        shown = self.text[:start] + (MASK if end > start else "") + self.text[end:]
-        return re.sub(_SECRET_OPTION, rf"\1{MASK}", shown, flags=re.IGNORECASE)
+        shown = self.text[:start] + (_MASK if end > start else "") + self.text[end:]
+        return re.sub(_SECRET_OPTION, rf"\1{_MASK}", shown, flags=re.IGNORECASE)
 
     def mask_in(self, text: str) -> str:
         """Remove the URL's password and its parts from a text such as a driver's error message."""
@@ -99,7 +99,7 @@ class StoreUrl(msgspec.Struct, frozen=True):
         text = text.replace(self.text, self.masked)
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, MASK)
+                text = text.replace(secret, _MASK)
         return text
 
     # PostgreSQL.

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.errors import InvalidPayload, InvalidText, PayloadTooLarge
 
-Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
+_Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 _encoder, _decoder = msgspec.json.Encoder(), msgspec.json.Decoder()
 
@@ -60,7 +60,7 @@ def _refuse_first_flaw(what: str, value: object) -> None:
             places.extend(_parts(place, value))
 
 
-def _parts(place: str, value: Container) -> Iterator[tuple[str, object]]:
+def _parts(place: str, value: _Container) -> Iterator[tuple[str, object]]:
     if not isinstance(value, dict):
         yield from ((f"{place}[{index}]", part) for index, part in enumerate(value))
         return
@@ -101,11 +101,11 @@ _LONG = 64
 """Length of a run of marks to sort here: the library's sort takes quadratic time."""
 
 _FIRST = "\u0300"
-MARKED = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x1F000))
+_MARKED = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x1F000))
 """Code ranges with combining marks; ideographs and Hangul lie between them."""
-DECOMPOSED = "\u0f73\u0f75\u0f81"
+_DECOMPOSED = "\u0f73\u0f75\u0f81"
 """Characters, not marks themselves, which decompose into two marks."""
-COMPATIBLE = "\uff9e\uff9f"
+_COMPATIBLE = "\uff9e\uff9f"
 """The same for the compatibility forms. Unicode guarantees that the set stays closed."""
 
 
@@ -158,5 +158,5 @@ def _in_order(form: Form, run: str) -> str:
 @functools.cache
 def marks() -> frozenset[str]:
     """Combining marks, and characters which decompose into some."""
-    found = (char for char in map(chr, chain(*MARKED)) if unicodedata.combining(char))
-    return frozenset((*found, *DECOMPOSED, *COMPATIBLE))
+    found = (char for char in map(chr, chain(*_MARKED)) if unicodedata.combining(char))
+    return frozenset((*found, *_DECOMPOSED, *_COMPATIBLE))

@@ -20,7 +20,7 @@ from penstock.queue.transitions import TRACEPARENT
 
 _API = "opentelemetry.trace"
 _PROPAGATION = "opentelemetry.trace.propagation.tracecontext"
-MOST_UNSETTLED = 10_000
+_MOST_UNSETTLED = 10_000
 """Spans of results on their way to the store that are kept."""
 
 
@@ -189,7 +189,7 @@ class RunSpan:
         self._span.end()
         inside = self._api.set_span_in_context(self._span, _empty())
         for each in settlements:
-            if len(_unsettled) < MOST_UNSETTLED:
+            if len(_unsettled) < _MOST_UNSETTLED:
                 span = self._tracer.start_span("settle", context=inside)
                 span.set_attribute("messaging.message.id", each.queue_id)
                 _unsettled[each.queue_id, each.claim_number] = span

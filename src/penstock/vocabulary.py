@@ -50,7 +50,7 @@ WORDS_OF_JOBS: tuple[str, ...] = tuple(
 )
 """The words for the statuses of jobs in answers of the server."""
 
-STATUSES: tuple[str, ...] = tuple(_WORDS)
+_STATUSES: tuple[str, ...] = tuple(_WORDS)
 """Canonical words: those of jobs, and `skipped` for phases."""
 
 
@@ -58,7 +58,7 @@ def speak(status: str, door: Door) -> str:
     """Translate a canonical status into the word of a door."""
     spoken = _WORDS.get(status)
     if spoken is None:
-        raise UnknownStatus(f"{status!r} is not a status; known are {', '.join(STATUSES)}")
+        raise UnknownStatus(f"{status!r} is not a status; known are {', '.join(_STATUSES)}")
     word = spoken[door]
     if word is None:
         raise UnknownStatus(f"the {door} vocabulary has no word for {status!r}")

@@ -45,7 +45,7 @@ from penstock.queue.rules.settlement import Leftovers
 
 R = TypeVar("R", bound=Rows)
 T = TypeVar("T")
-CascadeStep: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
+_CascadeStep: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
 class Engine(QueueDefaults, ABC, Generic[R]):
@@ -220,14 +220,14 @@ class Engine(QueueDefaults, ABC, Generic[R]):
         if left.to_resolve:
             self._cascade(left.to_resolve, now, addition.resolve_step, "resolve")
 
-    def _cascade(self, parents: Sequence[str], now: datetime, step: CascadeStep, what: str) -> None:
+    def _cascade(self, parents: Sequence[str], now: datetime, step: _CascadeStep, what: str) -> None:
         """Process children in batches, so no transaction is larger on a larger tree."""
         waiting = list(parents)
         while waiting:
             last, more = self._apply(what, partial(self._run_step, step, waiting[0], now), now)
             waiting = (waiting[1:] if last else waiting) + more
 
-    def _run_step(self, step: CascadeStep, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
+    def _run_step(self, step: _CascadeStep, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
         return step(rows, parent_id, now, CASCADE_BATCH)
 
     def prune(
@@ -377,20 +377,20 @@ def _further_pages(
 # Waiting: for a state of a queue, and for events shared by several threads.
 
 
-LONGEST_SLEEP_S = 0.5
-SHORTEST_PAUSE_S = 0.01
+_LONGEST_SLEEP_S = 0.5
+_SHORTEST_PAUSE_S = 0.01
 
 
 def wait_for(queue: Queue, is_reached: Callable[[], bool], timeout: float | None) -> bool:
     """Wait until ``is_reached``; False after ``timeout`` seconds."""
     started = time.monotonic()
     while not is_reached():
-        left = LONGEST_SLEEP_S if timeout is None else started + timeout - time.monotonic()
+        left = _LONGEST_SLEEP_S if timeout is None else started + timeout - time.monotonic()
         if left <= 0:
             return False
-        if queue.wait(min(left, LONGEST_SLEEP_S)):
+        if queue.wait(min(left, _LONGEST_SLEEP_S)):
             # In a busy queue every wait returns at once; checking on every change would be a busy loop.
-            time.sleep(min(left, SHORTEST_PAUSE_S))
+            time.sleep(min(left, _SHORTEST_PAUSE_S))
     return True
 
 

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from penstock.database.sqlite import SqliteConnections
 
 FASTEST_S = 0.002
-SOONEST_S = 0.0003
+_SOONEST_S = 0.0003
 """First check after an event: a commit is seen soon after it was synced."""
 SLOWEST_S = 0.025
-SLOWDOWN = 1.3
+_SLOWDOWN = 1.3
 
 LONGEST_S = 1.0
 """Longest time between checks with inotify, which does not see writes of other hosts."""
 
-ALERT_S = 1.0
+_ALERT_S = 1.0
 """Time to poll after an event: SQLite writes and syncs before others can see a commit."""
-FIRST_ALERT_S = 0.05
+_FIRST_ALERT_S = 0.05
 """The same at the start of every wait, for an event just before it."""
 
 _MODIFY, _MOVED_TO, _CREATE = 0x2, 0x80, 0x100
@@ -51,7 +51,7 @@ class FileWatch:
     def wait(self, timeout: float) -> bool:
         """Sleep until ``changed``, at most ``timeout`` seconds; False if nothing changed."""
         now = time.monotonic()
-        deadline, alert_until, pause = now + timeout, now + FIRST_ALERT_S, SOONEST_S
+        deadline, alert_until, pause = now + timeout, now + _FIRST_ALERT_S, _SOONEST_S
         while True:
             # Opened before the check: a change in between raises an event, so none is missed.
             watch = self._open_watch()
@@ -65,15 +65,15 @@ class FileWatch:
             if watch is None:
                 pause = max(pause, FASTEST_S)
                 time.sleep(min(left, pause))
-                pause = min(pause * SLOWDOWN, SLOWEST_S)
+                pause = min(pause * _SLOWDOWN, SLOWEST_S)
                 continue
             happened = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), events)
             if not watch.usable:
                 self._close_watch(watch)
             if happened:
-                alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
+                alert_until, pause = time.monotonic() + _ALERT_S, _SOONEST_S
             else:
-                pause = min(pause * SLOWDOWN, SLOWEST_S)
+                pause = min(pause * _SLOWDOWN, SLOWEST_S)
 
     def close(self) -> None:
         """Close the watch; a later ``wait`` opens a new one."""

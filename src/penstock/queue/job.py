@@ -508,7 +508,7 @@ class RowCounts(msgspec.Struct, frozen=True):
     exact: bool = True
 
 
-COLUMNS = ("status", "held", "item_type")
+_COLUMNS = ("status", "held", "item_type")
 _FILTERS = frozenset({"statuses", "held", "item_type"})
 _PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
 
@@ -520,14 +520,14 @@ def class_of(job: Job) -> Class:
 def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
     """Tell whether the counts are fine enough for the query."""
     filtered = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
-    return set(by) <= set(COLUMNS) and filtered - _PAGING <= _FILTERS
+    return set(by) <= set(_COLUMNS) and filtered - _PAGING <= _FILTERS
 
 
 def tally_answer(
     counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]
 ) -> dict[tuple[Any, ...], int]:
     """Count rows by the given columns from the classes; only after ``can_answer``."""
-    places = [COLUMNS.index(name) for name in by]
+    places = [_COLUMNS.index(name) for name in by]
     found: Counter[tuple[Any, ...]] = Counter()
     for each, number in counts.items():
         status, held, item_type = each
@@ -569,7 +569,7 @@ def combined(counted: Mapping[Class, int], sample: Mapping[Class, int], share: f
 CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
 """Code of a parent with failed children. It has no reason: the reasons are those of the children."""
 BUCKETS = 18
-STEPS = tuple(
+_STEPS = tuple(
     timedelta(seconds=seconds)
     for seconds in (60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400)
 )
@@ -615,10 +615,10 @@ class FailureGroups(msgspec.Struct, frozen=True):
 def bucket_step(first_at: datetime | None, now: datetime) -> timedelta:
     """The shortest bucket length with which all buckets reach back to the oldest failure."""
     age = timedelta(0) if first_at is None else now - first_at
-    return next((step for step in STEPS if step * BUCKETS >= age), STEPS[-1])
+    return next((step for step in _STEPS if step * BUCKETS >= age), _STEPS[-1])
 
 
-def bucket_of(at: datetime, now: datetime, step: timedelta) -> int:
+def _bucket_of(at: datetime, now: datetime, step: timedelta) -> int:
     """Index of a failure's bucket; -1 for a failure older than all buckets."""
     return max(BUCKETS - 1 - int(max((now - at) / step, 0)), -1)
 
@@ -659,7 +659,7 @@ def _group(
 ) -> FailureGroup:
     buckets = [0] * BUCKETS
     for _, at in members:
-        if (place := bucket_of(at, now, step)) >= 0:
+        if (place := _bucket_of(at, now, step)) >= 0:
             buckets[place] += 1
     times = [at for _, at in members]
     newest = max(queue_id for queue_id, _ in members)

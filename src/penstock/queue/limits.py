@@ -19,7 +19,7 @@ AHEAD = timedelta(seconds=2)
 MOST_AT_ONCE = 1_000_000
 """Largest number of concurrent jobs, and of starts in a period."""
 
-LONGEST_PERIOD_S = 30 * 86_400
+_LONGEST_PERIOD_S = 30 * 86_400
 KEY_LENGTH = 200
 
 _UNITS = {"s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600}
@@ -72,7 +72,7 @@ def parse_rate(text: str) -> tuple[int, int] | None:
     if found is None or unit is None:
         return None
     starts, period_s = int(found[1]), int(found[2] or 1) * unit
-    return (starts, period_s) if 1 <= starts <= MOST_AT_ONCE and 1 <= period_s <= LONGEST_PERIOD_S else None
+    return (starts, period_s) if 1 <= starts <= MOST_AT_ONCE and 1 <= period_s <= _LONGEST_PERIOD_S else None
 
 
 def next_starts(

@@ -29,15 +29,15 @@ from penstock.errors import (
     UnsupportedOperation,
 )
 
-Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
-Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+_Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+_ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 Operation: TypeAlias = Literal["index", "add"]
 _LIBRARY_NAME = r"^[A-Za-z0-9@][A-Za-z0-9._+@-]{0,99}\Z"
 _LIBRARY_VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+!-]{0,63}\Z"
-LibraryName: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_NAME)]
-LibraryVersion: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_VERSION)]
+_LibraryName: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_NAME)]
+_LibraryVersion: TypeAlias = Annotated[str, Meta(pattern=_LIBRARY_VERSION)]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Chunked(Payload, frozen=True, kw_only=True):
 
     OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap", "graph")
     chunk_size: Annotated[int, Meta(ge=SMALLEST_CHUNK, le=LARGEST_CHUNK)] | None = None
-    chunk_overlap: Count | None = None
+    chunk_overlap: _Count | None = None
     graph: bool | None = None
     gate: Literal["page", "document"] = "page"  # no option: it changes the order of the work, not its result
 
@@ -97,10 +97,10 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
     content: str | None = None
     # The specification's three, and `api` for programs. The door is in the job's submitted_by, not here.
     source_type: Literal["scratchbook", "mcp", "clipboard", "api"] = "scratchbook"
-    main_tag: Text | None = None
+    main_tag: _Text | None = None
     full_tag: Annotated[str, Meta(pattern=r"^[^/]+(/[^/]+)*\Z")] | None = None
-    tags: Annotated[tuple[Text, ...], Meta(max_length=32)] = ()
-    document_id: Text | None = None
+    tags: Annotated[tuple[_Text, ...], Meta(max_length=32)] = ()
+    document_id: _Text | None = None
     drop_tags: bool = False
 
     @property
@@ -137,9 +137,9 @@ class FilePayload(Reading, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when the job runs."""
 
     file_path: str
-    file_type: Text | None = None
-    file_hash: Hash | None = None
-    size_bytes: Count | None = None
+    file_type: _Text | None = None
+    file_hash: _Hash | None = None
+    size_bytes: _Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,9 +160,9 @@ class Walked(Reading, frozen=True, kw_only=True):
     _FILTERS: ClassVar = ("recursive", "recursive_depth", "patterns", "ignore_patterns", "include_code")
     OPTIONS: ClassVar[tuple[str, ...]] = (*Reading.OPTIONS, *_FILTERS)
     recursive: bool = True
-    recursive_depth: Count | None = None  # no default: a limit would silently leave out deep files
-    patterns: tuple[Text, ...] = ()
-    ignore_patterns: tuple[Text, ...] = ()
+    recursive_depth: _Count | None = None  # no default: a limit would silently leave out deep files
+    patterns: tuple[_Text, ...] = ()
+    ignore_patterns: tuple[_Text, ...] = ()
     include_code: bool = False
 
 
@@ -170,7 +170,7 @@ class Crawled(Walked, frozen=True, kw_only=True):
     """Limits of a crawl, which begins at a web page: further hosts, and the number of pages."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = (*Walked.OPTIONS, "hosts", "max_pages")
-    hosts: Annotated[tuple[ShortText, ...], Meta(max_length=100)] = ()
+    hosts: Annotated[tuple[_ShortText, ...], Meta(max_length=100)] = ()
     max_pages: Annotated[int, Meta(ge=1, le=100_000)] | None = None
 
 
@@ -202,8 +202,8 @@ class ProjectPayload(Walked, frozen=True, kw_only=True):
     """A source tree, walked by git's rules. Unlike for a folder, code is included by default."""
 
     project_root: str
-    git_remote: Text | None = None
-    project_type: Text | None = None
+    git_remote: _Text | None = None
+    project_type: _Text | None = None
     include_code: bool = True
 
     def __post_init__(self) -> None:
@@ -218,11 +218,11 @@ class ProjectPayload(Walked, frozen=True, kw_only=True):
 class LibraryPayload(Crawled, frozen=True, kw_only=True):
     """The documentation of one version of a library: from a folder or file, a URL, or as it is installed."""
 
-    library_name: LibraryName
-    library_version: LibraryVersion
-    source_url: Text | None = None
-    source_path: Text | None = None
-    source_name: Text | None = None
+    library_name: _LibraryName
+    library_version: _LibraryVersion
+    source_url: _Text | None = None
+    source_path: _Text | None = None
+    source_name: _Text | None = None
     """Name of an uploaded file, shown instead of its path."""
     include_code: bool = True
 
@@ -247,7 +247,7 @@ class LibraryPayload(Crawled, frozen=True, kw_only=True):
 class DeleteTenantPayload(Payload, frozen=True, kw_only=True):
     """Everything of one tenant."""
 
-    tenant_id_to_delete: ShortText
+    tenant_id_to_delete: _ShortText
     reason: Literal["project_removed", "user_request"] = "user_request"
 
     @property
@@ -258,8 +258,8 @@ class DeleteTenantPayload(Payload, frozen=True, kw_only=True):
 class DeleteDocumentPayload(Payload, frozen=True, kw_only=True):
     """One document, by id or by absolute path."""
 
-    document_id: Text
-    point_ids: tuple[Text, ...] = ()
+    document_id: _Text
+    point_ids: tuple[_Text, ...] = ()
 
     @property
     def identifier(self) -> str:
@@ -295,11 +295,11 @@ class RenamePayload(Payload, frozen=True, kw_only=True):
 class FunctionPayload(Payload, frozen=True, kw_only=True):
     """A registered function with arguments and entity."""
 
-    function_name: ShortText
+    function_name: _ShortText
     payload: dict[str, Any] | None = None
     # No colon in the type: in the lock key a colon ends the type.
     entity_type: Annotated[str, Meta(pattern=r"^[^:]{1,255}\Z")] | None = None
-    entity_id: ShortText | None = None
+    entity_id: _ShortText | None = None
 
     def __post_init__(self) -> None:
         if (self.entity_type is None) != (self.entity_id is None):
@@ -323,12 +323,12 @@ MODELS: Mapping[str, type[Payload]] = MappingProxyType(
 
 LIBRARIES = "library://"
 """Beginning of the paths of libraries, ``library://NAME/VERSION/…``."""
-OFF_DISK = (LIBRARIES, "http://", "https://")
+_OFF_DISK = (LIBRARIES, "http://", "https://")
 
 
 def is_off_disk(path: str) -> bool:
     """Check whether a path is one of a library or a web page, and not of a file."""
-    return path.startswith(OFF_DISK)
+    return path.startswith(_OFF_DISK)
 
 
 def normal_library_name(name: str) -> str:
@@ -525,7 +525,7 @@ def _entity_lock(tenant_id: str, entity_type: str | None, entity_id: str | None)
     """The lock of an entity, as the specification writes it for the default tenant. Others have their own."""
     if entity_type is None:
         return None
-    if tenant_id == DEFAULT_TENANT:
+    if tenant_id == _DEFAULT_TENANT:
         return f"entity:{entity_type}:{entity_id}"
     return "entity:" + _digest("\n".join((tenant_id, entity_type, str(entity_id))))
 
@@ -533,7 +533,7 @@ def _entity_lock(tenant_id: str, entity_type: str | None, entity_id: str | None)
 PATH_TYPES = frozenset(("file", "folder", "project", "library"))
 
 
-DEFAULT_TENANT = "default"
+_DEFAULT_TENANT = "default"
 
 
 def serial_lock(tenant_id: str, collection: str) -> str:
@@ -572,10 +572,10 @@ def asked_at(metadata: str) -> datetime | None:
     return datetime.fromisoformat(text) if isinstance(text, str) else None
 
 
-NOTE = 8
-FUNCTION = 5
+_NOTE = 8
+_FUNCTION = 5
 SCAN = 3
-LIBRARY_DOCS = 1
+_LIBRARY_DOCS = 1
 
 PRIORITY_BY_DOOR: Mapping[str, int] = MappingProxyType(
     {
@@ -598,12 +598,12 @@ def default_priority(door: Source, item_type: str, op: str) -> int:
     if op == "scan":
         return SCAN
     if item_type == "content":
-        return NOTE
+        return _NOTE
     if item_type == "function":
-        return FUNCTION
+        return _FUNCTION
     # Removing a library is quick and was requested; only building one can wait.
     if item_type == "library" and op != "delete":
-        return LIBRARY_DOCS
+        return _LIBRARY_DOCS
     return PRIORITY_BY_DOOR[door]
 
 

@@ -16,9 +16,9 @@ import msgspec
 
 from penstock import errors
 
-Kind: TypeAlias = Literal["transient", "permanent", "cancelled"]
+_Kind: TypeAlias = Literal["transient", "permanent", "cancelled"]
 
-JITTER = 0.1
+_JITTER = 0.1
 """Share by which a delay varies, so that jobs failed together do not return together."""
 
 MAX_RETRY_AFTER = timedelta(hours=1)
@@ -59,13 +59,13 @@ def delay(schedule: Backoff, retry_number: int, *, jitter: float) -> timedelta:
     if not -1 <= jitter <= 1:
         raise ValueError(f"jitter must lie in [-1, 1], got {jitter}")
     # Stores keep whole milliseconds.
-    return timedelta(milliseconds=round(1000 * schedule.seconds(retry_number) * (1 + JITTER * jitter)))
+    return timedelta(milliseconds=round(1000 * schedule.seconds(retry_number) * (1 + _JITTER * jitter)))
 
 
 class Classification(msgspec.Struct, frozen=True):
     """Class of a failure: transient or permanent, and the error code for the row."""
 
-    kind: Kind
+    kind: _Kind
     code: str
     retry_after: timedelta | None = None
 
@@ -98,7 +98,7 @@ FAILURE_CODES: Mapping[str, str] = MappingProxyType(
 
 # None as the code: the error's own. Classes costly to import are given by name. The most specific class of an
 # error decides, so the order of the rows has no meaning.
-_TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ...] = (
+_TYPES: tuple[tuple[_Kind, str | None, tuple[type[BaseException] | str, ...]], ...] = (
     ("permanent", "ERR_FILE_NOT_FOUND", (FileNotFoundError,)),
     ("permanent", "ERR_BAD_PATH", (IsADirectoryError, NotADirectoryError)),
     ("permanent", "ERR_PERMISSION", (PermissionError,)),
@@ -126,7 +126,7 @@ _TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ..
     ("cancelled", None, (errors.Cancelled,)),
 )
 
-_ERRNOS: tuple[tuple[Kind, str, tuple[int, ...]], ...] = (
+_ERRNOS: tuple[tuple[_Kind, str, tuple[int, ...]], ...] = (
     ("permanent", "ERR_BAD_PATH", (errno.ENAMETOOLONG, errno.ELOOP)),
     ("permanent", "ERR_READ_ONLY", (errno.EROFS,)),
     ("permanent", "ERR_TOO_LARGE", (errno.EFBIG,)),
@@ -138,7 +138,7 @@ _ERRNOS: tuple[tuple[Kind, str, tuple[int, ...]], ...] = (
     ("transient", "ERR_NETWORK", (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)),
 )
 
-_STATUSES: tuple[tuple[Kind, str, tuple[int, ...]], ...] = (
+_STATUSES: tuple[tuple[_Kind, str, tuple[int, ...]], ...] = (
     ("permanent", "ERR_PERMISSION", (401, 403, 407)),
     ("permanent", "ERR_NOT_FOUND", (404, 410)),
     ("permanent", "ERR_TOO_LARGE", (413, 414)),
@@ -211,7 +211,7 @@ def _by_status(error: BaseException) -> Classification | None:
     for status in (*candidates, getattr(response, "status_code", None), getattr(response, "status", None)):
         # SystemExit.code and process exit codes are small numbers; only HTTP errors count.
         if isinstance(status, int) and 400 <= status <= 599:
-            fallback: tuple[Kind, str] = (
+            fallback: tuple[_Kind, str] = (
                 ("permanent", "ERR_REFUSED") if status < 500 else ("transient", "ERR_SERVICE")
             )
             kind, code = _BY_STATUS.get(status, fallback)

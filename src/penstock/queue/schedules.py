@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 
-ALIASES = {
+_ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -52,20 +52,20 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _INTERVAL = r"(?:@?every\s+)((?:\d{1,9}[smhdw]\s*)+)"
-MAX_INTERVAL_S = 366 * 86_400
-FARTHEST_DAYS = 366 * 9
+_MAX_INTERVAL_S = 366 * 86_400
+_FARTHEST_DAYS = 366 * 9
 """A leap day may be eight years away, around a year such as 2100."""
 _OVERLAP = timedelta(hours=3)
 """Longer than any repeated part of a day."""
 
 
-class Interval(msgspec.Struct, frozen=True):
+class _Interval(msgspec.Struct, frozen=True):
     """A fixed number of seconds, counted from the start of the schedule."""
 
     seconds: int
 
 
-class Cron(msgspec.Struct, frozen=True):
+class _Cron(msgspec.Struct, frozen=True):
     """The values allowed in each field. ``either_day``: one matching day field is enough."""
 
     minutes: tuple[int, ...]
@@ -84,20 +84,21 @@ class Cron(msgspec.Struct, frozen=True):
         return of_month or of_week if self.either_day else of_month and of_week
 
 
-Timing: TypeAlias = Cron | Interval
+_Timing: TypeAlias = _Cron | _Interval
 
 
-def parse(text: str) -> Timing:
+def parse(text: str) -> _Timing:
     """Parse a cron expression, a name such as ``@daily``, or an interval such as ``every 15m``."""
     if not isinstance(text, str):
         raise InvalidSchedule(f"timing: expected text, got {type(text).__name__}")
     plain = " ".join(text.split())
     if found := re.fullmatch(_INTERVAL, plain, re.IGNORECASE):
         return _interval(text, found[1])
-    plain = ALIASES.get(plain.lower(), plain)
+    plain = _ALIASES.get(plain.lower(), plain)
     if plain.startswith("@") or plain.lower().startswith("every"):
         raise InvalidSchedule(
-            f"timing {text[:80]!a}: unknown; known are {', '.join(ALIASES)} and intervals such as 'every 15m'"
+            f"timing {text[:80]!a}: unknown; known are {', '.join(_ALIASES)} "
+            "and intervals such as 'every 15m'"
         )
     parts = plain.split()
     if len(parts) != len(_FIELDS):
@@ -107,7 +108,7 @@ def parse(text: str) -> Timing:
     minutes, hours, days, months, weekdays = (
         _values(text, part, *field) for part, field in zip(parts, _FIELDS, strict=True)
     )
-    cron = Cron(
+    cron = _Cron(
         minutes=tuple(sorted(minutes)),
         hours=tuple(sorted(hours)),
         days=days,
@@ -121,14 +122,14 @@ def parse(text: str) -> Timing:
     return cron
 
 
-def _interval(text: str, parts: str) -> Interval:
+def _interval(text: str, parts: str) -> _Interval:
     seconds = sum(
         int(number) * _UNITS[unit.lower()]
         for number, unit in re.findall(r"(\d+)([smhdw])", parts, re.IGNORECASE)
     )
-    if not 1 <= seconds <= MAX_INTERVAL_S:
+    if not 1 <= seconds <= _MAX_INTERVAL_S:
         raise InvalidSchedule(f"timing {text[:80]!a}: expected an interval of 1 second to 366 days")
-    return Interval(seconds)
+    return _Interval(seconds)
 
 
 def _values(text: str, part: str, name: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
@@ -180,17 +181,17 @@ def zone_of(name: str) -> ZoneInfo:
         ) from None
 
 
-def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datetime) -> datetime | None:
+def next_after(timing: _Timing, moment: datetime, zone: ZoneInfo, *, start: datetime) -> datetime | None:
     """The first run after a moment, in UTC; intervals are counted from ``start``.
 
     None if there is none in nine years.
     """
-    if isinstance(timing, Interval):
+    if isinstance(timing, _Interval):
         passed = max((moment - start) // timedelta(seconds=timing.seconds), -1)
         return start + (passed + 1) * timedelta(seconds=timing.seconds)
     local = moment.astimezone(zone).replace(tzinfo=None)
     day = local.date()
-    for number in range(FARTHEST_DAYS):
+    for number in range(_FARTHEST_DAYS):
         try:
             current = day + timedelta(days=number)
         except OverflowError:
@@ -202,9 +203,9 @@ def next_after(timing: Timing, moment: datetime, zone: ZoneInfo, *, start: datet
     return None
 
 
-def times_until(timing: Timing, first: datetime, last: datetime, zone: ZoneInfo, *, start: datetime) -> int:
+def times_until(timing: _Timing, first: datetime, last: datetime, zone: ZoneInfo, *, start: datetime) -> int:
     """Number of runs from ``first``, which is one, to ``last``."""
-    if isinstance(timing, Interval):
+    if isinstance(timing, _Interval):
         return (last - first) // timedelta(seconds=timing.seconds) + 1
     following = next_after(timing, first, zone, start=start)
     if following is None or following > last:
@@ -215,7 +216,7 @@ def times_until(timing: Timing, first: datetime, last: datetime, zone: ZoneInfo,
 
 
 def _times_of_day(
-    cron: Cron, day: date, span: tuple[datetime, datetime], local: tuple[datetime, datetime], zone: ZoneInfo
+    cron: _Cron, day: date, span: tuple[datetime, datetime], local: tuple[datetime, datetime], zone: ZoneInfo
 ) -> int:
     """Number of runs within a span on one day; ``local`` is the span in the zone."""
     if not cron.has_day(day):
@@ -236,7 +237,7 @@ def _times_of_day(
 
 
 def _first_of_day(
-    cron: Cron, day: date, after: datetime, earliest: datetime, zone: ZoneInfo
+    cron: _Cron, day: date, after: datetime, earliest: datetime, zone: ZoneInfo
 ) -> datetime | None:
     best: datetime | None = None
     latest = datetime.combine(day, time.max)
@@ -288,9 +289,9 @@ def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
 # added once, however many hosts try, and after a crash between the two steps the second one is repeated.
 
 
-LATE = timedelta(minutes=1)
+_LATE = timedelta(minutes=1)
 """A run later than this is a missed one."""
-MOST_CAUGHT_UP = 100
+_MOST_CAUGHT_UP = 100
 """Missed runs that ``run-all`` catches up, the oldest first."""
 SCHEDULE = "schedule"
 """In a job's metadata: the name of the schedule that added it."""
@@ -354,20 +355,20 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-class Due(msgspec.Struct, frozen=True):
+class _Due(msgspec.Struct, frozen=True):
     """The jobs of a due schedule, and the schedule after it."""
 
     jobs: list[NewJob]
     after: Schedule
 
 
-def due(schedule: Schedule, now: datetime) -> Due | None:
+def due(schedule: Schedule, now: datetime) -> _Due | None:
     """Return the jobs that a schedule adds now; None before its time."""
     first = schedule.next_at
     if first is None or first > now:
         return None
     times = [first]
-    if schedule.missed is Missed.SKIP and now - first > LATE:
+    if schedule.missed is Missed.SKIP and now - first > _LATE:
         times = []
     elif schedule.missed is Missed.RUN_ALL:
         times = _all_until(schedule, now)
@@ -381,7 +382,7 @@ def due(schedule: Schedule, now: datetime) -> Due | None:
         skipped=schedule.skipped + max(schedule.times_until(now) - len(times), 0),
         version=schedule.version + 1,
     )
-    return Due(jobs, after)
+    return _Due(jobs, after)
 
 
 def skipped(schedule: Schedule, now: datetime) -> Schedule:
@@ -397,7 +398,7 @@ def skipped(schedule: Schedule, now: datetime) -> Schedule:
 def _all_until(schedule: Schedule, now: datetime) -> list[datetime]:
     times: list[datetime] = []
     current = schedule.next_at
-    while current is not None and current <= now and len(times) < MOST_CAUGHT_UP:
+    while current is not None and current <= now and len(times) < _MOST_CAUGHT_UP:
         times.append(current)
         current = schedule.next_after(current)
     return times

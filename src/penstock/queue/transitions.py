@@ -43,7 +43,7 @@ Holder: TypeAlias = Claim | Job
 CANCELLED_MESSAGE = "Cancelled by user"
 FIRST_START = "first_started_at"
 """In the progress of a job whose timeout bounds all of its attempts: the start of the first one."""
-LEASE_ENDED = "no worker renewed its lease; it runs alone now"
+_LEASE_ENDED = "no worker renewed its lease; it runs alone now"
 
 TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     Status.PENDING: frozenset({Status.IN_PROGRESS, Status.CANCELLED}),
@@ -248,7 +248,7 @@ def lease_ended(claim: Holder, *, jitter: float = 0.0) -> Settlement:
     """
     if claim.item_type == "function" or claim.lost_count:
         return lease_lost(claim, jitter=jitter)
-    return suspected(claim, LEASE_ENDED)
+    return suspected(claim, _LEASE_ENDED)
 
 
 def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
@@ -667,7 +667,7 @@ MOST_DEPENDENCIES = 1_000
 """Largest number of jobs that one job may wait for."""
 
 DEPENDENCY_FAILED = "ERR_DEPENDENCY_FAILED"
-ENDED_BADLY = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
+_ENDED_BADLY = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
 DEPENDENCY_MESSAGE = "%s %s, and this job waited for it"
 """Message of a job that is cancelled for another one: id of that one, and what became of it."""
 
@@ -709,7 +709,7 @@ def verdict(found: Dependencies, statuses: Mapping[str, Status]) -> WaitDecision
     known = [(queue_id, statuses[queue_id]) for queue_id in found.after if queue_id in statuses]
     if not found.run_after_failure:
         for queue_id, status in known:
-            if status in ENDED_BADLY:
+            if status in _ENDED_BADLY:
                 return WaitDecision(False, queue_id)
     return WaitDecision(any(status not in ENDED for _, status in known))
 
@@ -724,7 +724,7 @@ def cancelled_with(job: Job, failed: str, status: Status) -> Settlement:
         retry_count=job.retry_count,
         lost_count=job.lost_count,
         error_code=DEPENDENCY_FAILED,
-        error_message=DEPENDENCY_MESSAGE % (failed, ENDED_BADLY[status]),
+        error_message=DEPENDENCY_MESSAGE % (failed, _ENDED_BADLY[status]),
     )
 
 
@@ -754,8 +754,8 @@ WEBHOOK = f"{RESERVED}webhook"
 """Function name of a webhook."""
 BACKUP = f"{RESERVED}backup"
 """Function name of a backup. Requests cannot call it: a backup has the texts of all tenants."""
-WEBHOOK_RETRIES = 20
-WEBHOOK_TIMEOUT_S = 120
+_WEBHOOK_RETRIES = 20
+_WEBHOOK_TIMEOUT_S = 120
 SMALL_RESULT = 16_384
 """Bytes of a result that a webhook carries, as JSON."""
 
@@ -801,7 +801,7 @@ def _planned(hooks: EndHooks) -> Iterator[tuple[str, HookCall, Mapping[str, Any]
     if hooks.on_failure is not None:
         yield "failure", hooks.on_failure, {}
     if hooks.webhook is not None:
-        yield "any", HookCall(WEBHOOK, WEBHOOK_RETRIES, WEBHOOK_TIMEOUT_S), {"url": hooks.webhook}
+        yield "any", HookCall(WEBHOOK, _WEBHOOK_RETRIES, _WEBHOOK_TIMEOUT_S), {"url": hooks.webhook}
 
 
 def _hook_job(

@@ -38,8 +38,8 @@ from penstock.store_url import StoreUrl
 
 _sync = getattr(os, "fdatasync", os.fsync)
 _PRIVATE = 0o600
-LOCK_FILE = ".queue.lock"
-FIRST_RETRY_S, RETRY_S = 0.000_05, 0.002
+_LOCK_FILE = ".queue.lock"
+_FIRST_RETRY_S, _RETRY_S = 0.000_05, 0.002
 """First and longest time between two attempts to take the lock."""
 
 
@@ -59,7 +59,7 @@ class Journal:
         self._busy_timeout_s = busy_timeout_s
         self.path = directory / "index_queue.jsonl"
         self.snapshot = directory / "index_queue.snapshot"
-        self._lock_path = directory / LOCK_FILE
+        self._lock_path = directory / _LOCK_FILE
         self.restoring = directory / ".restoring"
         """Mark of a restore that has not finished."""
         self._lock_fd = self._fd = -1
@@ -96,7 +96,7 @@ class Journal:
 
     def _wait_for_lock(self, kind: int) -> None:
         """Take the lock, or give up after the timeout: a hung process must not stop all others."""
-        pause, give_up_at = FIRST_RETRY_S, 0.0
+        pause, give_up_at = _FIRST_RETRY_S, 0.0
         while True:
             try:
                 return fcntl.flock(self._lock_fd, kind | fcntl.LOCK_NB)
@@ -107,7 +107,7 @@ class Journal:
                     message = f"{self.directory} stayed busy for longer than the timeout"
                     raise StoreUnavailable(message) from None
             time.sleep(pause)
-            pause = min(2 * pause, RETRY_S)
+            pause = min(2 * pause, _RETRY_S)
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:
@@ -375,7 +375,7 @@ def _sync_directory(directory: Path) -> None:
 # A later version with other rules replays the same lines to the same rows.
 
 
-Group: TypeAlias = tuple[list[str], Changes]
+_Group: TypeAlias = tuple[list[str], Changes]
 """Rows that changed in the same way."""
 
 _FIELD_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Job)}
@@ -388,7 +388,7 @@ class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     at: datetime
     do: str
     new: Sequence[Job] = []
-    changed: list[Group] = msgspec.field(name="set", default_factory=list)
+    changed: list[_Group] = msgspec.field(name="set", default_factory=list)
     gone: list[str] = []
     paused: list[Pause] | None = None
     worker: WorkerReport | None = None
@@ -413,7 +413,7 @@ class RecordedTable(Table):
 
     def forget(self) -> None:
         self.new: list[Job] = []
-        self.changed: list[Group] = []
+        self.changed: list[_Group] = []
         self.gone: list[str] = []
         self.changed_limits: dict[str, Limit | None] = {}
         self._pauses_before: list[Pause] | None = None
@@ -424,7 +424,7 @@ class RecordedTable(Table):
         """Return all pauses if they have changed."""
         if self._pauses_before is None or self._pauses_before == self.pauses():
             return None
-        return sorted_pauses(self.pauses())
+        return _sorted_pauses(self.pauses())
 
     def set_pause(self, pause: Pause) -> None:
         self._pauses_before = self.pauses() if self._pauses_before is None else self._pauses_before
@@ -523,11 +523,11 @@ def decode_record(line: bytes) -> Record:
     return _record_decoder.decode(line)
 
 
-def encode_jobs(jobs: Sequence[Job]) -> bytes:
+def _encode_jobs(jobs: Sequence[Job]) -> bytes:
     return _encoder.encode_lines(as_written(jobs))
 
 
-def decode_job(line: bytes) -> Job:
+def _decode_job(line: bytes) -> Job:
     return _job_decoder.decode(line)
 
 
@@ -537,14 +537,14 @@ def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
     return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
 
 
-def sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
+def _sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
     return sorted(pauses, key=lambda pause: pause.order)
 
 
 # Snapshot of the whole state: header, a line per job, pause, worker, schedule and limit, a final line.
 
 
-VERSION = 1
+_VERSION = 1
 _CHUNK = 1_000
 
 
@@ -584,11 +584,11 @@ def empty(n: int = 0) -> JournalState:
 
 def chunks(state: JournalState) -> Iterator[bytes]:
     """Yield the file in pieces, so a large file is not in memory twice."""
-    yield _line(_Header(state.n, len(state.table.rows), VERSION))
+    yield _line(_Header(state.n, len(state.table.rows), _VERSION))
     jobs = iter(state.table.rows.values())
     while part := list(islice(jobs, _CHUNK)):
-        yield encode_jobs(part)
-    for pause in sorted_pauses(state.table.pauses()):
+        yield _encode_jobs(part)
+    for pause in _sorted_pauses(state.table.pauses()):
         yield _line(_Trailer(paused=pause))
     for worker in state.workers.values():
         yield _line(_Trailer(worker=worker))
@@ -610,16 +610,16 @@ def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
     number = 1
     try:
         header = _header.decode(lines[0] if lines else b"")
-        if header.version > VERSION:
+        if header.version > _VERSION:
             raise SchemaMismatch(
-                f"{path} has version {header.version}; this Penstock reads up to version {VERSION}"
+                f"{path} has version {header.version}; this Penstock reads up to version {_VERSION}"
             )
-        if header.version != VERSION:
+        if header.version != _VERSION:
             raise ValueError(f"there never was a version {header.version}")
         state = empty(header.snapshot)
         for number, line in enumerate(lines[1:], 2):
             if number <= header.rows + 1:
-                state.table.restore([decode_job(line)])
+                state.table.restore([_decode_job(line)])
                 continue
             trailer = _trailer.decode(line)
             if _adopt(state, trailer):
@@ -655,10 +655,10 @@ def damaged(path: Path, line: int, reason: object) -> StateDamaged:
 # The process holding the write lock of a store in a file, from the kernel's list of locks.
 
 
-LOCKS = Path("/proc/locks")
+_LOCKS = Path("/proc/locks")
 """All locks, on Linux; missing elsewhere."""
-FLOCK = ("FLOCK", "0")
-SQLITE_WRITER = ("POSIX", "120")
+_FLOCK = ("FLOCK", "0")
+_SQLITE_WRITER = ("POSIX", "120")
 """Kind and first byte of SQLite's lock for the writer, in the index of the write-ahead log (``-shm``)."""
 
 
@@ -668,14 +668,14 @@ def lock_holder(store: StoreUrl) -> int | None:
     The store is not opened: closing it would drop the POSIX locks that this process has on it.
     """
     if store.scheme == "sqlite":
-        return _holder(f"{store.path}-shm", SQLITE_WRITER)
-    return _holder(str(store.path / "jobs" / LOCK_FILE), FLOCK) if store.scheme == "jsonl" else None
+        return _holder(f"{store.path}-shm", _SQLITE_WRITER)
+    return _holder(str(store.path / "jobs" / _LOCK_FILE), _FLOCK) if store.scheme == "jsonl" else None
 
 
 def _holder(path: str, kind: tuple[str, str]) -> int | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - text
-        lines = LOCKS.read_text().splitlines()
+        lines = _LOCKS.read_text().splitlines()
     except OSError:
         return None
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

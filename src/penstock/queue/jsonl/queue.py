@@ -33,7 +33,7 @@ CHECK_EVERY = 64
 """Lines between two checks of the file: rotation may be due, or another process has rotated it."""
 
 
-class Audit:
+class _Audit:
     """The log file. Written under the journal's lock, so lines are in order and rotation has one writer."""
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class Audit:
             if self._lines % CHECK_EVERY == 0:
                 self._open()
             self._lines += 1
-            os.write(self._fd, describe(record).encode(errors="replace"))
+            os.write(self._fd, _describe(record).encode(errors="replace"))
         except OSError:
             # The transaction is durable already: after an error the caller would repeat it.
             return
@@ -65,7 +65,7 @@ class Audit:
         self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def describe(record: Record) -> str:
+def _describe(record: Record) -> str:
     """Format a record: ``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
     line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}"
     worker = _worker(record)
@@ -136,7 +136,7 @@ class JsonlQueue(MemoryQueue):
         self._restoring = restoring
         self._journal = Journal(directory / "jobs", busy_timeout_s)
         self._journal.create()
-        self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
+        self._audit = _Audit(self._journal.directory / "index_queue.log") if audit else None
         self._watch = FileWatch(self._journal.directory, self._has_changes)
         self._adopt(journal.empty())
         self._newest = 0

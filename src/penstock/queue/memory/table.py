@@ -56,13 +56,13 @@ class Table:
         self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
         self._ended_roots = LazyHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
         self._expiring = LazyHeap(self.rows, lambda job: (kept_until(job), job.queue_id))
-        self._flows = Flows(self.rows)
-        self._parked: dict[str, LazyHeap[tuple[int, Order]]] = {}
+        self._flows = _Flows(self.rows)
+        self._parked: dict[str, LazyHeap[tuple[int, _Order]]] = {}
         self._front: defaultdict[str, set[str]] = defaultdict(set)
         """Claimable rows with a turn below zero, by lock key."""
         self._paused = LazyHeap(self.rows, claim_order)
-        self._dependents = Dependents()
-        self._limited: dict[str, LazyHeap[tuple[int, Order]]] = {}
+        self._dependents = _Dependents()
+        self._limited: dict[str, LazyHeap[tuple[int, _Order]]] = {}
         self._admitted: defaultdict[str, set[str]] = defaultdict(set)
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         """Ids of children by parent and run, then by key."""
@@ -192,7 +192,7 @@ class Table:
         else:
             self.pending_children += number
 
-    def requests_before(self, place: tuple[int, Order]) -> int:
+    def requests_before(self, place: tuple[int, _Order]) -> int:
         """Count claimable requests before a place in the claim order."""
         waiting = map(self.rows.__getitem__, self.pending_requests)
         return sum(job.held is None and claim_order(job) < place for job in waiting)
@@ -465,7 +465,7 @@ class Table:
         ahead = takewhile(
             lambda parked: parked.priority >= job.priority, self._parked[job.lock_key].ordered()
         )
-        return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
+        return any(parked.priority == job.priority and _order(parked) < _order(job) for parked in ahead)
 
     def due(self, now: datetime, limit: int | None = None) -> list[Job]:
         if not self._scheduled:
@@ -672,24 +672,24 @@ class LazyHeap(Generic[K]):
             self._room = 2 * len(self._run) + _SLACK
 
 
-Order: TypeAlias = tuple[int, datetime, str]
+_Order: TypeAlias = tuple[int, datetime, str]
 """Claim order within one priority: turn, created_at, queue_id."""
 
 
-def order(job: Job) -> Order:
+def _order(job: Job) -> _Order:
     return (job.turn, job.created_at, job.queue_id)
 
 
-def claim_order(job: Job) -> tuple[int, Order]:
+def claim_order(job: Job) -> tuple[int, _Order]:
     """Return the sort key of the claim order over all priorities."""
-    return (-job.priority, order(job))
+    return (-job.priority, _order(job))
 
 
 def place(job: Job) -> tuple[int, int, datetime, str]:
     return (-job.priority, job.turn, job.created_at, job.queue_id)
 
 
-def backwards(job: Job) -> int:
+def _backwards(job: Job) -> int:
     return -job.turn
 
 
@@ -698,25 +698,25 @@ _replace = msgspec.structs.replace
 _PENDING, _IN_PROGRESS, _DONE = Status.PENDING, Status.IN_PROGRESS, Status.DONE
 
 
-class Alike(msgspec.Struct, frozen=True):
+class _Alike(msgspec.Struct, frozen=True):
     """Jobs that end in the same way, and the settlement of the first."""
 
     settlement: Settlement
     jobs: list[Job]
 
 
-class PlainEnds(msgspec.Struct, frozen=True):
+class _PlainEnds(msgspec.Struct, frozen=True):
     """The plain claims among some settlements; see ``Finished``."""
 
     over: list[bool]
-    groups: list[Alike]
+    groups: list[_Alike]
     parents: list[tuple[str, int | None, str | None]]
 
 
-def plain_ends(rows: Mapping[str, Job], settlements: Sequence[Settlement]) -> PlainEnds:
+def plain_ends(rows: Mapping[str, Job], settlements: Sequence[Settlement]) -> _PlainEnds:
     """Find the valid claims whose end as done needs nothing of the general path."""
     over: list[bool] = []
-    groups: list[Alike] = []
+    groups: list[_Alike] = []
     parents: list[tuple[str, int | None, str | None]] = []
     alike: list[Job] = []
     values: tuple[int, str | None] | None = None
@@ -738,11 +738,11 @@ def plain_ends(rows: Mapping[str, Job], settlements: Sequence[Settlement]) -> Pl
         # Claims equal in these values end alike, see ``transitions.settled``.
         if values != (job.lost_count, each.result_json):
             values, alike = (job.lost_count, each.result_json), []
-            groups.append(Alike(each, alike))
+            groups.append(_Alike(each, alike))
         alike.append(job)
         if job.parent_id is not None:
             parents.append((job.parent_id, job.parent_run, each.result_json))
-    return PlainEnds(over, groups, parents)
+    return _PlainEnds(over, groups, parents)
 
 
 def can_take(jobs: Sequence[Job], changes: Changes) -> bool:
@@ -771,13 +771,13 @@ class ClaimableRows:
 
     def __init__(self, rows: Mapping[str, Job]) -> None:
         self._rows = rows
-        self._heaps: dict[tuple[int, bool], LazyHeap[Order]] = {}
+        self._heaps: dict[tuple[int, bool], LazyHeap[_Order]] = {}
 
     def put(self, job: Job) -> None:
         place = -job.priority, job.turn >= 0
         heap = self._heaps.get(place)
         if heap is None:
-            heap = self._heaps[place] = LazyHeap(self._rows, order)
+            heap = self._heaps[place] = LazyHeap(self._rows, _order)
             self._heaps = dict(sorted(self._heaps.items()))
         heap.put(job)
 
@@ -811,10 +811,10 @@ class ClaimableRows:
         return head.turn if head else None
 
 
-FEW = 64
+_FEW = 64
 
 
-class Dependents:
+class _Dependents:
     """Rows held until others have ended, by each of those."""
 
     def __init__(self) -> None:
@@ -839,13 +839,13 @@ class Dependents:
         return sorted(each for each in self._waiting if each > after)[:limit]
 
 
-class Flows:
+class _Flows:
     """Largest turns of the pending rows of each tenant and priority."""
 
     def __init__(self, rows: Mapping[str, Job]) -> None:
         self._rows = rows
         self._last: dict[tuple[str, int], LazyHeap[int]] = {}
-        self._room = FEW
+        self._room = _FEW
 
     def put(self, job: Job) -> None:
         flow = self._last.get((job.tenant_id, job.priority))
@@ -853,8 +853,8 @@ class Flows:
             if len(self._last) > self._room:
                 # Remove tenants without rows; only here, so that leaving costs nothing.
                 self._last = {key: flow for key, flow in self._last.items() if flow.first()}
-                self._room = 2 * len(self._last) + FEW
-            flow = self._last[job.tenant_id, job.priority] = LazyHeap(self._rows, backwards)
+                self._room = 2 * len(self._last) + _FEW
+            flow = self._last[job.tenant_id, job.priority] = LazyHeap(self._rows, _backwards)
         flow.put(job)
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:

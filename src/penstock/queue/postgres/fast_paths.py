@@ -50,7 +50,7 @@ from penstock.queue.rules.rows import (
 )
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
-MOST_ALIKE = 5_000
+_MOST_ALIKE = 5_000
 """Largest batch in one statement."""
 _PLACE = re.compile(r"%\((\w+)\)s")
 _SHARED = attrgetter(
@@ -140,7 +140,7 @@ def _try_add_alike(
     """Try to add plain jobs without deduplication or limits, equal in all but id, lock and payload."""
     first = new[0]
     limited = any(_limits(first, limits).values())
-    if first.dedupe or limited or len(new) > MOST_ALIKE:
+    if first.dedupe or limited or len(new) > _MOST_ALIKE:
         return False
     ids = [each.queue_id for each in new]
     # Ids out of order would have different creation times.
@@ -245,31 +245,31 @@ _LOCK_AT = _OWN + CLAIM_COLUMNS.index("lock_key")
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
-MAX_ROUNDS = 12
+_MAX_ROUNDS = 12
 """Rounds of one transaction. With a pause and many locks, a round finds only the first row of each lock, and
 a resume waits for the transaction."""
-Row: TypeAlias = tuple[Any, ...]
-Cursor: TypeAlias = psycopg.Cursor[Row]
+_Row: TypeAlias = tuple[Any, ...]
+_Cursor: TypeAlias = psycopg.Cursor[_Row]
 
 
-class Candidates(msgspec.Struct, frozen=True):
+class _Candidates(msgspec.Struct, frozen=True):
     """Statements sent, with results not read yet."""
 
-    before: Cursor
-    candidates: Cursor
+    before: _Cursor
+    candidates: _Cursor
 
 
-class FastClaim(msgspec.Struct, frozen=True):
+class _FastClaim(msgspec.Struct, frozen=True):
     """The fast path: one statement which reads and takes rows, or reports a special case."""
 
-    answer: Cursor
+    answer: _Cursor
     until: datetime
 
 
 class ClaimResult:
     """Claims of a transaction; refused rows are known only after the end of the transaction."""
 
-    def __init__(self, claims: list[Claim], update: Cursor | None = None, *, complete: bool = True) -> None:
+    def __init__(self, claims: list[Claim], update: _Cursor | None = None, *, complete: bool = True) -> None:
         self._claims = claims
         self._update = update
         self.complete = complete
@@ -308,14 +308,14 @@ class PostgresClaim:
         self.resuming = False
         """True if a resume is active."""
 
-    def try_fast_claim(self, most_bytes: int | None = None) -> FastClaim:
+    def try_fast_claim(self, most_bytes: int | None = None) -> _FastClaim:
         """Send the fast path, together with earlier statements. ``most_bytes``: the limit of its result."""
         until = self._now + self._request.lease
         values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
         sent = self._rows.send("take_plain", **values, limit=self._request.limit, most_bytes=most_bytes)
-        return FastClaim(sent, until)
+        return _FastClaim(sent, until)
 
-    def read_fast_claim(self, fast: FastClaim) -> list[Claim] | None:
+    def read_fast_claim(self, fast: _FastClaim) -> list[Claim] | None:
         """Read the result of the fast path. None: a special case, nothing is taken."""
         found = fast.answer.fetchall()
         claims = [_claim(row, fast.until, own=1) for row in found if row[0]]
@@ -324,13 +324,13 @@ class PostgresClaim:
         self.rows_read += len(claims)
         return claims if self.plain else None
 
-    def send_candidates(self, limit: int) -> Candidates:
+    def send_candidates(self, limit: int) -> _Candidates:
         """Send the candidate query, together with earlier statements."""
         before = self._rows.send("before_claim", now=self._now)
         limit = min(limit, self._request.limit)
-        return Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
+        return _Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
 
-    def take(self, sent: Candidates) -> ClaimResult | None:
+    def take(self, sent: _Candidates) -> ClaimResult | None:
         """Take or hold back all candidates: concurrent claims skip them meanwhile.
 
         None: nothing was taken, and there are more rows.
@@ -359,7 +359,7 @@ class PostgresClaim:
             self._promote()
         return self._rounds(paused, None)
 
-    def _read(self, before: Cursor) -> tuple[bool, frozenset[Scope]]:
+    def _read(self, before: _Cursor) -> tuple[bool, frozenset[Scope]]:
         """Read whether a row is due, and the paused scopes."""
         found = before.fetchall()
         known = [as_pause(*row[1:]) for row in found if row[1] is not None]
@@ -375,7 +375,7 @@ class PostgresClaim:
 
     # Plain case: nothing to choose.
 
-    def _simple(self, found: list[Row]) -> bool:
+    def _simple(self, found: list[_Row]) -> bool:
         if any(row[_TURN] == SUSPECT or not row[_LOCKED] for row in found):
             return False
         wanted = [row[_LOCK_AT] for row in found if _wants_lock(row)]
@@ -383,13 +383,13 @@ class PostgresClaim:
 
     # General case.
 
-    def _rounds(self, paused: frozenset[Scope], read: tuple[list[Row], bool] | None) -> list[Claim] | None:
+    def _rounds(self, paused: frozenset[Scope], read: tuple[list[_Row], bool] | None) -> list[Claim] | None:
         taken: list[Claim] = []
         room = self._request.limit - self._before
         # As many rows as the other engines read in their rounds.
         limit = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
         rounds = count()
-        while read or (self.rows_read < limit and self._locks > 0 and next(rounds) < MAX_ROUNDS):
+        while read or (self.rows_read < limit and self._locks > 0 and next(rounds) < _MAX_ROUNDS):
             first = not taken and not self._before
             found, cut = read or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
             read = None
@@ -424,7 +424,7 @@ class PostgresClaim:
         self._hold_for_pause(held, paused)
         self._hold(held)
 
-    def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
+    def _candidates(self, size: int, *, oldest: bool) -> tuple[list[_Row], bool]:
         first = self._rows.fetch("priority_head") if oldest else []
         found = self._rows.fetch("candidates", limit=size, locks=self._locks - len(first))
         if first:
@@ -432,7 +432,7 @@ class PostgresClaim:
             found = [*first, *(row for row in found if row[_ID_AT] != self._oldest)][:size]
         return self._tried(found)
 
-    def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
+    def _tried(self, found: list[_Row]) -> tuple[list[_Row], bool]:
         """Cut the rows before the first with an untried lock. Returns whether some were cut off."""
         untried = next((place for place, row in enumerate(found) if row[_LOCKED] is None), len(found))
         self.rows_read += untried
@@ -441,7 +441,7 @@ class PostgresClaim:
         self._locks -= keyed
         return found[:untried], untried < len(found)
 
-    def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
+    def _choose(self, found: Sequence[_Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
         candidates = [
             Candidate(
                 row[_ID_AT],
@@ -489,7 +489,7 @@ class PostgresClaim:
             rows.to_wake.update(keys)
             wake(rows, sorted(keys), self._now)
 
-    def _take(self, found: Sequence[Row]) -> ClaimResult:
+    def _take(self, found: Sequence[_Row]) -> ClaimResult:
         if not found:
             return ClaimResult([])
         keys = [None if row[_HOLDS_LOCK] else row[_LOCK_AT] for row in found]
@@ -527,11 +527,11 @@ def try_claim_alone(
             raise refusal(error, connections, in_doubt=connection.broken) from error
 
 
-def _wants_lock(row: Row) -> bool:
+def _wants_lock(row: _Row) -> bool:
     return row[_LOCK_AT] is not None and not row[_HOLDS_LOCK]
 
 
-def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
+def _claim(row: _Row, until: datetime, *, own: int = _OWN) -> Claim:
     """Build a claim from a row. ``own``: number of columns before those of the claim."""
     values = (*row[own:], until)
     return Claim(*values)
@@ -548,14 +548,14 @@ def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
 # until it is read, so claims with large payloads are not sent.
 
 
-MOST_BYTES = 64 << 10
+_MOST_BYTES = 64 << 10
 """Limit for payloads and the like in an unread result. Sockets hold at least twice as much."""
 
 
 def fits_unread(claims: Sequence[Claim]) -> bool:
     """Check whether a result with such claims can wait to be read."""
     sizes = (len(each.payload_json) + len(each.metadata) + len(each.progress_json or "") for each in claims)
-    return sum(sizes) <= MOST_BYTES
+    return sum(sizes) <= _MOST_BYTES
 
 
 class UnreadExchange:
@@ -582,7 +582,7 @@ class UnreadExchange:
             rows.execute("BEGIN", {})
             self._ended = rows.send_finish("finish_unread", settlements, now) if settlements else None
             self._claim = PostgresClaim(rows, request, now)
-            self._taken = self._claim.try_fast_claim(MOST_BYTES)
+            self._taken = self._claim.try_fast_claim(_MOST_BYTES)
             self._committing = True
             self._commit = rows.execute("COMMIT", {})
         except BaseException as error:

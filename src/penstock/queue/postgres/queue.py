@@ -75,9 +75,9 @@ _SEARCH = b"SELECT set_config('search_path', %s, %s)"
 
 
 @contextmanager
-def joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
+def _joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
     """Yield rows in the caller's transaction. The caller commits or rolls back."""
-    driver = driver_connection(connection)
+    driver = _driver_connection(connection)
     rows = PostgresRows(driver)
     rows.joined = True
     try:
@@ -113,7 +113,7 @@ def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
                 cursor.execute(_SEARCH, (before, local))
 
 
-def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
+def _driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """Return the psycopg connection. Detects SQLAlchemy by attributes, so no import is needed."""
     if isinstance(given, psycopg.Connection):
         return given
@@ -137,7 +137,7 @@ def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
 FEW_PAGES = 1_000
 """Tables up to this number of pages, some thousand rows, are counted exactly."""
 
-SAMPLED_PAGES = 200
+_SAMPLED_PAGES = 200
 
 
 def tally(rows: PostgresRows) -> RowCounts:
@@ -150,7 +150,7 @@ def tally(rows: PostgresRows) -> RowCounts:
     pages = int(rows.scalar("table_pages"))
     if pages <= FEW_PAGES:
         return RowCounts(_counts(rows.fetch("tally_all")))
-    percent = 100 * SAMPLED_PAGES / pages
+    percent = 100 * _SAMPLED_PAGES / pages
     sample = _counts(rows.fetch("tally_sample", percent=percent))
     return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
 
@@ -166,7 +166,7 @@ def _kind(status: str, held: str | None, item_type: Any) -> Class:
 # Waiting for changes of a PostgreSQL queue: LISTEN on a separate connection, else polling.
 
 
-POLL_S = 0.1
+_POLL_S = 0.1
 """Interval of polls behind a pooler, where LISTEN does not work."""
 
 
@@ -246,7 +246,7 @@ class PostgresListener:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, POLL_S))
+            time.sleep(min(left, _POLL_S))
 
     def _forget(self) -> None:
         connection, self._connection = self._connection, None
@@ -267,7 +267,7 @@ class PostgresListener:
 
 T = TypeVar("T")
 
-MAX_CANDIDATES = 10_000
+_MAX_CANDIDATES = 10_000
 """Largest number of candidates that a claim reads at once."""
 
 OPEN_TOO_LONG_S = 300
@@ -294,7 +294,7 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
         )
         self._clock = ServerClock(self._connections)
         self._channel = ""
-        self._max_candidates = MAX_CANDIDATES
+        self._max_candidates = _MAX_CANDIDATES
         self._plain = True
         """True if the last claim was plain, so that the next tries the fast path."""
         self._plain_ends = True
@@ -365,7 +365,7 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
                 return [AddResult(each.queue_id, Status.PENDING) for each in new]
             return super().add(new, limits=limits, now=moment)
         refuse_joined(new)
-        with joined(connection, self._connections, self._channel) as rows:
+        with _joined(connection, self._connections, self._channel) as rows:
             return addition.add(rows, new, limits, moment)
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
@@ -458,7 +458,7 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
         self._plain, self.rows_read = claim.plain, claim.rows_read
         self._all_paused, self._resuming = claim.all_paused, claim.resuming
         # If every row wants a lock, a larger read would lock rows that cannot be taken.
-        self._max_candidates = LOCK_CAP if claim.keyed >= LOCK_CAP else MAX_CANDIDATES
+        self._max_candidates = LOCK_CAP if claim.keyed >= LOCK_CAP else _MAX_CANDIDATES
         return answers, Leftovers(), taken
 
     def _expects_plain(self, request: ClaimRequest) -> bool:

@@ -102,11 +102,11 @@ def times(values: Iterable[datetime | None]) -> str:
     return "{" + ",".join(["NULL" if value is None else value.isoformat() for value in values]) + "}"
 
 
-def flags(values: Iterable[bool]) -> str:
+def _flags(values: Iterable[bool]) -> str:
     return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
 
 
-_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": flags}
+_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": _flags}
 
 
 def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -144,7 +144,7 @@ def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
     }
 
 
-def changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
+def _changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
     return {name: _array(name, values) for name, values in _columns(jobs, names).items()}
 
 
@@ -157,7 +157,7 @@ def decoded(row: tuple[Any, ...]) -> Job:
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
 
 
-class Ended(msgspec.Struct, frozen=True):
+class _Ended(msgspec.Struct, frozen=True):
     """Columns of the jobs ended by the plain path."""
 
     ids: list[str]
@@ -214,13 +214,13 @@ def _place(place: ClaimPosition) -> dict[str, object]:
 
 T = TypeVar("T")
 
-ATTEMPTS = 10
-WAKE_ATTEMPTS = 3
-LONGEST_PAUSE_S = 0.2
+_ATTEMPTS = 10
+_WAKE_ATTEMPTS = 3
+_LONGEST_PAUSE_S = 0.2
 _CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
 
 
-class PipelinedRows(Protocol):
+class _PipelinedRows(Protocol):
     """Methods of rows for a transaction."""
 
     news: bool
@@ -231,20 +231,20 @@ class PipelinedRows(Protocol):
     def flush(self) -> None: ...
 
 
-R = TypeVar("R", bound=PipelinedRows)
+R = TypeVar("R", bound=_PipelinedRows)
 
 
 def transact(
     connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
 ) -> T:
     """Run ``work`` in one transaction, with rows made by ``make``."""
-    for attempt in range(ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         with connections.borrowed() as connection:
             transaction = _Transaction(connection, connections, channel)
             try:
                 return transaction.run(make(connection), work)
             except _CONFLICTS as error:
-                if attempt == ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1:
                     raise _gave_up(error, connections.name) from error
             except psycopg.Error as error:
                 # The session ended while idle, so nothing of this transaction can have happened.
@@ -253,7 +253,7 @@ def transact(
                     in_doubt = transaction.committing and connection.broken
                     raise refusal(error, connections, in_doubt=in_doubt) from error
         # With a pause: at once, both would meet again.
-        time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
+        time.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.002 * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -290,7 +290,7 @@ class _Transaction:
                     self._connection.close()
                 raise
             # The transaction is committed. A lock not passed on now is passed on by the next reconcile.
-            for _ in range(WAKE_ATTEMPTS):
+            for _ in range(_WAKE_ATTEMPTS):
                 with suppress(psycopg.Error):
                     self._wake_locked(rows, self._wake(rows))
                     break
@@ -299,23 +299,23 @@ class _Transaction:
             raise
         return result
 
-    def _check_parked(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
+    def _check_parked(self, rows: _PipelinedRows) -> tuple[Cursor, Cursor | None]:
         """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
         check = rows.execute(SQL["any_parked"], {})
         return check, self._wake(rows) if self._connections.parked else None
 
-    def _pass_on(self, rows: PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
+    def _pass_on(self, rows: _PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
         ((self._connections.parked,),) = check.fetchall()
         if wake is None and self._connections.parked:
             wake = self._wake(rows)
         if wake is not None:
             self._wake_locked(rows, wake)
 
-    def _wake(self, rows: PipelinedRows) -> Cursor:
+    def _wake(self, rows: _PipelinedRows) -> Cursor:
         keys = texts(sorted(rows.to_wake))
         return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
 
-    def _wake_locked(self, rows: PipelinedRows, wake: Cursor) -> None:
+    def _wake_locked(self, rows: _PipelinedRows, wake: Cursor) -> None:
         """Wake rows locked by other transactions, each in a separate transaction."""
         for (key,) in wake.fetchall():
             rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
@@ -354,11 +354,13 @@ def _pipeline(connection: Connection) -> Iterator[None]:
 def _gave_up(error: psycopg.Error, name: str) -> Exception:
     if isinstance(error, RETRYABLE_ERRORS):
         return translate_error(error, name)
-    return StoreUnavailable(f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})")
+    return StoreUnavailable(
+        f"{name} stayed busy: {_ATTEMPTS} attempts met another writer ({one_line(error)})"
+    )
 
 
-Key: TypeAlias = tuple[str, str, str]
-INSERTED_AT_ONCE = 500
+_Key: TypeAlias = tuple[str, str, str]
+_INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
@@ -385,10 +387,10 @@ class PostgresRows:
         """Rows that began or ended to be held for others."""
         self._expiring: list[Job] = []
         """Rows whose results are to be removed later."""
-        self._live: dict[Key, str | None] = {}
+        self._live: dict[_Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
-        self._finished: Ended | None = None
+        self._finished: _Ended | None = None
 
     # Statements. In a pipeline, ``send`` does not wait for the result.
 
@@ -421,11 +423,11 @@ class PostgresRows:
             name, values = inserted(new)
             self.execute(SQL[name], values)
         if self._whole:
-            self.execute(SQL["insert_row"], changed(self._whole, JOB_COLUMNS))
+            self.execute(SQL["insert_row"], _changed(self._whole, JOB_COLUMNS))
             self._whole = []
         if self._changed:
             jobs, self._changed = [self._changed[key] for key in sorted(self._changed)], {}
-            self.execute(SQL["update"], changed(jobs))
+            self.execute(SQL["update"], _changed(jobs))
         if self._dependencies:
             self._flush_dependencies()
         if self._expiring:
@@ -474,7 +476,7 @@ class PostgresRows:
         queue_id = self._live[own]
         return None if queue_id is None else self.get(queue_id)
 
-    def _send_live(self, keys: Collection[Key]) -> Cursor:
+    def _send_live(self, keys: Collection[_Key]) -> Cursor:
         tenants, branches, own = zip(*keys, strict=True)
         self._live.update(dict.fromkeys(keys))
         return self.send("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
@@ -547,7 +549,7 @@ class PostgresRows:
         self._new[job.queue_id] = self._known[job.queue_id] = job
         self._turns.record(None, job)
         self.news = self.news or job.held is None
-        if len(self._new) == INSERTED_AT_ONCE:
+        if len(self._new) == _INSERTED_AT_ONCE:
             # The server writes them while the next are prepared.
             self.flush()
         return True
@@ -635,10 +637,10 @@ class PostgresRows:
             results=texts(results if any(results) else ()),
         )
 
-    def read_finished(self, sent: Cursor) -> Ended:
+    def read_finished(self, sent: Cursor) -> _Ended:
         """Read the ended claims."""
         ((woken, *columns),) = sent.fetchall()
-        self._finished = Ended(*(column or [] for column in columns))
+        self._finished = _Ended(*(column or [] for column in columns))
         self.news = self.news or bool(woken)
         if self._known:
             for queue_id in self._finished.ids:
@@ -832,5 +834,5 @@ def _flow(item: NewJob) -> tuple[str, int]:
     return item.tenant_id, item.priority
 
 
-def _key(item: NewJob | Job) -> Key:
+def _key(item: NewJob | Job) -> _Key:
     return item.tenant_id, item.branch, item.idempotency_key

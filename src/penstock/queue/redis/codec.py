@@ -31,8 +31,8 @@ HELD = (None, *Held)
 NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
 HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
 
-LONG_FIELDS = tuple("body meta next prog res hist err after awaited limit go bkey ttl".split())
-FIELDS = ("id", "row", "kin", *LONG_FIELDS)
+_LONG_FIELDS = tuple("body meta next prog res hist err after awaited limit go bkey ttl".split())
+FIELDS = ("id", "row", "kin", *_LONG_FIELDS)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -82,7 +82,7 @@ def addition(new: Sequence[NewJob], limits: QueueLimits) -> tuple[object, ...]:
     limited = () if limits.per_tenant is None else (each for each in new if each.item_type != "function")
     tenants = sorted({each.tenant_id for each in limited})
     encoded = [-1 if each is None else each for each in most]
-    return encoded, tenants, list(map(new_job, new)), keyed_limits(limits)
+    return encoded, tenants, list(map(new_job, new)), _keyed_limits(limits)
 
 
 def plain_addition(new: NewJob, limits: QueueLimits) -> tuple[object, ...] | None:
@@ -364,7 +364,7 @@ def claim_request(request: ClaimRequest) -> tuple[object, ...]:
     return request.worker_id, request.limit, duration(request.lease), request.oldest, leases
 
 
-def keyed_limits(limits: QueueLimits) -> list[object]:
+def _keyed_limits(limits: QueueLimits) -> list[object]:
     return [part for key in sorted(limits.by_key) for part in (key, limits.by_key[key])]
 
 

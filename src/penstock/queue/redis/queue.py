@@ -77,13 +77,13 @@ from penstock.queue.rules.rows import (
 )
 from penstock.queue.schedules import Schedule, decode_schedule, encode_schedule, key_of
 
-PAGE = 1_000
+_PAGE = 1_000
 """Rows read by one call, which takes the server some milliseconds."""
 
-SMALL_INDEX = 10_000
+_SMALL_INDEX = 10_000
 """Largest size of an index in another order than that of ids; it is read whole, and not used above."""
 
-MOST_FAILURES = 20_000
+_MOST_FAILURES = 20_000
 """Failed rows that are grouped by reason."""
 
 _STATUS_INDEXES = {
@@ -217,7 +217,7 @@ class RedisQueue(QueueDefaults):
             if not due:
                 if read < size:
                     return
-                first, size = first + read, PAGE
+                first, size = first + read, _PAGE
             due = False
 
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
@@ -323,13 +323,13 @@ class RedisQueue(QueueDefaults):
             key = self._server.key(f"ended:{status}")
             while mine < limit:
                 batch = self._server.call(
-                    "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, PAGE)
+                    "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, _PAGE)
                 )
                 roots = list(zip(batch[::2], map(float, batch[1::2]), strict=True))
                 kept = self._prunable([queue_id for queue_id, _ in roots], item_type)
                 found += [(score, queue_id, number, cut) for queue_id, score in roots if queue_id in kept]
                 mine, at = mine + len(kept), at + len(roots)
-                if len(roots) < min(limit, PAGE):
+                if len(roots) < min(limit, _PAGE):
                     break
         return [(queue_id.decode(), number, cut) for _, queue_id, number, cut in sorted(found)[:limit]]
 
@@ -413,10 +413,10 @@ class RedisQueue(QueueDefaults):
             query, statuses=frozenset({Status.FAILED}), newest_first=True, after=None, by_priority=False
         )
         rows = chain.from_iterable(self._matching(failed))
-        jobs = [job for job in islice(rows, MOST_FAILURES + 1) if job.error_reason is not None]
+        jobs = [job for job in islice(rows, _MOST_FAILURES + 1) if job.error_reason is not None]
         times = ((job.error_reason or "", job.queue_id, job.last_error_at or job.updated_at) for job in jobs)
         groups = group_failures(times, moment, limit)
-        return msgspec.structs.replace(groups, exact=len(jobs) <= MOST_FAILURES)
+        return msgspec.structs.replace(groups, exact=len(jobs) <= _MOST_FAILURES)
 
     def count(
         self, query: JobQuery, *, by: Sequence[str] = (), cap: int | None = None
@@ -437,7 +437,7 @@ class RedisQueue(QueueDefaults):
             return self._count_classes(filters, by)
         everything = msgspec.structs.replace(query, after=None, newest_first=False)
         counts: Counter[tuple[Any, ...]] = Counter()
-        for ids in self._pages(everything, PAGE):
+        for ids in self._pages(everything, _PAGE):
             answer = self._run("scan", (filters, list(by), _texts(ids), 0))
             for group, number in zip(answer[::2], answer[1::2], strict=True):
                 counts[_column_values(by, msgspec.msgpack.decode(group))] += number
@@ -631,7 +631,7 @@ class RedisQueue(QueueDefaults):
         """
         filters = _filters(query)
         reason = query.error_reason
-        size = PAGE if filters or reason is not None or query.by_priority else min(PAGE, query.limit)
+        size = _PAGE if filters or reason is not None or query.by_priority else min(_PAGE, query.limit)
         most = size if limit is None or reason is not None else min(size, limit)
         for ids in self._pages(query, size):
             jobs = self._rows(filters, ids, most)
@@ -678,7 +678,7 @@ class RedisQueue(QueueDefaults):
 
     def _read_indexes(self, names: Sequence[str], others: Sequence[bytes] = ()) -> list[bytes] | None:
         keys = [self._server.key(name) for name in names]
-        if sum(self._server.calls([("ZCARD", key) for key in keys])) > SMALL_INDEX:
+        if sum(self._server.calls([("ZCARD", key) for key in keys])) > _SMALL_INDEX:
             return None
         found = self._run("commands", [("ZRANGE", key, 0, -1) for key in keys])
         return [*others, *(each for ids in found for each in ids)]
@@ -699,8 +699,8 @@ class RedisQueue(QueueDefaults):
 
     def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
         flags, self.rows_read = answer[0], answer[1]
-        self._resuming = bool(flags & RESUMING)
-        return codec.claims(answer) if flags & COMPLETE else None
+        self._resuming = bool(flags & _RESUMING)
+        return codec.claims(answer) if flags & _COMPLETE else None
 
     def _refuse_duplicate(self, what: bytes, answer: Sequence[Any]) -> None:
         if what == b"taken":
@@ -785,7 +785,7 @@ def _field(tenant_id: str, name: str) -> str:
     return f"{tenant_id}\n{name}"
 
 
-COMPLETE, RESUMING = 1, 2
+_COMPLETE, _RESUMING = 1, 2
 """Flags of a claim's answer: all candidates were seen; a resume is active."""
 
 

@@ -37,7 +37,7 @@ _MOVES = (*_RULES, "ranks", "holds", "moves")
 _NEW_ROWS = ("rows", "turns", "locks", "pauses", "resumes", "limits", "new_rows")
 _REQUEUES = (*_LIMITS, "transitions", "dependencies", "requeues")
 
-PARTS: dict[str, tuple[str, ...]] = {
+_PARTS: dict[str, tuple[str, ...]] = {
     "add": (*_NEW_ROWS, "additions"),
     "add_plain": (),
     "add_waiting": (*_NEW_ROWS, "transitions", "dependencies", "additions"),
@@ -77,7 +77,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 _HOLDS = "promote = promote, hold_by_id = hold_by_id, pass_over_limited = pass_over_limited"
 _SETTLEMENTS = "settle = settle_rest, taken_child = taken_child"
-RARE: dict[str, tuple[tuple[str, ...], str]] = {
+_RARE: dict[str, tuple[tuple[str, ...], str]] = {
     "claim": ((*_RULES, "holds"), _HOLDS),
     "settle": ((*_NEW_ROWS, "transitions", "dependencies", "aftermath", "settlements"), _SETTLEMENTS),
     "exchange": (
@@ -100,14 +100,14 @@ local function rest()
 end
 """
 
-LUA_STATUSES = {
+_LUA_STATUSES = {
     Status.PENDING: "PENDING",
     Status.IN_PROGRESS: "RUNNING",
     Status.DONE: "DONE",
     Status.FAILED: "FAILED",
     Status.CANCELLED: "CANCELLED",
 }
-LUA_HELD = {
+_LUA_HELD = {
     None: "FREE",
     Held.TIME: "TIMED",
     Held.LOCK: "PARKED",
@@ -122,9 +122,9 @@ _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]*\b")
 
 
 _VALUES: dict[str, Any] = {
-    **{LUA_STATUSES[status]: number for status, number in codec.NUMBER_OF.items()},
-    **{LUA_HELD[held]: number for held, number in codec.HELD_NUMBER.items()},
-    **{f"{LUA_STATUSES[status]}_FREE": f"{number}:0:" for status, number in codec.NUMBER_OF.items()},
+    **{_LUA_STATUSES[status]: number for status, number in codec.NUMBER_OF.items()},
+    **{_LUA_HELD[held]: number for held, number in codec.HELD_NUMBER.items()},
+    **{f"{_LUA_STATUSES[status]}_FREE": f"{number}:0:" for status, number in codec.NUMBER_OF.items()},
     **{f"PHASE_{phase.name}": phase.value for phase in PauseState},
     "STATUS_NAMES": tuple(map(str, codec.STATUSES)),
     "FIELDS": codec.FIELDS,
@@ -162,10 +162,10 @@ _VALUES: dict[str, Any] = {
 def script(name: str) -> tuple[str, str]:
     """The source of a script as sent to the server, and the SHA-1 by which EVALSHA identifies it."""
     text = _read("keys")
-    if name in RARE:
-        parts, exports = RARE[name]
+    if name in _RARE:
+        parts, exports = _RARE[name]
         text += _REST.format(parts="\n".join(map(_read, parts)), exports=exports)
-    source = _resolved("\n".join([text, *map(_read, PARTS[name]), _read(name)]))
+    source = _resolved("\n".join([text, *map(_read, _PARTS[name]), _read(name)]))
     return source, sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 

@@ -34,8 +34,8 @@ from penstock.queue.redis import codec
 from penstock.queue.redis.scripts import script
 from penstock.store_url import ENCODE_PASSWORD
 
-DEFAULT_NAME = "penstock"
-CONNECT_TIMEOUT_S = 5.0
+_DEFAULT_NAME = "penstock"
+_CONNECT_TIMEOUT_S = 5.0
 _FEW_CONNECTIONS = 10
 """Up to so many max_connections in the URL, every connection goes back to the driver's pool."""
 
@@ -68,7 +68,7 @@ class Server:
                 self._address,
                 protocol=2,
                 socket_timeout=self._timeout_s,
-                socket_connect_timeout=min(self._timeout_s, CONNECT_TIMEOUT_S),
+                socket_connect_timeout=min(self._timeout_s, _CONNECT_TIMEOUT_S),
                 # No retries here: a call whose answer was lost may have taken effect.
                 retry=Retry(NoBackoff(), 0),
                 client_name="penstock",
@@ -201,7 +201,7 @@ def _split(url: str) -> tuple[str, str]:
     if parts.scheme != "unix" and database and not database.isdecimal():
         raise _invalid_url()  # the driver would take database 0
     options = parse_qsl(parts.query, keep_blank_values=True)
-    names = [value for key, value in options if key == "name"] or [DEFAULT_NAME]
+    names = [value for key, value in options if key == "name"] or [_DEFAULT_NAME]
     if len(names) > 1 or not _NAME.fullmatch(names[0]):
         raise InvalidSetting(
             f"name={names[-1][:100]!r} in the redis:// URL: expected 1 to 64 letters, digits, . _ : or -"
@@ -330,13 +330,13 @@ def translate_error(error: Exception, label: str) -> StoreError:
 # Checks of a server: version, settings, and the format of a stored queue.
 
 
-FORMAT = 2
-RESTORING = b"restoring"
+_FORMAT = 2
+_RESTORING = b"restoring"
 """Stands for the format while the queue is restored."""
 _GLOB = re.compile(r"[][*?\\^-]")
-OLDEST = (6, 2)
+_OLDEST = (6, 2)
 
-TYPES = {
+_TYPES = {
     "zset": "all live failed cancelled ready paused lockers limiters later backoff lease waiting awaited "
     "next results ended:done ended:failed ended:cancelled",
     "hash": "locks keys counts backlog pauses workers schedules limits",
@@ -345,7 +345,7 @@ TYPES = {
 """Keys of every queue by type. Checked before the first write, as a script cannot be rolled back."""
 
 
-LARGE = "-" * 65
+_LARGE = "-" * 65
 """A member too long for the compact form of small hashes and zsets, in which each access is a linear search.
 No id, key or lock has this value."""
 
@@ -359,25 +359,25 @@ def prepare(server: Server, *, restoring: bool = False) -> None:
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
     if written is None:
-        first = [*_first_keys(server), ("SET", server.key("format"), FORMAT, "NX")]
+        first = [*_first_keys(server), ("SET", server.key("format"), _FORMAT, "NX")]
         server.run("commands", codec.encode(first))
         written = server.call("GET", server.key("format"))
-    if not (restoring and written == RESTORING):
+    if not (restoring and written == _RESTORING):
         _refuse_unknown(server, written)
 
 
 def _first_keys(server: Server) -> list[tuple[object, ...]]:
     return [
-        ("HSET", server.key("locks"), LARGE, ""),
-        ("HSET", server.key("keys"), LARGE, ""),
-        ("ZADD", server.key("lease"), "+inf", LARGE),
+        ("HSET", server.key("locks"), _LARGE, ""),
+        ("HSET", server.key("keys"), _LARGE, ""),
+        ("ZADD", server.key("lease"), "+inf", _LARGE),
     ]
 
 
 def begin_restore(server: Server) -> None:
     """Mark the queue as unfinished, then delete all keys but the mark."""
     marker = server.key("format").encode()
-    server.call("SET", marker, RESTORING)
+    server.call("SET", marker, _RESTORING)
     cursor = b"0"
     pattern = _GLOB.sub(r"\\\g<0>", server.prefix) + "*"
     while True:
@@ -392,12 +392,12 @@ def begin_restore(server: Server) -> None:
 
 def end_restore(server: Server) -> None:
     """Replace the mark by the format: the queue can be opened."""
-    server.call("SET", server.key("format"), FORMAT)
+    server.call("SET", server.key("format"), _FORMAT)
 
 
 def is_marked(server: Server) -> bool:
     """Check whether a restore of the queue was not finished."""
-    return bool(server.call("GET", server.key("format")) == RESTORING)
+    return bool(server.call("GET", server.key("format")) == _RESTORING)
 
 
 def warnings(server: Server) -> list[str]:
@@ -440,7 +440,7 @@ def _info(server: Server, section: str) -> dict[str, str]:
 def refuse_old(server: Server) -> None:
     version = _info(server, "server").get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < OLDEST:
+    if numbers < _OLDEST:
         raise StoreUnavailable(
             f"{server.label} is Redis {version or 'of an unknown version'}; Penstock needs 6.2 or newer",
             remedy="Upgrade the server, or use another store.",
@@ -448,7 +448,7 @@ def refuse_old(server: Server) -> None:
 
 
 def _refuse_foreign(server: Server) -> None:
-    expected = [(name, kind) for kind, names in TYPES.items() for name in names.split()]
+    expected = [(name, kind) for kind, names in _TYPES.items() for name in names.split()]
     answers = server.calls([("TYPE", server.key(name)) for name, _ in expected])
     for (name, kind), answer in zip(expected, answers, strict=True):
         found = answer.decode() if isinstance(answer, bytes) else str(answer)
@@ -460,19 +460,19 @@ def _refuse_foreign(server: Server) -> None:
 
 
 def _refuse_unknown(server: Server, written: bytes | None) -> None:
-    if written == RESTORING:
+    if written == _RESTORING:
         raise RestoreUnfinished(f"{server.label} was being restored, and the restore did not finish")
     text = "" if written is None else written.decode(errors="replace")
     if not text.isdigit():
         raise SchemaMismatch(f"{server.label} is not a Penstock queue (format {text[:20]!r})")
-    if int(text) != FORMAT:
-        raise SchemaMismatch(f"{server.label} has format {text}, this version knows only {FORMAT}")
+    if int(text) != _FORMAT:
+        raise SchemaMismatch(f"{server.label} has format {text}, this version knows only {_FORMAT}")
 
 
 # Change notifications: one subscription for each waiting thread.
 
 
-CHECK_EVERY_S = 15.0
+_CHECK_EVERY_S = 15.0
 """Seconds between reads of the version counter: a dead connection may go unnoticed on both ends."""
 
 
@@ -484,9 +484,9 @@ class Subscriptions:
         self.after_fork()
 
     def wait(self, timeout: float) -> bool:
-        subscription: Subscription | None = getattr(self._local, "subscription", None)
+        subscription: _Subscription | None = getattr(self._local, "subscription", None)
         if subscription is None:
-            subscription = self._local.subscription = Subscription(self._server)
+            subscription = self._local.subscription = _Subscription(self._server)
             with self._lock:
                 self._all.add(subscription)
         return subscription.wait(timeout)
@@ -500,10 +500,10 @@ class Subscriptions:
     def after_fork(self) -> None:
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._all: WeakSet[Subscription] = WeakSet()
+        self._all: WeakSet[_Subscription] = WeakSet()
 
 
-class Subscription:
+class _Subscription:
     """Reports each new version once. Subscribes before the first read, so no change is missed."""
 
     def __init__(self, server: Server) -> None:
@@ -534,13 +534,13 @@ class Subscription:
             self._listener, self._checked_at = listener, 0.0
         while True:
             now = time.monotonic()
-            if now - self._checked_at >= CHECK_EVERY_S:
+            if now - self._checked_at >= _CHECK_EVERY_S:
                 self._checked_at = now
                 version = int(self._server.call("GET", self._server.key("version")) or 0)
                 # Also if the version is lower than before: the server may have lost its data.
                 changed = version != self._seen
             else:
-                left = max(0.0, min(deadline, self._checked_at + CHECK_EVERY_S) - now)
+                left = max(0.0, min(deadline, self._checked_at + _CHECK_EVERY_S) - now)
                 message = self._server.next_message(listener, left)
                 version = self._seen if message is None else int(message)
                 changed = version > self._seen

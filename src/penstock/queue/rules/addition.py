@@ -44,7 +44,7 @@ from penstock.queue.transitions import (
 # Dependencies between rows: new rows with dependencies, and the effects of an ended row on them.
 
 
-SEPARATOR = "\0"
+_SEPARATOR = "\0"
 """Between an ended row and the last row that was looked at; no id has this character."""
 
 RESOLVED_AT_ONCE = 1_000
@@ -91,7 +91,7 @@ def refuse_joined(new: Sequence[NewJob]) -> None:
         )
 
 
-def final_ids(rows: Rows, new: Sequence[NewJob]) -> dict[str, str]:
+def _final_ids(rows: Rows, new: Sequence[NewJob]) -> dict[str, str]:
     """The rows behind new ids: the new rows, or the live rows with the same key."""
     found = {}
     for item in new:
@@ -100,9 +100,9 @@ def final_ids(rows: Rows, new: Sequence[NewJob]) -> dict[str, str]:
     return found
 
 
-def checked(rows: Rows, new: Sequence[NewJob]) -> Sequence[NewJob]:
+def _checked(rows: Rows, new: Sequence[NewJob]) -> Sequence[NewJob]:
     """Replace ids of duplicates; refuse unknown jobs, and other dependencies than those of a live row."""
-    final = final_ids(rows, new)
+    final = _final_ids(rows, new)
     known: dict[str, NewJob] = {}
     found = []
     for item in new:
@@ -142,7 +142,7 @@ def refused(kind: str, queue_id: str, other: str) -> InvalidRequest:
     )
 
 
-def await_rows(rows: Rows, ids: Iterable[str]) -> None:
+def _await_rows(rows: Rows, ids: Iterable[str]) -> None:
     """Mark these rows as awaited, ended ones too: a requeued row is awaited again."""
     for queue_id in ids:
         job = rows.get(queue_id)
@@ -150,7 +150,7 @@ def await_rows(rows: Rows, ids: Iterable[str]) -> None:
             rows.change(job, {"awaited": True})
 
 
-def released(rows: Rows, job: Job, now: datetime) -> Job:
+def _released(rows: Rows, job: Job, now: datetime) -> Job:
     """The row after the end of the last dependency: held until the start time, or claimable."""
     if job.run_at is not None and job.run_at > now:
         return rows.change(job, {"held": Held.TIME, "turn": min(job.turn, RETURNED), "updated_at": now})
@@ -164,7 +164,7 @@ def released(rows: Rows, job: Job, now: datetime) -> Job:
     return rows.change(job, changes)
 
 
-def waiting(rows: Rows, job: Job, new: NewJob) -> Job:
+def _waiting(rows: Rows, job: Job, new: NewJob) -> Job:
     """The new row with dependencies; claimable if all of them have ended well.
 
     A row that is not there yet is one of the same call.
@@ -188,7 +188,7 @@ def requeue_changes(rows: Rows, job: Job) -> Changes:
     if not awaited:
         return {}
     live = tuple(job.queue_id for job in awaited)
-    await_rows(rows, live)
+    _await_rows(rows, live)
     # Without the others: the end of a live one must not cancel this job for one that failed before.
     left = msgspec.structs.replace(found, after=live)
     return held_back(SUSPECT if job.lost_count else 0) | {"after_json": encoded(left)}
@@ -214,7 +214,7 @@ def resolve(
 def _resolve_one(
     rows: Rows, place: str, now: datetime, limit: int
 ) -> tuple[list[tuple[Job, Job]], int, list[str]]:
-    ended, _, last = place.partition(SEPARATOR)
+    ended, _, last = place.partition(_SEPARATOR)
     batch = rows.dependents(ended, last, limit)
     statuses = rows.statuses(sorted({each for job in batch for each in dependencies_of(job).after}))
     changed = []
@@ -224,8 +224,8 @@ def _resolve_one(
             settlement = cancelled_with(job, found.failed, statuses[found.failed])
             changed.append((job, rows.change(job, transitions.settled(job, settlement, now))))
         elif not found.waits:
-            changed.append((job, released(rows, job, now)))
-    return changed, len(batch), [f"{ended}{SEPARATOR}{batch[-1].queue_id}"] if len(batch) == limit else []
+            changed.append((job, _released(rows, job, now)))
+    return changed, len(batch), [f"{ended}{_SEPARATOR}{batch[-1].queue_id}"] if len(batch) == limit else []
 
 
 def resolve_step(rows: Rows, place: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
@@ -245,12 +245,12 @@ def unresolved(rows: Rows, after: str, limit: int) -> tuple[list[str], str]:
     return ended, batch[-1] if len(batch) == limit else ""
 
 
-MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 COUNT_CAP = 1_000_000
 """Largest number of pending jobs that the error of a full queue reports."""
 
 
-class Turns:
+class _Turns:
     """Turn numbers for the rows of one transaction. Each flow is read once."""
 
     def __init__(self, rows: Rows) -> None:
@@ -283,7 +283,7 @@ def with_turn(rows: Rows, job: Job, changes: Changes) -> Changes:
     if changes.get("turn", 0) is not None:
         return changes
     priority = changes.get("priority", job.priority)
-    return changes | {"turn": Turns(rows).next(job.tenant_id, priority)}
+    return changes | {"turn": _Turns(rows).next(job.tenant_id, priority)}
 
 
 def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
@@ -306,10 +306,10 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
         rows.lock_rows({queue_id for item in new for queue_id in item.after})
     rows.refuse_taken(new)
     if waiting:
-        new = checked(rows, new)
+        new = _checked(rows, new)
     _refuse_when_full(rows, new, limits)
-    turns = Turns(rows)
-    times = creation_times(new, now)
+    turns = _Turns(rows)
+    times = _creation_times(new, now)
     added = [_add_one(rows, turns, item, moment) for item, moment in zip(new, times, strict=True)]
     return _await(rows, new, added, now) if waiting else added
 
@@ -317,14 +317,14 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
 def _await(rows: Rows, new: Sequence[NewJob], added: Sequence[AddResult], now: datetime) -> list[AddResult]:
     """Mark the awaited rows; rows waiting for a failed one end at once."""
     ids = sorted({queue_id for item in new for queue_id in item.after})
-    await_rows(rows, ids)
+    _await_rows(rows, ids)
     ended = [queue_id for queue_id in ids if (job := rows.get(queue_id)) is not None and job.ended]
     changed, _ = resolve(rows, ended, now, RESOLVED_AT_ONCE)
     statuses = {after.queue_id: after.status for _, after in changed}
     return [msgspec.structs.replace(each, status=statuses.get(each.queue_id, each.status)) for each in added]
 
 
-def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
+def _creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
     """Return creation times of new rows: a microsecond later after each id out of order.
 
     A resume releases rows by created_at and id, and callers may choose ids without order.
@@ -332,16 +332,16 @@ def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
     found, moment = [], now
     for number, item in enumerate(new):
         if number and item.queue_id < new[number - 1].queue_id:
-            moment += MICROSECOND
+            moment += _MICROSECOND
         found.append(moment)
     return found
 
 
-def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
+def _add_one(rows: Rows, turns: _Turns, new: NewJob, now: datetime) -> AddResult:
     turn = turns.next(new.tenant_id, new.priority)
     added = transitions.added(new, now, turn)
     if new.after:
-        added = waiting(rows, added, new)
+        added = _waiting(rows, added, new)
     job = held_during_resume(added, rows.pauses())
     # As NewJob.plain, without a call for each job.
     whole = new.after or new.limit_key or new.backlog_key or new.result_ttl_s
@@ -385,11 +385,11 @@ def restore(rows: Rows, jobs: Sequence[Job]) -> list[str | None]:
     for job in jobs:
         # Before the first insertion: an engine may read the twins at once, and keep the rows until the end.
         _obstacle(rows, job)
-    turns = Turns(rows)
+    turns = _Turns(rows)
     return [_restore_one(rows, turns, job) for job in jobs]
 
 
-def _restore_one(rows: Rows, turns: Turns, job: Job) -> str | None:
+def _restore_one(rows: Rows, turns: _Turns, job: Job) -> str | None:
     obstacle = _obstacle(rows, job)
     if obstacle is not None:
         return obstacle
@@ -416,14 +416,14 @@ def _obstacle(rows: Rows, job: Job) -> str | None:
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
     """Add the children missing in the parent's run. Returns the count; a repeated expansion adds none."""
-    turns = Turns(rows)
+    turns = _Turns(rows)
     return sum(
         _add_child(rows, turns, parent, child, moment)
-        for child, moment in zip(children, creation_times(children, now), strict=True)
+        for child, moment in zip(children, _creation_times(children, now), strict=True)
     )
 
 
-def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
+def _add_child(rows: Rows, turns: _Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
     job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
     if new.plain:

@@ -25,7 +25,7 @@ from penstock.queue.rules.rows import (
 )
 
 
-class BatchResult(msgspec.Struct, frozen=True):
+class _BatchResult(msgspec.Struct, frozen=True):
     """Result of one batch: the number of released rows, and whether there is more to do."""
 
     released: int = 0
@@ -52,32 +52,32 @@ def pause(rows: Rows, scope: Scope) -> None:
     rows.set_pause(Pause(scope))
 
 
-def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
+def resume(rows: Rows, scope: Scope, *, limit: int) -> _BatchResult:
     """Begin a resume. Without a held row of the scope, the pause ends at once."""
     known = rows.pauses(to_change=True)
     pause = next((each for each in known if each.scope == scope), None)
     if pause is None:
-        return BatchResult()
+        return _BatchResult()
     if pause.phase is not PauseState.PAUSED:
-        return BatchResult(more=True)
+        return _BatchResult(more=True)
     # A pause of everything holds back no row, so the held rows of other pauses are not read.
     held = [] if scope == EVERYTHING else rows.paused_rows(limit, None)
     if not (len(held) == limit or any(_covered(pause, job) for job in held)):
         rows.drop_pause(scope)
-        return BatchResult()
+        return _BatchResult()
     rows.set_pause(msgspec.structs.replace(pause, phase=PauseState.GATHERING))
-    return BatchResult(more=True)
+    return _BatchResult(more=True)
 
 
-def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
+def advance_resume(rows: Rows, now: datetime, *, limit: int) -> _BatchResult:
     """Advance the active resume, if any, by one batch."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
     pause = active_resume(known)
     if pause is None:
-        return BatchResult()
+        return _BatchResult()
     if pause.phase is PauseState.GATHERING:
         _gather(rows, pause, now, limit)
-        return BatchResult(more=True)
+        return _BatchResult(more=True)
     return _release(rows, pause, known, now, limit)
 
 
@@ -136,7 +136,7 @@ def _hold_back(rows: Rows, jobs: Sequence[Job], now: datetime) -> None:
     wake(rows, sorted(keys), now)
 
 
-def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:
+def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> _BatchResult:
     others = [each for each in known if each.scope != pause.scope]
     batch = rows.paused_rows(limit, pause.at)
     free = [job for job in batch if not is_kept(job, others)]
@@ -144,9 +144,9 @@ def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, li
         _release_row(rows, job, now)
     if len(batch) == limit:
         rows.set_pause(Pause(pause.scope, PauseState.RELEASING, place_of(batch[-1])))
-        return BatchResult(len(free), more=True)
+        return _BatchResult(len(free), more=True)
     rows.drop_pause(pause.scope)
-    return BatchResult(len(free), more=active_resume(others) is not None)
+    return _BatchResult(len(free), more=active_resume(others) is not None)
 
 
 def _release_row(rows: Rows, job: Job, now: datetime) -> None:

@@ -96,7 +96,7 @@ def choose(
     paused: Collection[Scope],
 ) -> Chosen[C]:
     """Choose rows. ``first``: nothing was taken yet. ``locked``: keys held by others or by this claim."""
-    if not paused and all_free(candidates, locked) and len(candidates) <= room:
+    if not paused and _all_free(candidates, locked) and len(candidates) <= room:
         return Chosen(list(candidates), [], len(candidates) == room)
     take: list[C] = []
     hold: list[tuple[C, Held]] = []
@@ -122,7 +122,7 @@ def choose(
     return Chosen(take, hold, len(take) == room)
 
 
-def all_free(candidates: Sequence[Claimable], locked: Collection[str]) -> bool:
+def _all_free(candidates: Sequence[Claimable], locked: Collection[str]) -> bool:
     """Check whether nothing but a pause keeps rows from one claim: usual, and cheaper than row by row."""
     keys = [candidate.lock_key for candidate in candidates if candidate.lock_key is not None]
     return (

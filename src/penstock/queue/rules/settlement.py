@@ -29,7 +29,7 @@ from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 # Requeue failed and cancelled jobs.
 
 
-RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
+_RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 
 
 def requeue(
@@ -62,7 +62,7 @@ def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tu
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
-    batch = rows.children(parent, RETRYABLE, limit)
+    batch = rows.children(parent, _RETRYABLE, limit)
     answers, parents = requeue(rows, [child.queue_id for child in batch], now)
     return len(batch) < limit or all(answer.refused for answer in answers), parents
 
@@ -71,11 +71,11 @@ def _requeue_one(
     rows: Rows, queue_id: str, now: datetime, keep_retries: bool, metadata: Mapping[str, str]
 ) -> tuple[RequeueResult, Job | None]:
     job = rows.get(queue_id)
-    if job is None or job.status not in RETRYABLE:
+    if job is None or job.status not in _RETRYABLE:
         status = job.status if job else None
         return RequeueResult(queue_id, status, status), None
     was_waiting = job.waiting_for == CHILDREN and (
-        job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
+        job.children_open > 0 or bool(rows.children(job, _RETRYABLE, 1))
     )
     obstacle = _obstacle(rows, job, reopened=was_waiting)
     if obstacle is not None:
@@ -162,7 +162,7 @@ class Aftermath:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
             self._freed.add(before.lock_key)
         if after.ended and not before.ended and after.parent_id is not None:
-            failed, chunks = int(after.status is Status.FAILED), chunks_in(after.result_json)
+            failed, chunks = int(after.status is Status.FAILED), _chunks_in(after.result_json)
             self.count(after.parent_id, after.parent_run, 1, failed, chunks)
         if after.awaited and after.ended and not before.ended:
             self._awaited.append(after.queue_id)
@@ -230,7 +230,7 @@ class _MadeChunks(msgspec.Struct):
 _read_chunks = msgspec.json.Decoder(_MadeChunks).decode
 
 
-def chunks_in(result_json: str | None) -> int:
+def _chunks_in(result_json: str | None) -> int:
     """Number of chunks in the result of a child; 0 where the result has no such number."""
     if result_json is None or '"chunks"' not in result_json:
         return 0
@@ -280,7 +280,7 @@ def _finish_plain(
     for key in finished.freed:
         aftermath.unblock(key)
     for parent_id, run, result in finished.parents:
-        aftermath.count(parent_id, run, 1, 0, chunks_in(result))
+        aftermath.count(parent_id, run, 1, 0, _chunks_in(result))
     if len(finished.over) == len(settlements):
         return finished.over
     over = iter(finished.over)
@@ -319,7 +319,7 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
     return job
 
 
-class RepairCounts(msgspec.Struct, frozen=True):
+class _RepairCounts(msgspec.Struct, frozen=True):
     """Result of ``reconcile``."""
 
     rows: int
@@ -328,7 +328,7 @@ class RepairCounts(msgspec.Struct, frozen=True):
     """Parents with children to requeue."""
 
 
-def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
+def reconcile(rows: Rows, now: datetime, limit: int) -> _RepairCounts:
     repaired = wake(rows, rows.idle_locks(limit), now)
     aftermath = Aftermath(rows, now)
     to_return: list[str] = []
@@ -338,13 +338,13 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
         if (parent.children_open, parent.children_failed) != (count.open, count.failed):
             counted = rows.change(parent, {"children_open": count.open, "children_failed": count.failed})
             repaired += 1
-        if not count.open and not parent.cancel_requested and rows.children(parent, RETRYABLE, 1):
+        if not count.open and not parent.cancel_requested and rows.children(parent, _RETRYABLE, 1):
             # The parent waits for no child: a requeue was interrupted before it reached the children.
             to_return.append(parent.queue_id)
         else:
             aftermath.collect(parent, counted)
     aftermath.apply()
-    return RepairCounts(repaired + len(to_return), aftermath.leftovers, to_return)
+    return _RepairCounts(repaired + len(to_return), aftermath.leftovers, to_return)
 
 
 def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:
@@ -355,7 +355,7 @@ def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, in
 # Cancellation: the job itself in one step, then the children in batches.
 
 
-CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+_CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], Leftovers]:
@@ -378,7 +378,7 @@ def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tupl
     if parent is None or parent.ended:
         return True, []
     aftermath = Aftermath(rows, now)
-    batch = [child.queue_id for child in rows.children(parent, CANCELLABLE, limit)]
+    batch = [child.queue_id for child in rows.children(parent, _CANCELLABLE, limit)]
     rows.lock_rows(batch)
     for queue_id in batch:
         child = rows.get(queue_id)

@@ -34,13 +34,13 @@ types for it, and read the rows of all tenants."""
 JOB_COLUMNS = Job.__struct_fields__
 CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "lease_until")
 
-FIXED_COLUMNS = frozenset(
+_FIXED_COLUMNS = frozenset(
     "queue_id item_type tenant_id collection branch created_at idempotency_key dedupe submitted_by "
     "lock_key limit_key backlog_key result_ttl_s parent_id parent_run root_id".split()
 )
 """Columns that identify a row; no rule changes them."""
 
-CHANGING_COLUMNS = tuple(name for name in JOB_COLUMNS if name not in FIXED_COLUMNS)
+CHANGING_COLUMNS = tuple(name for name in JOB_COLUMNS if name not in _FIXED_COLUMNS)
 
 
 INSERTED_COLUMNS = (
@@ -88,7 +88,7 @@ def _own_or_common(name: str) -> str:
     return name if name in OWN_COLUMNS else f":{name}::{COLUMN_TYPES.get(name, 'text')}"
 
 
-class QueueStatements(dict[str, str]):
+class _QueueStatements(dict[str, str]):
     """The statements of a dialect by name, each formatted at its first use: a command uses few of them.
 
     A dictionary, as several are looked up for each job. Iterate over ``formatted()`` instead.
@@ -111,7 +111,7 @@ class QueueStatements(dict[str, str]):
 
 
 @cache
-def load(dialect: str) -> QueueStatements:
+def load(dialect: str) -> _QueueStatements:
     """Load all statements of a dialect by name."""
     # The value after the claim.
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
@@ -143,7 +143,7 @@ def load(dialect: str) -> QueueStatements:
         if name in blocks:
             raise AssertionError(f"{dialect} has two statements named {name}")
         blocks[name] = text
-    return QueueStatements(blocks, lists, dialect)
+    return _QueueStatements(blocks, lists, dialect)
 
 
 def _changed(name: str, dialect: str) -> str:
@@ -194,9 +194,9 @@ _EQUAL = (
 _WAITING = "waiting_for IS NOT NULL AND finished_at IS NULL"
 """The predicate of the index of waiting jobs."""
 
-Dialect: TypeAlias = Literal["sqlite", "postgres"]
+_Dialect: TypeAlias = Literal["sqlite", "postgres"]
 _LONG = "(SELECT p.payload_json FROM unified_queue_payload p WHERE p.queue_id = unified_queue.queue_id)"
-_SEARCHED: dict[Dialect, tuple[str, ...]] = {
+_SEARCHED: dict[_Dialect, tuple[str, ...]] = {
     "sqlite": (
         "instr(lower(queue_id), ?)",
         "instr(lower(coalesce(error_message, '')), ?)",
@@ -210,18 +210,18 @@ _SEARCHED: dict[Dialect, tuple[str, ...]] = {
     ),
 }
 """Places of a text: in the id, the message and the payload."""
-_AGE: dict[Dialect, str] = {
+_AGE: dict[_Dialect, str] = {
     "sqlite": "(? - (julianday(last_error_at) - 2440587.5) * 86400)",
     "postgres": "(?::float8 - extract(epoch FROM last_error_at)::float8)",
 }
 """Seconds between a failure and a time, given in seconds since 1970."""
-_UNORDERED: dict[Dialect, str] = {"sqlite": "+queue_id", "postgres": "(queue_id || '')"}
+_UNORDERED: dict[_Dialect, str] = {"sqlite": "+queue_id", "postgres": "(queue_id || '')"}
 """The id as a value that no index has in order."""
-_UNORDERED_PARENT: dict[Dialect, str] = {"sqlite": "+parent_id", "postgres": "(parent_id || '')"}
-_FLOOR: dict[Dialect, str] = {"sqlite": "CAST({} AS INTEGER)", "postgres": "trunc({})::integer"}
+_UNORDERED_PARENT: dict[_Dialect, str] = {"sqlite": "+parent_id", "postgres": "(parent_id || '')"}
+_FLOOR: dict[_Dialect, str] = {"sqlite": "CAST({} AS INTEGER)", "postgres": "trunc({})::integer"}
 
 
-def find(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:
+def find(query: JobQuery, dialect: _Dialect) -> tuple[str, list[object]]:
     where, values = _where(query, dialect)
     after = f"queue_id {'<' if query.newest_first else '>'} ?"
     order = f"queue_id {'DESC' if query.newest_first else 'ASC'}"
@@ -265,7 +265,7 @@ def _newest_of_each_type(
 def failures(
     select: Callable[[str, list[object]], list[Any]],
     query: JobQuery,
-    dialect: Dialect,
+    dialect: _Dialect,
     limit: int,
     now: datetime,
 ) -> FailureGroups:
@@ -296,7 +296,7 @@ def _moment(value: Any) -> datetime:
     return read_time(value) if isinstance(value, str) else value
 
 
-def _failed(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:
+def _failed(query: JobQuery, dialect: _Dialect) -> tuple[str, list[object]]:
     # Only failed jobs have a reason. The index of SQLite has no status, that of PostgreSQL begins with it.
     statuses = frozenset() if dialect == "sqlite" else frozenset({Status.FAILED})
     where, values = _where(msgspec.structs.replace(query, statuses=statuses), dialect)
@@ -304,7 +304,7 @@ def _failed(query: JobQuery, dialect: Dialect) -> tuple[str, list[object]]:
 
 
 def count(
-    query: JobQuery, dialect: Dialect, by: Sequence[str], cap: int | None = None
+    query: JobQuery, dialect: _Dialect, by: Sequence[str], cap: int | None = None
 ) -> tuple[str, list[object]]:
     where, values = _where(query, dialect)
     if dialect == "sqlite" and query.top_level and not (query.statuses or query.item_type):
@@ -331,7 +331,7 @@ def groups_of(
     return {group: number for group, number in named if number}
 
 
-def _where(query: JobQuery, dialect: Dialect) -> tuple[list[str], list[object]]:
+def _where(query: JobQuery, dialect: _Dialect) -> tuple[list[str], list[object]]:
     where: list[str] = []
     values: list[object] = []
     if query.statuses:

@@ -89,7 +89,7 @@ _CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
 _PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
 
-class SqliteClaim:
+class _SqliteClaim:
     """One claim inside a transaction."""
 
     def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
@@ -363,7 +363,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
             return sqlite.is_marked(connection, self._schema)
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
-        claim = SqliteClaim(rows.cursor, request, now)
+        claim = _SqliteClaim(rows.cursor, request, now)
         any_pause, due = claim.ahead()
         known = rows.pauses() if any_pause else []
         self._resuming = bool(known) and active_resume(known) is not None
@@ -515,10 +515,10 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
         self._connections.close()
 
 
-FEW_ROWS = 5_000
+_FEW_ROWS = 5_000
 """Tables up to this range of row numbers are counted exactly."""
 
-SAMPLED_ROWS = 400
+_SAMPLED_ROWS = 400
 
 
 def _tally(rows: SqliteRows) -> RowCounts:
@@ -529,10 +529,10 @@ def _tally(rows: SqliteRows) -> RowCounts:
     distances.
     """
     first, last = rows.cursor.execute(SQL["row_range"]).fetchone()
-    if first is None or last - first < FEW_ROWS:
+    if first is None or last - first < _FEW_ROWS:
         return RowCounts(_counts(rows, "tally_all"))
-    distance = (last - first + 1) / SAMPLED_ROWS
-    numbers = [int(first + distance * (place + 0.5)) for place in range(SAMPLED_ROWS)]
+    distance = (last - first + 1) / _SAMPLED_ROWS
+    numbers = [int(first + distance * (place + 0.5)) for place in range(_SAMPLED_ROWS)]
     sample = _counts(rows, "tally_sample", msgspec.json.encode(numbers).decode())
     return combined(_counts(rows, "tally_bounded", BOUND), sample, distance)
 

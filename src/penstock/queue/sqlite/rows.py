@@ -68,9 +68,9 @@ _FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "ca
 _STATUS_AT = JOB_COLUMNS.index("status")
 _HELD_AT = JOB_COLUMNS.index("held")
 _PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
-STATUSES = {status.value: status for status in Status}
+_STATUSES = {status.value: status for status in Status}
 _HELD = {held.value: held for held in Held}
-ENCODED = {True: 1, False: 0}
+_ENCODED = {True: 1, False: 0}
 _inserted = attrgetter(*INSERTED_COLUMNS)
 _CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
     INSERTED_COLUMNS.index, ("created_at", "updated_at", "run_at", "held", "dedupe", "payload_json")
@@ -81,18 +81,18 @@ def column_value(name: str, value: Any) -> Any:
     """Decode the text of a column to a value of a job."""
     if value is None:
         return None
-    return STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
 
 
 def as_list(values: Collection[str] | Collection[int]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
 
-def as_new(job: Job) -> list[Any]:
+def _as_new(job: Job) -> list[Any]:
     """Encode the columns of a new row; the others start with their defaults."""
     values = list(_inserted(job))
     values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
-    values[_DEDUPE_IN] = ENCODED[job.dedupe]
+    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
     if job.held is not None:
         values[_HELD_IN] = job.held.value
         values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
@@ -113,9 +113,9 @@ def encoded(job: Job) -> tuple[Any, ...]:
     if job.held is not None:
         values[_HELD_AT] = job.held.value
     dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
-    values[dedupe_at] = ENCODED[job.dedupe]
-    values[cancel_at] = ENCODED[job.cancel_requested]
-    values[awaited_at] = ENCODED[job.awaited]
+    values[dedupe_at] = _ENCODED[job.dedupe]
+    values[cancel_at] = _ENCODED[job.cancel_requested]
+    values[awaited_at] = _ENCODED[job.awaited]
     # The name of the lock, so that a unique index refuses a second holder.
     values[lock_at] = job.lock_key if job.lock_held else None
     if len(job.payload_json) > SPILL_OVER:
@@ -123,14 +123,14 @@ def encoded(job: Job) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def decoded(row: tuple[Any, ...], payload: Any) -> Job:
+def _decoded(row: tuple[Any, ...], payload: Any) -> Job:
     """Decode a job. ``payload`` reads a long payload from the other table."""
     values = list(row)
     for at in _TIME_AT:
         text = values[at]
         if text is not None:
             values[at] = read_time(text)
-    values[_STATUS_AT] = STATUSES[values[_STATUS_AT]]
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
     held = values[_HELD_AT]
     values[_HELD_AT] = None if held is None else _HELD[held]
     dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
@@ -206,7 +206,7 @@ def insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: dat
 def _insert_one(connection: sqlite3.Connection, new: NewJob, at: str) -> None:
     values = (
         *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-        *(at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
         *(new.submitted_by, new.lock_key, new.payload_json, new.metadata),
     )
     try:
@@ -231,13 +231,13 @@ def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
     """The values of ``INSERTED_COLUMNS``."""
     return (
         *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-        *(at, at, new.idempotency_key, ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(at, at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
         *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
         *(new.payload_json, new.metadata),
     )
 
 
-RESULTS_AT_ONCE = 1_000_000
+_RESULTS_AT_ONCE = 1_000_000
 """Longest results of a batch that one statement carries."""
 
 _encode = msgspec.json.Encoder().encode
@@ -269,7 +269,7 @@ class SqliteRows:
         return row[0] if row else None
 
     def _job(self, row: tuple[Any, ...]) -> Job:
-        return decoded(row, self.payload)
+        return _decoded(row, self.payload)
 
     def payload(self, queue_id: str) -> str:
         text: str | None = self.scalar("load_payload", queue_id)
@@ -292,7 +292,7 @@ class SqliteRows:
     def try_insert(self, job: Job) -> bool:
         statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
         try:
-            inserted = self.cursor.execute(statement, as_new(job)).rowcount == 1
+            inserted = self.cursor.execute(statement, _as_new(job)).rowcount == 1
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 raise
@@ -354,7 +354,7 @@ class SqliteRows:
 
     def statuses(self, ids: Sequence[str]) -> dict[str, Status]:
         found = self.cursor.execute(SQL["statuses"], (as_list(ids),)).fetchall() if ids else []
-        return {queue_id: STATUSES[status] for queue_id, status in found}
+        return {queue_id: _STATUSES[status] for queue_id, status in found}
 
     def awaited_rows(self, after: str, limit: int) -> list[str]:
         found = self.cursor.execute(SQL["awaited_rows"], (after, limit)).fetchall()
@@ -387,7 +387,7 @@ class SqliteRows:
                 return
             text = _encode(results)
             # SQLite cuts a text at a NUL that it reads from JSON.
-            if len(text) <= RESULTS_AT_ONCE and b"\\u0000" not in text:
+            if len(text) <= _RESULTS_AT_ONCE and b"\\u0000" not in text:
                 self.cursor.execute(SQL["finish_each"], (at, at, text.decode()))
                 return
         self.cursor.executemany(SQL["finish"], [(result, at, at, row) for row, result in results.items()])
