@@ -1,4 +1,4 @@
-"""Strict encoding of payloads and results as JSON: values that would change are refused. Pure."""
+"""Text that every store keeps as it is: strict JSON of payloads and results, Unicode normal forms. Pure."""
 
 from __future__ import annotations
 
@@ -92,9 +92,6 @@ def _refuse_flawed_text(place: str, text: str) -> None:
         raise InvalidText(f"{place} holds a lone surrogate")
 
 
-# Unicode normal forms in linear time, also of texts with endless runs of combining marks.
-
-
 Form: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 _LONG = 64
@@ -110,7 +107,7 @@ _COMPATIBLE = "\uff9e\uff9f"
 
 
 def normalized(form: Form, text: str) -> str:
-    """Normalise a text with the result of ``unicodedata.normalize``, in linear time."""
+    """Normalise a text as ``unicodedata.normalize`` does, but long runs of marks in linear time, too."""
     if text.isascii():
         return text
     # Of 64 marks in a row, one is at an index divisible by 64.

@@ -91,9 +91,6 @@ def _empty() -> Any:
     return import_module("opentelemetry.context").Context()
 
 
-# Adding jobs.
-
-
 @contextmanager
 def enqueued(new: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
     """Surround the addition of jobs with a span; yields the jobs with its context in their metadata."""
@@ -132,8 +129,6 @@ def _attributes(job: NewJob | Claim, name: str) -> dict[str, Any]:
         "penstock.collection": job.collection,
     }
 
-
-# Running and settling them.
 
 _unsettled: dict[tuple[str, int], Any] = {}
 """Spans of results on their way to the store, by claim."""

@@ -1,6 +1,6 @@
-"""Status words of every door, in one table. Every door accepts all of them as input.
+"""Words that people read: the statuses of every door, numbers with their nouns, and messages with a remedy.
 
-Inside Penstock and in SQL only the canonical words of the first column exist.
+Every door accepts all words for a status as input. Inside Penstock and in SQL only the canonical words exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Base class of the engines built on the rules: a transaction, the rule, and the cascades afterwards."""
+"""Base class of the engines built on the rules, and waiting for a queue.
+
+A method of the engine is a transaction, the rule, and the cascades afterwards.
+"""
 
 from __future__ import annotations
 
@@ -372,9 +375,6 @@ def _further_pages(
         last = jobs[-1].queue_id
         yield jobs
         jobs = find(msgspec.structs.replace(query, after=last))
-
-
-# Waiting: for a state of a queue, and for events shared by several threads.
 
 
 _LONGEST_SLEEP_S = 0.5

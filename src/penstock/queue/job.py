@@ -18,8 +18,6 @@ import msgspec
 
 from penstock.errors import StateDamaged
 
-# Events in the history of a job.
-
 
 class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One event in the bounded history of a job, such as a retry or a release."""
@@ -40,7 +38,7 @@ RETURNED = -1
 """``turn`` of a returning job (due retry, released, woken from a lock): before numbered turns."""
 
 DEFAULT_TIMEOUT_S = 7200
-"""Timeout that nobody asked for; see ``lifecycle.bounds_whole_job``."""
+"""Timeout that nobody asked for; see ``transitions.bounds_whole_job``."""
 
 SAME_METADATA: Mapping[str, str] = MappingProxyType({})
 """For ``requeue``: every job keeps its metadata."""
@@ -91,7 +89,7 @@ class Held(enum.StrEnum):
     LOCK = "lock"
     PAUSE = "pause"
     AFTER = "after"
-    """Jobs that it waits for have not ended; see ``dependencies``."""
+    """Jobs that it waits for have not ended; see ``transitions.Dependencies``."""
     LIMIT = "limit"
     """The limit of its key allows no start now; see ``limits``."""
 
@@ -171,7 +169,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Start that the limit of the key allowed; see ``limits``."""
     backlog_key: str | None = None
     result_ttl_s: int | None = None
-    """Seconds from the end until the result is removed; see ``results``."""
+    """Seconds from the end until the result is removed; see ``kept_until``."""
     cancel_requested: bool = False
     lost_count: int = 0
     children_open: int = 0
@@ -181,10 +179,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_code: str | None = None
     error_message: str | None = None
     error_reason: str | None = None
-    """Id of the reason of a failed job; see ``failure_reasons``."""
+    """Id of the reason of a failed job; see ``failure_reason``."""
     last_error_at: datetime | None = None
     after_json: str | None = None
-    """Jobs that this one waits or waited for; see ``dependencies``."""
+    """Jobs that this one waits or waited for; see ``transitions.Dependencies``."""
     payload_json: str
     metadata: str = "{}"
     followup_json: str | None = None
@@ -289,7 +287,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The end of a claim. Made only by functions of ``lifecycle``, which are named after the event.
+    """The end of a claim. Made only by functions of ``transitions``, which are named after the event.
 
     ``status`` is the requested status: ``in_progress`` means the job waits (``waiting_for``) or, with
     ``keep_lease``, goes on after adding some children.
@@ -430,8 +428,9 @@ class Position(msgspec.Struct, frozen=True):
 
 
 MISSED_HEARTBEATS = 2
-WORKER_ENDED = "ended"
 """Heartbeats until a silent worker counts as dead. Its jobs are taken back when their leases end."""
+WORKER_ENDED = "ended"
+"""In the info of a worker that has ended."""
 DOCUMENT_FILE: Mapping[str, str] = MappingProxyType({"documents": "in a file"})
 """Part of the info of a worker whose documents are in a file of its host."""
 
@@ -468,14 +467,11 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
         return now - self.seen_at < timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s)
 
 
-# Results with a time to live: upkeep removes them some time after the end of their job. The job stays.
-
-
 LONGEST_TTL_S = 365 * 86_400
 
 
 def kept_until(job: Job) -> datetime | None:
-    """The time at which the result of an ended job is removed; None: it is kept with the job."""
+    """The time at which upkeep removes the result of an ended job; None: it is kept with the job."""
     if job.result_ttl_s is None or job.finished_at is None:
         return None
     return job.finished_at + timedelta(seconds=job.result_ttl_s)
@@ -492,9 +488,6 @@ def begins_to_expire(before: Job | None, after: Job) -> bool:
     if after.result_ttl_s is None or after.finished_at is None or after.result_json is None:
         return False
     return before is None or before.finished_at != after.finished_at
-
-
-# Row counts by status, hold reason and item type, kept by the stores.
 
 
 Class: TypeAlias = tuple[Status, Held | None, str]
@@ -563,9 +556,6 @@ def combined(counted: Mapping[Class, int], sample: Mapping[Class, int], share: f
     return RowCounts(exact | guessed, exact=False)
 
 
-# Reasons of failures: errors of many jobs that differ only in paths and numbers are one reason.
-
-
 CHILDREN_FAILED = "ERR_CHILDREN_FAILED"
 """Code of a parent with failed children. It has no reason: the reasons are those of the children."""
 BUCKETS = 18
@@ -580,7 +570,10 @@ _VARYING = r"""'[^'\n]*'|"[^"\n]*"|[^\s'"]*[/\\][^\s'"]*|\w*\d[\w.,:-]*"""
 
 
 def failure_reason(code: str | None, message: str | None) -> str | None:
-    """The id of a reason: the code, and a hash of the message without the details of one job."""
+    """The id of a reason: the code, and a hash of the message without the details of one job.
+
+    Errors of many jobs that differ only in paths and numbers are one reason.
+    """
     if code == CHILDREN_FAILED:
         return None
     text = re.sub(_PATH_FIRST, "*", (message or "")[:_COMPARED])

@@ -1,6 +1,7 @@
-"""Payload models of the item types, and the paths that are not on a disk.
+"""Payloads and identities of jobs: the models of the item types, their keys, locks, names and priorities.
 
-Unknown fields are accepted and stored; only known ones are checked. ``OPTIONS``: fields that change a result.
+Unknown fields of a payload are accepted and stored; only known ones are checked. ``OPTIONS``: fields that
+change a result.
 """
 
 from __future__ import annotations
@@ -418,9 +419,6 @@ def _readable(complaint: str, model: type[Payload]) -> str:
     elif "matching regex" in what:
         what = f"expected {_EXPECTED[field]}"
     return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
-
-
-# Item types with their operations, names, idempotency keys, lock keys and priorities; delivered files.
 
 
 MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(

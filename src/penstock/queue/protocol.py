@@ -327,7 +327,7 @@ class Queue(Protocol):
         """Return the positions of several jobs."""
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
-        """List jobs past their lease, for ``lifecycle.lease_lost`` and ``settle``: fenced like any worker."""
+        """List jobs past their lease, for ``lease_ended`` and ``settle``: fenced like any worker."""
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         """Repair the effects of a crash between two transactions. Returns the number of corrected rows.

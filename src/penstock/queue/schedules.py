@@ -1,7 +1,11 @@
-"""Timings of schedules: cron expressions and intervals, and the next time after a moment.
+"""Schedules: jobs added by the clock, their timings, and the rules for due runs. Pure.
 
-Pure. A cron expression has five fields: minute, hour, day of the month, month, day of the week. It is read in
-a time zone, by the rules of Vixie cron:
+A schedule holds the next time at which it runs. A worker that finds it due adds the jobs under ids made of
+the schedule and the time, then moves the schedule on if it is still the same version. So a job is added once,
+however many hosts try, and after a crash between the two steps the second one is repeated.
+
+A timing is an interval, or a cron expression with five fields: minute, hour, day of the month, month, day of
+the week. It is read in a time zone, by the rules of Vixie cron:
 
 - If both days are restricted (neither field starts with ``*``), a day that matches one of them counts.
 - An expression with a fixed hour and minute names a time of day. A time that the clock skips in spring counts
@@ -282,13 +286,6 @@ def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
     return before + timedelta(seconds=high)
 
 
-# Schedules: values, and the rules for due runs.
-#
-# Pure. A schedule holds the next time at which it runs. A worker that finds it due adds the jobs under ids
-# made of the schedule and the time, then moves the schedule on if it is still the same version. So a job is
-# added once, however many hosts try, and after a crash between the two steps the second one is repeated.
-
-
 _LATE = timedelta(minutes=1)
 """A run later than this is a missed one."""
 _MOST_CAUGHT_UP = 100
@@ -417,9 +414,6 @@ def job_at(schedule: Schedule, moment: datetime, *, queue_id: str | None = None)
     return msgspec.structs.replace(
         new, queue_id=queue_id, idempotency_key=key, metadata=msgspec.json.encode(metadata).decode()
     )
-
-
-# Schedules in the store of a queue.
 
 
 Key: TypeAlias = tuple[str, str]

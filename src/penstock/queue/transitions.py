@@ -1,7 +1,11 @@
-"""Transitions of rows: pure functions from a job and an event to the changed columns.
+"""Transitions of jobs: pure functions from a job and an event to the changed columns.
 
-Engines apply them inside a transaction that holds the row. ``turn: None`` in changes means a new turn number.
-docs/concepts/state-machine.md has the drawing.
+A worker reports an event that ends a claim (``done``, ``failed_attempt``, ``lease_lost`` …) as a
+``Settlement``; ``settled`` computes the new row. Engines apply the changes inside a transaction that holds
+the row. ``turn: None`` in changes means a new turn number. docs/concepts/state-machine.md has the drawing.
+
+A hook is a job that waits for another one, so the end of that job releases it in the same transaction, on
+every engine. Jobs without hooks have nothing of this.
 """
 
 from __future__ import annotations
@@ -32,12 +36,6 @@ from penstock.queue.job import (
     failure_reason,
 )
 
-# Events that end a claim, as functions which return a ``Settlement``.
-#
-# A worker reports the event (``done``, ``failed_attempt``, ``lease_lost`` …); ``transitions`` computes the
-# new row. docs/concepts/state-machine.md has the drawing.
-
-
 Holder: TypeAlias = Claim | Job
 
 CANCELLED_MESSAGE = "Cancelled by user"
@@ -45,14 +43,6 @@ FIRST_START = "first_started_at"
 """In the progress of a job whose timeout bounds all of its attempts: the start of the first one."""
 _LEASE_ENDED = "no worker renewed its lease; it runs alone now"
 
-TRANSITIONS: Mapping[Status, frozenset[Status]] = {
-    Status.PENDING: frozenset({Status.IN_PROGRESS, Status.CANCELLED}),
-    Status.IN_PROGRESS: frozenset(Status),
-    Status.DONE: frozenset(),
-    Status.FAILED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
-    Status.CANCELLED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
-}
-"""Allowed status changes. A failed parent returns to in_progress when its children are retried."""
 
 TIMED_OUT = "ERR_JOB_TIMEOUT"
 FAILURE_CODES: Mapping[str, str] = {
@@ -660,9 +650,6 @@ def _recorded(job: Job, now: datetime, what: str, note: str | None = None) -> st
     return _encode(events[-HISTORY_LIMIT:]).decode()
 
 
-# Dependencies: jobs waiting for the end of other jobs, and their state afterwards.
-
-
 MOST_DEPENDENCIES = 1_000
 """Largest number of jobs that one job may wait for."""
 
@@ -731,12 +718,6 @@ def cancelled_with(job: Job, failed: str, status: Status) -> Settlement:
 def held_back(turn: int) -> Changes:
     """The changes of a job with open dependencies. The job takes no turn of the tenant."""
     return {"held": Held.AFTER, "turn": min(turn, 0)}
-
-
-# Hooks of a job: function calls and webhooks after the end.
-#
-# A hook is a job that waits for another one (``dependencies``), so the end of that job releases it in the
-# same transaction, on every engine. Jobs without hooks have nothing of this.
 
 
 RESERVED = "penstock."

@@ -1,6 +1,8 @@
-"""Files of a JSONL store: an append-only journal, the snapshot before the journal, and their lock.
+"""Journal of a JSONL store: the append-only file, the snapshot before it, their lock and their lines.
 
-Lines are bytes here; ``records`` decodes them. Every method but ``lock`` requires the lock.
+The journal holds the changes of rows, not the requests: a later version with other rules replays the same
+lines to the same rows. The snapshot holds the whole state: a header, a line per job, pause, worker, schedule
+and limit, and a final line.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The open files of one store."""
+    """The open files of one store, as bytes. Every method but ``lock`` requires the lock."""
 
     def __init__(self, directory: Path, busy_timeout_s: float = 60) -> None:
         self.directory = directory
@@ -370,11 +372,6 @@ def _sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-# Records of the journal: the changes of rows, not the requests.
-#
-# A later version with other rules replays the same lines to the same rows.
-
-
 _Group: TypeAlias = tuple[list[str], Changes]
 """Rows that changed in the same way."""
 
@@ -541,9 +538,6 @@ def _sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
     return sorted(pauses, key=lambda pause: pause.order)
 
 
-# Snapshot of the whole state: header, a line per job, pause, worker, schedule and limit, a final line.
-
-
 _VERSION = 1
 _CHUNK = 1_000
 
@@ -583,7 +577,7 @@ def empty(n: int = 0) -> JournalState:
 
 
 def chunks(state: JournalState) -> Iterator[bytes]:
-    """Yield the file in pieces, so a large file is not in memory twice."""
+    """Yield a snapshot in pieces, so a large file is not in memory twice."""
     yield _line(_Header(state.n, len(state.table.rows), _VERSION))
     jobs = iter(state.table.rows.values())
     while part := list(islice(jobs, _CHUNK)):
@@ -650,9 +644,6 @@ def _adopt(state: JournalState, trailer: _Trailer) -> bool:
 
 def damaged(path: Path, line: int, reason: object) -> StateDamaged:
     return StateDamaged(f"{path}, line {line}: {reason}")
-
-
-# The process holding the write lock of a store in a file, from the kernel's list of locks.
 
 
 _LOCKS = Path("/proc/locks")

@@ -25,16 +25,16 @@ from penstock.queue.rules.rows import Pause, PauseState
 from penstock.queue.schedules import Key, Schedule, key_of
 from penstock.vocabulary import how_many
 
-# Audit log for people: one line per transaction, never read back.
-
-
 ROTATE_AT = 10 * 1024 * 1024
 CHECK_EVERY = 64
 """Lines between two checks of the file: rotation may be due, or another process has rotated it."""
 
 
 class _Audit:
-    """The log file. Written under the journal's lock, so lines are in order and rotation has one writer."""
+    """The log file for people: one line per transaction, never read back.
+
+    Written under the journal's lock, so lines are in order and rotation has one writer.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

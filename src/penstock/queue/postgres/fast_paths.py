@@ -1,6 +1,13 @@
-"""Fast paths of add on PostgreSQL: plain jobs in one statement and round trip.
+"""Fast paths on PostgreSQL: plain jobs are added, claimed and exchanged in few round trips.
 
-The statement is its own transaction. It decides nothing: jobs that it does not write are left to the rules.
+A fast path decides nothing: what it does not write is left to the rules. An addition of plain jobs is one
+statement, which is its own transaction. A claim reads and locks candidates, chooses, takes and holds back;
+the usual case is one statement, too.
+
+Job locks follow a protocol, as several workers claim at once. The statement that reads candidates tries each
+key as an advisory lock (failure means park, never wait). A later statement checks whether the key is held and
+whether the row is the first of its key. After the commit, the transaction that freed a key or parked a row
+checks once more (``wake``), so that no row waits for ever.
 """
 
 from __future__ import annotations
@@ -227,14 +234,6 @@ def _limits(new: NewJob, limits: QueueLimits) -> dict[str, str | None]:
 
 def _limit(most: int | None) -> str | None:
     return None if most is None else str(most)
-
-
-# One claim on PostgreSQL: read and lock candidates, choose, take, hold back.
-#
-# Job locks follow a protocol, as several workers claim at once. The statement that reads candidates tries
-# each key as an advisory lock (failure means park, never wait). A later statement checks whether the key is
-# held and whether the row is the first of its key. After the commit, the transaction that freed a key or
-# parked a row checks once more (``wake``), so that no row waits for ever.
 
 
 _OWN = 3
@@ -537,17 +536,6 @@ def _claim(row: _Row, until: datetime, *, own: int = _OWN) -> Claim:
     return Claim(*values)
 
 
-# An exchange on PostgreSQL whose result is read later: the server works while the worker does.
-#
-# All statements up to the commit are sent at once, so none can depend on the result of another. That is
-# enough for plain jobs: settlements that ended no row are settled again, as any others, once the result is
-# read.
-#
-# The server commits before the result is read, so the rows are locked only for a moment, whatever a job does
-# meanwhile. A result that does not fit into the buffers of the connection would keep the transaction open
-# until it is read, so claims with large payloads are not sent.
-
-
 _MOST_BYTES = 64 << 10
 """Limit for payloads and the like in an unread result. Sockets hold at least twice as much."""
 
@@ -559,7 +547,14 @@ def fits_unread(claims: Sequence[Claim]) -> bool:
 
 
 class UnreadExchange:
-    """An exchange that was sent, and its connection."""
+    """An exchange whose result is read later, and its connection: the server works while the worker does.
+
+    All statements up to the commit are sent at once, so none can depend on the result of another. That is
+    enough for plain jobs: settlements that ended no row are settled again, as any others, once the result is
+    read. The server commits before that, so the rows are locked only for a moment, whatever a job does
+    meanwhile. A result that does not fit into the buffers of the connection would keep the transaction open
+    until it is read, so claims with large payloads are not sent (``fits_unread``).
+    """
 
     def __init__(
         self,

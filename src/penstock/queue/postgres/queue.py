@@ -68,9 +68,6 @@ from penstock.queue.schedules import SqlSchedules
 from penstock.queue.sql import statements
 from penstock.queue.sql.statements import LOCK_CAP
 
-# Add jobs inside a transaction of the caller: a psycopg connection, or SQLAlchemy's over one.
-
-
 _SEARCH = b"SELECT set_config('search_path', %s, %s)"
 
 
@@ -131,9 +128,6 @@ def _driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
     return driver
 
 
-# Counts of the rows of a PostgreSQL queue, at a bounded price.
-
-
 FEW_PAGES = 1_000
 """Tables up to this number of pages, some thousand rows, are counted exactly."""
 
@@ -163,9 +157,6 @@ def _kind(status: str, held: str | None, item_type: Any) -> Class:
     return Status(status), None if held is None else Held(held), item_type
 
 
-# Waiting for changes of a PostgreSQL queue: LISTEN on a separate connection, else polling.
-
-
 _POLL_S = 0.1
 """Interval of polls behind a pooler, where LISTEN does not work."""
 
@@ -177,7 +168,7 @@ class _SeenEvents(threading.local):
 
 
 class PostgresListener:
-    """Notifications for all threads of this process."""
+    """Notifications for all threads of this process: LISTEN on a separate connection, else polling."""
 
     def __init__(
         self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]

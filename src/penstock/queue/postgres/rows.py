@@ -66,12 +66,6 @@ from penstock.queue.sql.statements import (
 )
 from penstock.queue.transitions import dependencies_of
 
-# Encoding of jobs for PostgreSQL, and back.
-#
-# A batch is sent as one array literal per column: writing the literal costs a fraction of the driver's
-# arrays, and the statement is the same for any batch size.
-
-
 _STATUS_AT = JOB_COLUMNS.index("status")
 _HELD_AT = JOB_COLUMNS.index("held")
 _LOCK_AT = JOB_COLUMNS.index("lock_held")
@@ -80,6 +74,10 @@ _HELD = {held.value: held for held in Held}
 
 
 def texts(values: Iterable[str | None]) -> str:
+    """One array literal. A batch is sent as one for each column.
+
+    Writing it costs a fraction of the driver's arrays, and the statement is the same for any batch size.
+    """
     given = list(values)
     if not given or None in given:
         return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
@@ -209,9 +207,6 @@ def _place(place: ClaimPosition) -> dict[str, object]:
     }
 
 
-# One transaction on PostgreSQL, sent as a pipeline and repeated after a conflict.
-
-
 T = TypeVar("T")
 
 _ATTEMPTS = 10
@@ -237,7 +232,7 @@ R = TypeVar("R", bound=_PipelinedRows)
 def transact(
     connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
 ) -> T:
-    """Run ``work`` in one transaction, with rows made by ``make``."""
+    """Run ``work`` over new rows in one transaction, sent as a pipeline and repeated after a conflict."""
     for attempt in range(_ATTEMPTS):
         with connections.borrowed() as connection:
             transaction = _Transaction(connection, connections, channel)

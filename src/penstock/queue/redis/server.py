@@ -1,4 +1,7 @@
-"""Connection to one Redis server. Driver errors are translated to Penstock errors."""
+"""Connection to one Redis server, its checks, and its change notifications.
+
+Driver errors are translated to Penstock errors.
+"""
 
 from __future__ import annotations
 
@@ -327,9 +330,6 @@ def translate_error(error: Exception, label: str) -> StoreError:
     return kind(f"{label}: {text[:300]}")
 
 
-# Checks of a server: version, settings, and the format of a stored queue.
-
-
 _FORMAT = 2
 _RESTORING = b"restoring"
 """Stands for the format while the queue is restored."""
@@ -469,15 +469,12 @@ def _refuse_unknown(server: Server, written: bytes | None) -> None:
         raise SchemaMismatch(f"{server.label} has format {text}, this version knows only {_FORMAT}")
 
 
-# Change notifications: one subscription for each waiting thread.
-
-
 _CHECK_EVERY_S = 15.0
 """Seconds between reads of the version counter: a dead connection may go unnoticed on both ends."""
 
 
 class Subscriptions:
-    """The subscriptions of all threads of this process."""
+    """Change notifications: one subscription for each waiting thread of this process."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

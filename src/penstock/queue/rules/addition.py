@@ -1,4 +1,4 @@
-"""Addition of jobs: duplicates of live rows, backpressure, turns."""
+"""Addition of jobs: duplicates of live rows, backpressure, turns, and dependencies between rows."""
 
 from __future__ import annotations
 
@@ -40,9 +40,6 @@ from penstock.queue.transitions import (
     held_back,
     verdict,
 )
-
-# Dependencies between rows: new rows with dependencies, and the effects of an ended row on them.
-
 
 _SEPARATOR = "\0"
 """Between an ended row and the last row that was looked at; no id has this character."""

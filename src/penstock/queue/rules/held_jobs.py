@@ -1,4 +1,4 @@
-"""Resume of a pause in bounded batches: hold rows back, then release them in order."""
+"""Held jobs: rows held back by a pause or a limit, and their release in order, in bounded batches."""
 
 from __future__ import annotations
 
@@ -151,9 +151,6 @@ def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, li
 
 def _release_row(rows: Rows, job: Job, now: datetime) -> None:
     rows.change(job, with_turn(rows, job, released(job) | {"updated_at": now}))
-
-
-# Limits over rows: slots and starts given to waiting rows, in order.
 
 
 ADMITTED_AT_ONCE = 1_000

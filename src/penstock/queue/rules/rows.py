@@ -1,8 +1,15 @@
-"""Rows of an engine inside one transaction, as the rules use them.
+"""Rows of an engine inside one transaction, as the rules use them, and the rules of a claim and a pause.
 
-``addition``, ``settlement``, ``cancellation``, ``requeue`` and ``pause_batches`` decide over this
-interface, so each rule is written once. An engine supplies the rows, the transaction, and a fast path for
-plain ends (``finish``), where one statement replaces three.
+``addition``, ``settlement`` and ``held_jobs`` decide over ``Rows``, so each rule is written once. An engine
+supplies the rows, the transaction, and a fast path for plain ends (``finish``), where one statement replaces
+three.
+
+A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
+claimed are held back as well, in batches, so that none of them runs before an older one that a claim has held
+back. Then it is ``RELEASING``: the rows go back in the order of priority, created_at and queue_id, with new
+turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are held back
+when they are added. A stop at any point loses nothing: the state and the place reached are in the store. A
+pause of everything holds back no row: a claim then reads and takes no rows.
 """
 
 from __future__ import annotations
@@ -31,9 +38,6 @@ from penstock.queue.job import (
     Status,
 )
 from penstock.queue.limits import Limit
-
-# Candidates of a claim: the rule which rows are taken and which are held back, for every engine.
-
 
 ROUNDS = 4
 """Times that one transaction of a claim reads candidates. The choice depends on the number of rows seen at
@@ -130,18 +134,6 @@ def _all_free(candidates: Sequence[Claimable], locked: Collection[str]) -> bool:
         and not [key for key in keys if key in locked]
         and SUSPECT not in [candidate.turn for candidate in candidates]
     )
-
-
-# Pauses: the phases of a pause, and the order in which a resume releases rows.
-#
-# A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
-# claimed are held back as well, in batches, so that none of them runs before an older one that a claim has
-# held back. Then it is ``RELEASING``: the rows go back in the order of priority, created_at and queue_id,
-# with new turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are
-# held back when they are added. A stop at any point loses nothing: the state and the place reached are in
-# the store.
-#
-# A pause of everything holds back no row: a claim then reads and takes no rows.
 
 
 EVERYTHING = Scope()
@@ -518,9 +510,6 @@ def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
         if after.held is Held.LIMIT and after.lock_key is not None:
             rows.limited_locks.add(after.lock_key)
     return len(parked)
-
-
-# Next jobs of a claim, and the claim of one job by id.
 
 
 FIRST_PAGE = 200

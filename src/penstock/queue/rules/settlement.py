@@ -1,4 +1,7 @@
-"""Settlement of claims: outcomes and new children, then parents, then locks, in one transaction."""
+"""Settlement of claims, and the other ends of jobs: requeue, cancellation, repair after a crash, deletion.
+
+A settlement is one transaction: outcomes and new children, then parents, then locks.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,6 @@ from penstock.queue.job import (
 from penstock.queue.rules import addition
 from penstock.queue.rules.addition import add_children, requeue_changes, with_position
 from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
-
-# Requeue failed and cancelled jobs.
-
 
 _RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 
@@ -156,7 +156,7 @@ class Aftermath:
         self._awaited: list[str] = []
         self.to_stop: list[str] = []
         self.to_resolve: list[str] = []
-        """Places of cascades over dependencies, after the first batch; see ``dependencies.resolve``."""
+        """Places of cascades over dependencies, after the first batch; see ``addition.resolve``."""
 
     def collect(self, before: Job, after: Job) -> None:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
@@ -352,14 +352,11 @@ def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, in
     return parent_id, run or 0
 
 
-# Cancellation: the job itself in one step, then the children in batches.
-
-
 _CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], Leftovers]:
-    """Cancel jobs. Returns a result for each, and work left."""
+    """Cancel jobs; their children are left to ``stop_children``. Returns a result for each, and work left."""
     aftermath = Aftermath(rows, now)
     answers = []
     rows.lock_rows(ids)
@@ -395,9 +392,6 @@ def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Jo
         # The row may have been woken for this lock.
         aftermath.unblock(job.lock_key)
     return after
-
-
-# Deletion: ended trees after their retention, single rows of a deleted tenant, results after their time.
 
 
 def prune(rows: Rows, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:

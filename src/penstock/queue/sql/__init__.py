@@ -1,7 +1,6 @@
 """SQL of the queue, shared by the SQLite and PostgreSQL engines.
 
-- ``statements``: loads the statements and schema scripts
-- ``filters``: builds the statements of ``find`` and ``count``
+- ``statements``: loads the statements and schema scripts, and builds those of ``find`` and ``count``
 - ``queries/``: statements by name; ``both/`` for both dialects, the other folders for one
 - ``migrations/``: numbered schema scripts of each dialect
 """

@@ -1,4 +1,8 @@
-"""SQL statements, loaded from files by name. Each block begins with ``-- name: xyz``."""
+"""SQL statements: loaded from files by name, or built for a ``JobQuery``.
+
+Each block of a file begins with ``-- name: xyz``. Only the statements of a query are built, of fixed
+fragments.
+"""
 
 from __future__ import annotations
 
@@ -180,9 +184,6 @@ def migrations(dialect: str) -> list[tuple[int, str]]:
     return [
         (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in found if file.name[:4].isdigit()
     ]
-
-
-# SQL of a ``JobQuery``: the only place where a statement is built; each filter is a fixed fragment.
 
 
 _EQUAL = (

@@ -75,9 +75,6 @@ from penstock.queue.sqlite.rows import (
     insert_plain,
 )
 
-# One claim on SQLite: read candidates, choose, take, hold back; a few rounds in one short transaction.
-
-
 _OWN = 5
 """Columns of a candidate before its claim: rowid, turn, lock_key, lock held by this row, held by any row."""
 _ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
@@ -90,7 +87,7 @@ _PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
 
 class _SqliteClaim:
-    """One claim inside a transaction."""
+    """One claim: read candidates, choose, take, hold back; a few rounds in one short transaction."""
 
     def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
         self._cursor = cursor

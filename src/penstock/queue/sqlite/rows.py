@@ -50,9 +50,6 @@ from penstock.queue.rules.rows import (
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, ROWS_AT_ONCE, load
 from penstock.queue.transitions import dependencies_of
 
-# Encoding of jobs for SQLite, and back.
-
-
 SPILL_OVER = 2_048
 """Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
 
@@ -143,9 +140,6 @@ def _decoded(row: tuple[Any, ...], payload: Any) -> Job:
     return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
 
 
-# Addition of plain jobs on SQLite: the rules of ``rules/addition``, with few objects and statements.
-
-
 SQL = load("sqlite")
 _ADD_PLAIN, _HEAD_TURN, _LAST_TURN = SQL["add_plain"], SQL["head_turn"], SQL["last_turn"]
 _INSERT_JOB, _INSERT_JOBS = SQL["insert_job"], SQL["insert_jobs"]
@@ -176,9 +170,9 @@ def are_plain(new: Sequence[NewJob]) -> bool:
 
 
 def insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> None:
-    """Insert plain jobs as the rules would. Raises ``Refused`` if a pause or a live duplicate is in the way.
+    """Insert plain jobs as the rules would, with few objects and statements.
 
-    A taken id fails the statement.
+    Raises ``Refused`` if a pause or a live duplicate is in the way. A taken id fails the statement.
     """
     at = format_new_time(now)
     if len(new) == 1:
@@ -618,12 +612,6 @@ class _Places:
         return Position(rows.scalar("requests_ahead", cap, priority, *place), self._requests, ahead)
 
 
-# Upper bounds of the pending jobs, so that not every addition counts them.
-#
-# A count reads an entry of an index for each pending job: with 8,000 of them it costs more than the
-# addition.
-
-
 FEW = 200
 """Pending jobs up to which every addition counts them."""
 
@@ -645,7 +633,11 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 class BacklogBounds:
-    """Counts of pending jobs for the limits of one queue. Used inside write transactions only."""
+    """Upper bounds of the pending jobs for the limits of one queue. Used inside write transactions only.
+
+    A count reads an entry of an index for each pending job: with 8,000 of them it costs more than the
+    addition. So not every addition counts them.
+    """
 
     def __init__(self) -> None:
         self._counted: dict[tuple[int, bool, str | None], _Counted] = {}
