@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -65,8 +66,6 @@ def job_fields(job: Claim | Job) -> dict[str, str | None]:
 
 
 def _propagator() -> Any:
-    from importlib import import_module
-
     return import_module(_PROPAGATION).TraceContextTextMapPropagator()
 
 
@@ -86,8 +85,6 @@ def _parent(metadata: str) -> Any:
 
 
 def _empty() -> Any:
-    from importlib import import_module
-
     return import_module("opentelemetry.context").Context()
 
 

@@ -501,39 +501,6 @@ class RowCounts(msgspec.Struct, frozen=True):
     exact: bool = True
 
 
-_COLUMNS = ("status", "held", "item_type")
-_FILTERS = frozenset({"statuses", "held", "item_type"})
-_PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
-
-
-def class_of(job: Job) -> Class:
-    return job.status, job.held, job.item_type
-
-
-def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
-    """Tell whether the counts are fine enough for the query."""
-    filtered = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
-    return set(by) <= set(_COLUMNS) and filtered - _PAGING <= _FILTERS
-
-
-def tally_answer(
-    counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]
-) -> dict[tuple[Any, ...], int]:
-    """Count rows by the given columns from the classes; only after ``can_answer``."""
-    places = [_COLUMNS.index(name) for name in by]
-    found: Counter[tuple[Any, ...]] = Counter()
-    for each, number in counts.items():
-        status, held, item_type = each
-        if (
-            number
-            and (not query.statuses or status in query.statuses)
-            and query.held in (None, held)
-            and query.item_type in (None, item_type)
-        ):
-            found[tuple(each[place] for place in places)] += number
-    return dict(found)
-
-
 BOUND = 1_000
 """Number up to which the rows of one class are counted; larger numbers are estimated."""
 

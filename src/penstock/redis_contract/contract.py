@@ -260,10 +260,8 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
 
 def _check(server: Server) -> None:
     """Refuse an unsuitable server; warn of server settings which could lose messages."""
-    from penstock.queue.redis.server import find_risks, refuse_old
-
-    refuse_old(server)
-    for danger in find_risks(server):
+    server.refuse_old()
+    for danger in server.find_risks():
         log.warning("%s", danger)
 
 

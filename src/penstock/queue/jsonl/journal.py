@@ -508,30 +508,18 @@ class _Row(Job, frozen=True, omit_defaults=True):
 
 
 _encoder = msgspec.json.Encoder()
-_record_decoder = msgspec.json.Decoder(Record)
-_job_decoder = msgspec.json.Decoder(Job)
-
-
-def encode_record(record: Record) -> bytes:
-    return _encoder.encode(record) + b"\n"
-
-
-def decode_record(line: bytes) -> Record:
-    return _record_decoder.decode(line)
-
-
-def _encode_jobs(jobs: Sequence[Job]) -> bytes:
-    return _encoder.encode_lines(as_written(jobs))
-
-
-def _decode_job(line: bytes) -> Job:
-    return _job_decoder.decode(line)
+decode_record = msgspec.json.Decoder(Record).decode
+_decode_job = msgspec.json.Decoder(Job).decode
 
 
 def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
     # payload_json stays a string: as raw JSON it is a little easier to read, but a row takes 3.1 µs to load
     # instead of 0.8, and a line break in it would break the line.
     return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
+
+
+def encode_line(value: Record | _Header | _Trailer) -> bytes:
+    return _encoder.encode(value) + b"\n"
 
 
 def _sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
@@ -543,12 +531,42 @@ _CHUNK = 1_000
 
 
 class JournalState(msgspec.Struct, frozen=True):
-    """The state up to record ``n``."""
+    """The whole state up to record ``n``, as a snapshot holds it."""
 
     n: int
     table: RecordedTable
     workers: dict[str, WorkerReport]
     schedules: dict[Key, Schedule]
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Yield a snapshot in pieces, so a large file is not in memory twice."""
+        yield encode_line(_Header(self.n, len(self.table.rows), _VERSION))
+        jobs = iter(self.table.rows.values())
+        while part := list(islice(jobs, _CHUNK)):
+            yield _encoder.encode_lines(as_written(part))
+        for pause in _sorted_pauses(self.table.pauses()):
+            yield encode_line(_Trailer(paused=pause))
+        for worker in self.workers.values():
+            yield encode_line(_Trailer(worker=worker))
+        for schedule in self.schedules.values():
+            yield encode_line(_Trailer(schedule=schedule))
+        for limit in self.table.all_limits():
+            yield encode_line(_Trailer(limit=limit))
+        yield encode_line(_Trailer(end=self.n))
+
+    def take(self, trailer: _Trailer) -> bool:
+        """Take over a pause, worker, schedule or limit. False for the final line."""
+        if trailer.paused is not None:
+            self.table.set_pause(trailer.paused)
+        elif trailer.worker is not None:
+            self.workers[trailer.worker.worker_id] = trailer.worker
+        elif trailer.schedule is not None:
+            self.schedules[key_of(trailer.schedule)] = trailer.schedule
+        elif trailer.limit is not None:
+            self.table.set_limit(trailer.limit)
+        else:
+            return False
+        return True
 
 
 class _Header(msgspec.Struct):
@@ -567,56 +585,34 @@ class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     end: int | None = None
 
 
-_encode = msgspec.json.Encoder().encode
-_header = msgspec.json.Decoder(_Header)
-_trailer = msgspec.json.Decoder(_Trailer)
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_trailer = msgspec.json.Decoder(_Trailer).decode
 
 
-def empty(n: int = 0) -> JournalState:
+def empty_state(n: int = 0) -> JournalState:
     return JournalState(n, RecordedTable(), {}, {})
 
 
-def chunks(state: JournalState) -> Iterator[bytes]:
-    """Yield a snapshot in pieces, so a large file is not in memory twice."""
-    yield _line(_Header(state.n, len(state.table.rows), _VERSION))
-    jobs = iter(state.table.rows.values())
-    while part := list(islice(jobs, _CHUNK)):
-        yield _encode_jobs(part)
-    for pause in _sorted_pauses(state.table.pauses()):
-        yield _line(_Trailer(paused=pause))
-    for worker in state.workers.values():
-        yield _line(_Trailer(worker=worker))
-    for schedule in state.schedules.values():
-        yield _line(_Trailer(schedule=schedule))
-    for limit in state.table.all_limits():
-        yield _line(_Trailer(limit=limit))
-    yield _line(_Trailer(end=state.n))
-
-
-def _line(value: msgspec.Struct) -> bytes:
-    return _encode(value) + b"\n"
-
-
-def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
+def parse_snapshot(path: Path, lines: Sequence[bytes] | None) -> JournalState:
     """Parse a snapshot. Raises ``StateDamaged`` with the line, or ``SchemaMismatch`` for a newer version."""
     if lines is None:
-        return empty()
+        return empty_state()
     number = 1
     try:
-        header = _header.decode(lines[0] if lines else b"")
+        header = _decode_header(lines[0] if lines else b"")
         if header.version > _VERSION:
             raise SchemaMismatch(
                 f"{path} has version {header.version}; this Penstock reads up to version {_VERSION}"
             )
         if header.version != _VERSION:
             raise ValueError(f"there never was a version {header.version}")
-        state = empty(header.snapshot)
+        state = empty_state(header.snapshot)
         for number, line in enumerate(lines[1:], 2):
             if number <= header.rows + 1:
                 state.table.restore([_decode_job(line)])
                 continue
-            trailer = _trailer.decode(line)
-            if _adopt(state, trailer):
+            trailer = _decode_trailer(line)
+            if state.take(trailer):
                 continue
             if trailer.end == header.snapshot and number == len(lines):
                 return state
@@ -625,21 +621,6 @@ def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
         raise ValueError("the closing line is missing")
     except (msgspec.MsgspecError, ValueError) as error:
         raise damaged(path, number, error) from error
-
-
-def _adopt(state: JournalState, trailer: _Trailer) -> bool:
-    """Take over a pause, worker, schedule or limit. False for the final line."""
-    if trailer.paused is not None:
-        state.table.set_pause(trailer.paused)
-    elif trailer.worker is not None:
-        state.workers[trailer.worker.worker_id] = trailer.worker
-    elif trailer.schedule is not None:
-        state.schedules[key_of(trailer.schedule)] = trailer.schedule
-    elif trailer.limit is not None:
-        state.table.set_limit(trailer.limit)
-    else:
-        return False
-    return True
 
 
 def damaged(path: Path, line: int, reason: object) -> StateDamaged:

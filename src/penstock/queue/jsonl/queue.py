@@ -138,7 +138,7 @@ class JsonlQueue(MemoryQueue):
         self._journal.create()
         self._audit = _Audit(self._journal.directory / "index_queue.log") if audit else None
         self._watch = FileWatch(self._journal.directory, self._has_changes)
-        self._adopt(journal.empty())
+        self._adopt(journal.empty_state())
         self._newest = 0
         """The last record known. A new store at the same place has fewer."""
         self._retry_compaction_at = 0
@@ -175,7 +175,7 @@ class JsonlQueue(MemoryQueue):
         """Apply new lines of the files. Returns whether the journal ends in a partial line."""
         try:
             if self._journal.needs_snapshot(self._n):
-                self._adopt(journal.parse(self._journal.snapshot, self._journal.read_snapshot()))
+                self._adopt(journal.parse_snapshot(self._journal.snapshot, self._journal.read_snapshot()))
             tail = self._journal.tail()
             if tail.data:
                 self._replay(tail)
@@ -244,7 +244,7 @@ class JsonlQueue(MemoryQueue):
         if not self._unwritten():
             return
         record = self._new_record(what)
-        self._journal.append(journal.encode_record(record))
+        self._journal.append(journal.encode_line(record))
         self._count_record(record)
         self._newest = self._n
         self._mark_written()
@@ -280,7 +280,7 @@ class JsonlQueue(MemoryQueue):
 
     def _compact(self) -> None:
         state = JournalState(self._n, self._table, self._workers, self._schedules)
-        self._journal.compact(self._n, journal.chunks(state))
+        self._journal.compact(self._n, state.snapshot())
 
     def scrub(self) -> None:
         with self._writing("scrub"):
@@ -330,7 +330,7 @@ class JsonlQueue(MemoryQueue):
         with self._writing("restore"):
             self._journal.mark_restoring()
             # The number of records goes on, so that other processes read the new snapshot.
-            self._adopt(journal.empty(self._n + 1))
+            self._adopt(journal.empty_state(self._n + 1))
             self._compact()
 
     def end_restore(self) -> None:

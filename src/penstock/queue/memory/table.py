@@ -24,12 +24,19 @@ from penstock.queue.job import (
     Settlement,
     Status,
     begins_to_expire,
-    class_of,
     expired,
     kept_until,
 )
 from penstock.queue.limits import Limit, gated, touches
-from penstock.queue.rules.rows import ChildCount, ClaimPosition, Finished, NextJob, Pause, RowPosition
+from penstock.queue.rules.rows import (
+    ChildCount,
+    ClaimPosition,
+    Finished,
+    NextJob,
+    Pause,
+    RowPosition,
+    place_of,
+)
 from penstock.queue.transitions import dependencies_of
 
 
@@ -149,7 +156,7 @@ class Table:
         self._leave_family(job)
 
     def _enter(self, job: Job) -> None:
-        self.tallies[class_of(job)] += 1
+        self.tallies[_class_of(job)] += 1
         if job.limit_key is not None:
             self._enter_limit(job.limit_key, job)
         if job.status is Status.PENDING:
@@ -199,7 +206,7 @@ class Table:
 
     def _leave(self, job: Job) -> None:
         """Remove a row from the dictionaries; the heaps skip stale rows themselves."""
-        self.tallies[class_of(job)] -= 1
+        self.tallies[_class_of(job)] -= 1
         if job.limit_key is not None:
             self._leave_limit(job.limit_key, job)
         if job.status is Status.PENDING:
@@ -497,10 +504,10 @@ class Table:
 
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
         rows = self._paused.ordered()
-        return list(islice((job for job in rows if after is None or place(job) > after.key), limit))
+        return list(islice((job for job in rows if after is None or place_of(job).key > after.key), limit))
 
     def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
-        rows = (job for job in self.claimable() if after is None or place(job) > after.key)
+        rows = (job for job in self.claimable() if after is None or place_of(job).key > after.key)
         return [
             RowPosition(job.queue_id, job.tenant_id, job.collection, job.priority, job.turn, job.created_at)
             for job in islice(rows, limit)
@@ -685,10 +692,6 @@ def claim_order(job: Job) -> tuple[int, _Order]:
     return (-job.priority, _order(job))
 
 
-def place(job: Job) -> tuple[int, int, datetime, str]:
-    return (-job.priority, job.turn, job.created_at, job.queue_id)
-
-
 def _backwards(job: Job) -> int:
     return -job.turn
 
@@ -861,3 +864,7 @@ class _Flows:
         flow = self._last.get((tenant_id, priority))
         last = flow.first() if flow else None
         return last.turn if last else None
+
+
+def _class_of(job: Job) -> Class:
+    return job.status, job.held, job.item_type

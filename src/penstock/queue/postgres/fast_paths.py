@@ -21,7 +21,6 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
-import msgspec
 import psycopg
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
@@ -251,20 +250,6 @@ _Row: TypeAlias = tuple[Any, ...]
 _Cursor: TypeAlias = psycopg.Cursor[_Row]
 
 
-class _Candidates(msgspec.Struct, frozen=True):
-    """Statements sent, with results not read yet."""
-
-    before: _Cursor
-    candidates: _Cursor
-
-
-class _FastClaim(msgspec.Struct, frozen=True):
-    """The fast path: one statement which reads and takes rows, or reports a special case."""
-
-    answer: _Cursor
-    until: datetime
-
-
 class ClaimResult:
     """Claims of a transaction; refused rows are known only after the end of the transaction."""
 
@@ -307,38 +292,38 @@ class PostgresClaim:
         self.resuming = False
         """True if a resume is active."""
 
-    def try_fast_claim(self, most_bytes: int | None = None) -> _FastClaim:
+    def try_fast_claim(self, most_bytes: int | None = None) -> _Cursor:
         """Send the fast path, together with earlier statements. ``most_bytes``: the limit of its result."""
-        until = self._now + self._request.lease
-        values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
-        sent = self._rows.send("take_plain", **values, limit=self._request.limit, most_bytes=most_bytes)
-        return _FastClaim(sent, until)
+        request = self._request
+        values = {"now": self._now, "until": self._now + request.lease, "worker_id": request.worker_id}
+        return self._rows.send("take_plain", **values, limit=request.limit, most_bytes=most_bytes)
 
-    def read_fast_claim(self, fast: _FastClaim) -> list[Claim] | None:
+    def read_fast_claim(self, sent: _Cursor) -> list[Claim] | None:
         """Read the result of the fast path. None: a special case, nothing is taken."""
-        found = fast.answer.fetchall()
-        claims = [_claim(row, fast.until, own=1) for row in found if row[0]]
+        found, until = sent.fetchall(), self._now + self._request.lease
+        claims = [_claim(row, until, own=1) for row in found if row[0]]
         # Locked rows were taken; if not, the general path finds out why.
         self.plain = bool(found) and (bool(claims) or found[0][1] is None)
         self.rows_read += len(claims)
         return claims if self.plain else None
 
-    def send_candidates(self, limit: int) -> _Candidates:
+    def send_candidates(self, limit: int) -> tuple[_Cursor, _Cursor]:
         """Send the candidate query, together with earlier statements."""
         before = self._rows.send("before_claim", now=self._now)
         limit = min(limit, self._request.limit)
-        return _Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
+        return before, self._rows.send("candidates", limit=limit, locks=self._locks)
 
-    def take(self, sent: _Candidates) -> ClaimResult | None:
+    def take(self, sent: tuple[_Cursor, _Cursor]) -> ClaimResult | None:
         """Take or hold back all candidates: concurrent claims skip them meanwhile.
 
         None: nothing was taken, and there are more rows.
         """
-        due, paused = self._read(sent.before)
-        candidates = sent.candidates.fetchall()
+        before, candidates = sent
+        due, paused = self._read(before)
+        read = candidates.fetchall()
         if self.all_paused:
             return ClaimResult([])
-        found, cut = self._tried(candidates)
+        found, cut = self._tried(read)
         if due:
             # A due row may come before the candidates.
             self._promote()

@@ -42,7 +42,6 @@ from penstock.queue.job import (
     kept_until,
 )
 from penstock.queue.limits import Limit, decode_limit, encode_limit, gated, touches
-from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.rows import (
     ABOVE_ALL,
     LARGEST_PAGE,
@@ -384,7 +383,7 @@ class PostgresRows:
         """Rows whose results are to be removed later."""
         self._live: dict[_Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
-        self._turns = FlowTurns()
+        self._turns = _FlowTurns()
         self._finished: _Ended | None = None
 
     # Statements. In a pipeline, ``send`` does not wait for the result.
@@ -831,3 +830,45 @@ def _flow(item: NewJob) -> tuple[str, int]:
 
 def _key(item: NewJob | Job) -> _Key:
     return item.tenant_id, item.branch, item.idempotency_key
+
+
+class _FlowTurns:
+    """Cached turns of flows in one transaction, updated as rows change. Unknown flows must be read.
+
+    Reading them would be a round trip for each row.
+    """
+
+    def __init__(self) -> None:
+        self.heads: dict[int, int | None] = {}
+        self.lasts: dict[tuple[str, int], int | None] = {}
+
+    def record(self, before: Job | None, after: Job) -> None:
+        """Update the turns after a change of a row; ``before`` None: the row is new."""
+        if before is not None:
+            self._leave(before, after)
+        if after.status is not Status.PENDING:
+            return
+        flow = (after.tenant_id, after.priority)
+        if flow in self.lasts:
+            last = self.lasts[flow]
+            self.lasts[flow] = after.turn if last is None else max(last, after.turn)
+        if _has_turn(after) and after.priority in self.heads:
+            head = self.heads[after.priority]
+            self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
+
+    def _leave(self, before: Job, after: Job) -> None:
+        """Forget a turn which perhaps only the row before the change had."""
+        if before.status is not Status.PENDING:
+            return
+        flow = (before.tenant_id, before.priority)
+        stays = after.status is Status.PENDING and after.priority == before.priority
+        if self.lasts.get(flow) == before.turn and not (stays and after.turn >= before.turn):
+            self.lasts.pop(flow, None)
+        ahead = stays and _has_turn(after) and after.turn <= before.turn
+        if _has_turn(before) and self.heads.get(before.priority) == before.turn and not ahead:
+            self.heads.pop(before.priority, None)
+
+
+def _has_turn(job: Job) -> bool:
+    """Check whether the turn counts for the head of the priority."""
+    return job.status is Status.PENDING and job.held is None and job.turn >= 0

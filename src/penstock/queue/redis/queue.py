@@ -49,15 +49,7 @@ from penstock.queue.protocol import (
     refuse_uncountable,
 )
 from penstock.queue.redis import codec
-from penstock.queue.redis.server import (
-    Server,
-    Subscriptions,
-    begin_restore,
-    end_restore,
-    is_marked,
-    prepare,
-    warnings,
-)
+from penstock.queue.redis.server import Server, Subscriptions
 from penstock.queue.rules import addition
 from penstock.queue.rules.held_jobs import ADMITTED_AT_ONCE
 from penstock.queue.rules.rows import (
@@ -174,13 +166,13 @@ class RedisQueue(QueueDefaults):
         yield pages_of(self.find)
 
     def begin_restore(self) -> None:
-        begin_restore(self._server)
+        self._server.begin_restore()
 
     def end_restore(self) -> None:
-        end_restore(self._server)
+        self._server.end_restore()
 
     def restore_unfinished(self) -> bool:
-        return is_marked(self._server)
+        return self._server.is_marked()
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         claims = self._claims(self._run("claim", codec.claim_request(request), now))
@@ -608,10 +600,10 @@ class RedisQueue(QueueDefaults):
         return again or self._subscriptions.wait(timeout)
 
     def check(self) -> list[str]:
-        return warnings(self._server)
+        return self._server.warnings()
 
     def migrate(self) -> None:
-        prepare(self._server, restoring=self._restoring)
+        self._server.prepare(restoring=self._restoring)
 
     def close(self) -> None:
         self._subscriptions.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -31,7 +31,7 @@ from penstock.queue.job import (
     QueueLimits,
     Status,
 )
-from penstock.queue.rules.rows import Rows, held_during_resume, raised, refuse_unstorable, wake
+from penstock.queue.rules.rows import Pause, PauseState, Rows, freed, is_kept, refuse_unstorable, wake
 from penstock.queue.transitions import (
     Dependencies,
     cancelled_with,
@@ -152,7 +152,7 @@ def _released(rows: Rows, job: Job, now: datetime) -> Job:
     if job.run_at is not None and job.run_at > now:
         return rows.change(job, {"held": Held.TIME, "turn": min(job.turn, RETURNED), "updated_at": now})
     free = msgspec.structs.replace(job, held=None, run_at=None)
-    kept = held_during_resume(free, rows.pauses())
+    kept = _held_during_resume(free, rows.pauses())
     changes: Changes = {"held": kept.held, "run_at": None, "updated_at": now}
     if kept.held is None and job.turn >= 0:
         changes["turn"] = transitions.next_turn(
@@ -288,7 +288,7 @@ def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
     if changes.get("turn", 0) is not None:
         return changes
     after = msgspec.structs.replace(job, **changes | {"turn": 0})
-    if held_during_resume(after, rows.pauses()).held is Held.PAUSE:
+    if _held_during_resume(after, rows.pauses()).held is Held.PAUSE:
         return changes | {"held": Held.PAUSE, "turn": 0}
     return with_turn(rows, job, changes)
 
@@ -339,7 +339,7 @@ def _add_one(rows: Rows, turns: _Turns, new: NewJob, now: datetime) -> AddResult
     added = transitions.added(new, now, turn)
     if new.after:
         added = _waiting(rows, added, new)
-    job = held_during_resume(added, rows.pauses())
+    job = _held_during_resume(added, rows.pauses())
     # As NewJob.plain, without a call for each job.
     whole = new.after or new.limit_key or new.backlog_key or new.result_ttl_s
     if _try_insert_whole(rows, job) if whole else rows.try_insert(job):
@@ -350,7 +350,7 @@ def _add_one(rows: Rows, turns: _Turns, new: NewJob, now: datetime) -> AddResult
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
-    changes = raised(existing, transitions.coalesced(existing, new, now), rows.pauses())
+    changes = _raised(existing, transitions.coalesced(existing, new, now), rows.pauses())
     rows.change(existing, with_turn(rows, existing, changes))
     if "priority" in changes and existing.held is Held.LOCK and existing.lock_key is not None:
         # The row may now come before the row that was woken for this lock.
@@ -393,7 +393,7 @@ def _restore_one(rows: Rows, turns: _Turns, job: Job) -> str | None:
     if job.status is Status.PENDING and job.turn >= 0:
         job = msgspec.structs.replace(job, turn=turns.next(job.tenant_id, job.priority))
         if job.held is None:
-            job = held_during_resume(job, rows.pauses())
+            job = _held_during_resume(job, rows.pauses())
         turns.record(job)
     rows.insert(job)
     return None
@@ -422,7 +422,7 @@ def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datet
 
 def _add_child(rows: Rows, turns: _Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
-    job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
+    job = _held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
     if new.plain:
         inserted = rows.try_insert(job)
     else:
@@ -486,43 +486,19 @@ def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
     return fresh
 
 
-class FlowTurns:
-    """Cached turns of flows in one transaction, updated as rows change. Unknown flows must be read.
-
-    Reading them would be a round trip for each row.
-    """
-
-    def __init__(self) -> None:
-        self.heads: dict[int, int | None] = {}
-        self.lasts: dict[tuple[str, int], int | None] = {}
-
-    def record(self, before: Job | None, after: Job) -> None:
-        """Update the turns after a change of a row; ``before`` None: the row is new."""
-        if before is not None:
-            self._leave(before, after)
-        if after.status is not Status.PENDING:
-            return
-        flow = (after.tenant_id, after.priority)
-        if flow in self.lasts:
-            last = self.lasts[flow]
-            self.lasts[flow] = after.turn if last is None else max(last, after.turn)
-        if _has_turn(after) and after.priority in self.heads:
-            head = self.heads[after.priority]
-            self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
-
-    def _leave(self, before: Job, after: Job) -> None:
-        """Forget a turn which perhaps only the row before the change had."""
-        if before.status is not Status.PENDING:
-            return
-        flow = (before.tenant_id, before.priority)
-        stays = after.status is Status.PENDING and after.priority == before.priority
-        if self.lasts.get(flow) == before.turn and not (stays and after.turn >= before.turn):
-            self.lasts.pop(flow, None)
-        ahead = stays and _has_turn(after) and after.turn <= before.turn
-        if _has_turn(before) and self.heads.get(before.priority) == before.turn and not ahead:
-            self.heads.pop(before.priority, None)
+def _held_during_resume(job: Job, pauses: Collection[Pause]) -> Job:
+    """Hold a new row back while a resume of the scope still has to release older rows."""
+    if not pauses or job.held is not None:
+        return job
+    parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
+    resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
+    return parked if is_kept(parked, resumes) else job
 
 
-def _has_turn(job: Job) -> bool:
-    """Check whether the turn counts for the head of the priority."""
-    return job.status is Status.PENDING and job.held is None and job.turn >= 0
+def _raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
+    """Release a held row if a resume has passed the position of the new priority."""
+    if job.held is not Held.PAUSE or "priority" not in changes:
+        return changes
+    if is_kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
+        return changes
+    return changes | freed(job)

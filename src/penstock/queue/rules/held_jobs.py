@@ -18,9 +18,9 @@ from penstock.queue.rules.rows import (
     PauseState,
     Rows,
     active_resume,
+    freed,
     is_kept,
     place_of,
-    released,
     wake,
 )
 
@@ -150,7 +150,7 @@ def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, li
 
 
 def _release_row(rows: Rows, job: Job, now: datetime) -> None:
-    rows.change(job, with_turn(rows, job, released(job) | {"updated_at": now}))
+    rows.change(job, with_turn(rows, job, freed(job) | {"updated_at": now}))
 
 
 ADMITTED_AT_ONCE = 1_000

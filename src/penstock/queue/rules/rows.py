@@ -234,31 +234,13 @@ def active_resume(pauses: Iterable[Pause]) -> Pause | None:
     )
 
 
-def held_during_resume(job: Job, pauses: Collection[Pause]) -> Job:
-    """Hold a new row back while a resume of the scope still has to release older rows."""
-    if not pauses or job.held is not None:
-        return job
-    parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
-    resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
-    return parked if is_kept(parked, resumes) else job
-
-
-def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
-    """Release a held row if a resume has passed the position of the new priority."""
-    if job.held is not Held.PAUSE or "priority" not in changes:
-        return changes
-    if is_kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
-        return changes
-    return changes | released(job)
-
-
 def is_kept(job: Job, pauses: Iterable[Pause]) -> bool:
     """Check whether a pause holds the row back, or has a resume before this position."""
     place = place_of(job)
     return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
 
 
-def released(job: Job) -> Changes:
+def freed(job: Job) -> Changes:
     """Return the changes which make a held row claimable, after the other rows of the tenant."""
     changes: Changes = {"held": None}
     if job.turn >= 0:
