@@ -34,13 +34,7 @@ from penstock.queue.job import (
     Status,
 )
 from penstock.queue.limits import KEYS_AT_ONCE, Limit
-from penstock.queue.protocol import (
-    CASCADE_BATCH,
-    NO_LIMITS,
-    Exchange,
-    Queue,
-    QueueDefaults,
-)
+from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS, Exchange, Queue, QueueDefaults
 from penstock.queue.rules import addition, held_jobs, settlement
 from penstock.queue.rules.held_jobs import admit_touched
 from penstock.queue.rules.rows import MOVED_AT_ONCE, RESUME_STEPS, ClaimPosition, Rows, start
@@ -270,9 +264,7 @@ class Engine(QueueDefaults, ABC, Generic[R]):
         released = 0
         for _ in range(steps):
             step = self._apply(
-                "resume",
-                lambda rows: held_jobs.advance_resume(rows, now, limit=MOVED_AT_ONCE),
-                now,
+                "resume", lambda rows: held_jobs.advance_resume(rows, now, limit=MOVED_AT_ONCE), now
             )
             released += step.released
             if not step.more:

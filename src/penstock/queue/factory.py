@@ -8,12 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.config import Settings
-from penstock.errors import (
-    DriverMissing,
-    InvalidSetting,
-    StoreDenied,
-    UnknownScheme,
-)
+from penstock.errors import DriverMissing, InvalidSetting, StoreDenied, UnknownScheme
 from penstock.extensions import ExtensionKind, find, install_remedy
 from penstock.queue.protocol import Queue
 from penstock.state_directory import make_private, write_refusal

@@ -493,12 +493,44 @@ def begins_to_expire(before: Job | None, after: Job) -> bool:
 Class: TypeAlias = tuple[Status, Held | None, str]
 """Status, hold reason, item type."""
 
+CLASS = ("status", "held", "item_type")
+"""Columns of a class."""
+
 
 class RowCounts(msgspec.Struct, frozen=True):
     """Rows by class; not ``exact``: some of the numbers are estimates."""
 
     counts: Mapping[Class, int]
     exact: bool = True
+
+
+_FILTERS = frozenset({"statuses", "held", "item_type"})
+_PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
+
+
+def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
+    """Tell whether the counts are fine enough for the query."""
+    given = zip(query.__struct_fields__, query.__struct_defaults__, strict=True)
+    filtered = {name for name, default in given if getattr(query, name) != default}
+    return set(by) <= set(CLASS) and filtered - _PAGING <= _FILTERS
+
+
+def tally_answer(
+    counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]
+) -> dict[tuple[Any, ...], int]:
+    """Count rows by the given columns from the classes; only after ``can_answer``."""
+    places = [CLASS.index(name) for name in by]
+    found: Counter[tuple[Any, ...]] = Counter()
+    for each, number in counts.items():
+        status, held, item_type = each
+        if (
+            number
+            and (not query.statuses or status in query.statuses)
+            and query.held in (None, held)
+            and query.item_type in (None, item_type)
+        ):
+            found[tuple(each[place] for place in places)] += number
+    return dict(found)
 
 
 BOUND = 1_000

@@ -108,15 +108,7 @@ _TYPES: tuple[tuple[_Kind, str | None, tuple[type[BaseException] | str, ...]], .
     ("permanent", "ERR_PARSE", ("tarfile.ReadError", "_csv.Error", "tomllib.TOMLDecodeError")),
     ("permanent", "ERR_PARSE", ("xml.etree.ElementTree.ParseError", "xml.parsers.expat.ExpatError")),
     ("permanent", None, (errors.InvalidRequest, errors.ConfigError, errors.PermanentFailure)),
-    (
-        "permanent",
-        None,
-        (
-            errors.StoreVanished,
-            errors.SchemaMismatch,
-            errors.StateDamaged,
-        ),
-    ),
+    ("permanent", None, (errors.StoreVanished, errors.SchemaMismatch, errors.StateDamaged)),
     ("transient", None, (errors.PenstockError,)),
     ("transient", "ERR_OUT_OF_MEMORY", (MemoryError,)),
     ("transient", "ERR_TIMEOUT", (TimeoutError, "subprocess.TimeoutExpired")),

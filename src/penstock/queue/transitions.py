@@ -122,15 +122,19 @@ def failed_attempt(
 
 
 def failed(claim: Holder, code: str, message: str) -> Settlement:
+    return _ended_badly(claim, Status.FAILED, code, printable(message))
+
+
+def _ended_badly(claim: Holder, status: Status, code: str, message: str) -> Settlement:
     return Settlement(
         queue_id=claim.queue_id,
         claim_number=claim.claim_number,
-        status=Status.FAILED,
-        what="failed",
+        status=status,
+        what=status.value,
         retry_count=claim.retry_count,
         lost_count=claim.lost_count,
         error_code=code,
-        error_message=printable(message),
+        error_message=message,
     )
 
 
@@ -191,24 +195,13 @@ def with_first_start(
         return timed_out(holder)
     progress = {FIRST_START: first.isoformat()} | progress
     return msgspec.structs.replace(
-        settlement,
-        progress_json=msgspec.json.encode(progress).decode(),
-        delay=min(settlement.delay, left),
+        settlement, progress_json=msgspec.json.encode(progress).decode(), delay=min(settlement.delay, left)
     )
 
 
 def cancelled_by_flag(claim: Holder) -> Settlement:
     """Cancel: the handler saw the flag at a checkpoint, or was stopped because of the flag."""
-    return Settlement(
-        queue_id=claim.queue_id,
-        claim_number=claim.claim_number,
-        status=Status.CANCELLED,
-        what="cancelled",
-        retry_count=claim.retry_count,
-        lost_count=claim.lost_count,
-        error_code="ERR_CANCELLED",
-        error_message=CANCELLED_MESSAGE,
-    )
+    return _ended_badly(claim, Status.CANCELLED, "ERR_CANCELLED", CANCELLED_MESSAGE)
 
 
 def released(
@@ -467,12 +460,7 @@ def cancelled(job: Job, now: datetime) -> Changes:
     if job.lease_until is not None:
         return stop
     if job.children_open:
-        return stop | {
-            "status": Status.IN_PROGRESS,
-            "waiting_for": CHILDREN,
-            "held": None,
-            "run_at": None,
-        }
+        return stop | {"status": Status.IN_PROGRESS, "waiting_for": CHILDREN, "held": None, "run_at": None}
     return _ended(msgspec.structs.replace(job, followup_json=None), cancelled_by_flag(job), now)
 
 
@@ -703,16 +691,8 @@ def verdict(found: Dependencies, statuses: Mapping[str, Status]) -> WaitDecision
 
 def cancelled_with(job: Job, failed: str, status: Status) -> Settlement:
     """End a waiting job because another one failed or was cancelled."""
-    return Settlement(
-        queue_id=job.queue_id,
-        claim_number=job.claim_number,
-        status=Status.CANCELLED,
-        what="cancelled",
-        retry_count=job.retry_count,
-        lost_count=job.lost_count,
-        error_code=DEPENDENCY_FAILED,
-        error_message=DEPENDENCY_MESSAGE % (failed, _ENDED_BADLY[status]),
-    )
+    message = DEPENDENCY_MESSAGE % (failed, _ENDED_BADLY[status])
+    return _ended_badly(job, Status.CANCELLED, DEPENDENCY_FAILED, message)
 
 
 def held_back(turn: int) -> Changes:

@@ -124,12 +124,7 @@ class JsonlQueue(MemoryQueue):
     _table: RecordedTable
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        audit: bool = True,
-        restoring: bool = False,
-        busy_timeout_s: float = 60,
+        self, directory: Path, *, audit: bool = True, restoring: bool = False, busy_timeout_s: float = 60
     ) -> None:
         """``restoring``: open a directory even if the last restore was not finished."""
         super().__init__()

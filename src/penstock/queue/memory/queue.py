@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, groupby, islice, takewhile
@@ -21,7 +21,6 @@ from penstock.queue.job import (
     Changes,
     Claim,
     ClaimRequest,
-    Class,
     FailureGroups,
     Held,
     Job,
@@ -32,7 +31,9 @@ from penstock.queue.job import (
     Scope,
     Status,
     WorkerReport,
+    can_answer,
     group_failures,
+    tally_answer,
 )
 from penstock.queue.memory.table import Table, claim_order
 from penstock.queue.protocol import POSITION_CAP, Lengths, refuse_uncountable
@@ -207,8 +208,8 @@ class MemoryQueue(Engine[Table]):
     ) -> dict[tuple[Any, ...], int]:
         refuse_uncountable(by)
         with self._reading() as table:
-            if _can_answer(query, by):
-                return _tally_answer(table.tallies, query, by)
+            if can_answer(query, by):
+                return tally_answer(table.tallies, query, by)
             matching = (job for job in table.values() if _matches(query, job))
             counted = islice(matching, None if by else cap)
             return dict(Counter(tuple(getattr(job, name) for name in by) for job in counted))
@@ -394,33 +395,3 @@ def _matches(query: JobQuery, job: Job) -> bool:
         return False
     wanted = ((name, getattr(query, name)) for name in _EQUAL)
     return all(value is None or getattr(job, name) == value for name, value in wanted)
-
-
-_CLASS = ("status", "held", "item_type")
-"""Columns of the numbers that a table keeps."""
-_FILTERS = frozenset({"statuses", "held", "item_type"})
-_PAGING = frozenset({"after", "newest_first", "by_priority", "after_priority", "limit"})
-
-
-def _can_answer(query: JobQuery, by: Sequence[str]) -> bool:
-    """Tell whether the counts are fine enough for the query."""
-    filtered = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
-    return set(by) <= set(_CLASS) and filtered - _PAGING <= _FILTERS
-
-
-def _tally_answer(
-    counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]
-) -> dict[tuple[Any, ...], int]:
-    """Count rows by the given columns from the classes; only after ``_can_answer``."""
-    places = [_CLASS.index(name) for name in by]
-    found: Counter[tuple[Any, ...]] = Counter()
-    for each, number in counts.items():
-        status, held, item_type = each
-        if (
-            number
-            and (not query.statuses or status in query.statuses)
-            and query.held in (None, held)
-            and query.item_type in (None, item_type)
-        ):
-            found[tuple(each[place] for place in places)] += number
-    return dict(found)

@@ -28,15 +28,7 @@ from penstock.queue.job import (
     kept_until,
 )
 from penstock.queue.limits import Limit, gated, touches
-from penstock.queue.rules.rows import (
-    ChildCount,
-    ClaimPosition,
-    Finished,
-    NextJob,
-    Pause,
-    RowPosition,
-    place_of,
-)
+from penstock.queue.rules.rows import ChildCount, ClaimPosition, Finished, Pause, place_of
 from penstock.queue.transitions import dependencies_of
 
 
@@ -432,12 +424,12 @@ class Table:
     def first_claimable(self, number: int) -> list[Job]:
         return self._claimable.first(number)
 
-    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[NextJob]:
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[Job]:
         """Yield due rows, then claimable rows in claim order. Do not change rows while reading."""
         for job in chain(self.due(now), self.claimable()):
             holder = self.lock_holders.get(job.lock_key) if job.lock_key is not None else None
             if item_type in (None, job.item_type) and holder in (None, job.queue_id):
-                yield NextJob(job.queue_id, job.lock_key, job.tenant_id, job.collection)
+                yield job
 
     def lock_holder(self, lock_key: str) -> str | None:
         return self.lock_holders.get(lock_key)
@@ -506,12 +498,9 @@ class Table:
         rows = self._paused.ordered()
         return list(islice((job for job in rows if after is None or place_of(job).key > after.key), limit))
 
-    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
         rows = (job for job in self.claimable() if after is None or place_of(job).key > after.key)
-        return [
-            RowPosition(job.queue_id, job.tenant_id, job.collection, job.priority, job.turn, job.created_at)
-            for job in islice(rows, limit)
-        ]
+        return list(islice(rows, limit))
 
     def dependents(self, queue_id: str, after: str, limit: int) -> list[Job]:
         return [self.rows[each] for each in self._dependents.of(queue_id, after, limit)]

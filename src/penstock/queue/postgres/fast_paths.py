@@ -428,12 +428,7 @@ class PostgresClaim:
     def _choose(self, found: Sequence[_Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
         candidates = [
             Candidate(
-                row[_ID_AT],
-                row[_TURN],
-                row[_LOCK_AT],
-                row[_HOLDS_LOCK],
-                row[_TENANT_AT],
-                row[_COLLECTION_AT],
+                row[_ID_AT], row[_TURN], row[_LOCK_AT], row[_HOLDS_LOCK], row[_TENANT_AT], row[_COLLECTION_AT]
             )
             for row in found
         ]

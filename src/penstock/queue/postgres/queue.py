@@ -21,13 +21,12 @@ from penstock.errors import DuplicateId, InvalidRequest, StoreError
 from penstock.queue.engine import Engine, SharedWait, pages_of
 from penstock.queue.job import (
     BOUND,
+    CLASS,
     AddResult,
     Beat,
     Claim,
     ClaimRequest,
-    Class,
     FailureGroups,
-    Held,
     Job,
     JobQuery,
     NewJob,
@@ -50,7 +49,7 @@ from penstock.queue.postgres.fast_paths import (
     try_add,
     try_claim_alone,
 )
-from penstock.queue.postgres.rows import PLANS, Found, PostgresRows, as_pause, column_value, decoded, transact
+from penstock.queue.postgres.rows import PLANS, PostgresRows, as_pause, decoded, transact
 from penstock.queue.protocol import (
     NO_LIMITS,
     POSITION_CAP,
@@ -143,18 +142,11 @@ def tally(rows: PostgresRows) -> RowCounts:
     """
     pages = int(rows.scalar("table_pages"))
     if pages <= FEW_PAGES:
-        return RowCounts(_counts(rows.fetch("tally_all")))
+        return RowCounts(statements.groups_of(rows.fetch("tally_all"), CLASS))
     percent = 100 * _SAMPLED_PAGES / pages
-    sample = _counts(rows.fetch("tally_sample", percent=percent))
-    return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
-
-
-def _counts(found: Found) -> dict[Class, int]:
-    return {_kind(*row[:3]): row[3] for row in found}
-
-
-def _kind(status: str, held: str | None, item_type: Any) -> Class:
-    return Status(status), None if held is None else Held(held), item_type
+    sample = statements.groups_of(rows.fetch("tally_sample", percent=percent), CLASS)
+    bounded = statements.groups_of(rows.fetch("tally_bounded", cap=BOUND), CLASS)
+    return combined(bounded, sample, 100 / percent)
 
 
 _POLL_S = 0.1
@@ -516,7 +508,7 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
     ) -> dict[tuple[Any, ...], int]:
         refuse_uncountable(by)
         statement, values = statements.count(query, "postgres", by, cap)
-        return statements.groups_of(self._select(statement, values), by, column_value)
+        return statements.groups_of(self._select(statement, values), by)
 
     def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         if not storable(values):

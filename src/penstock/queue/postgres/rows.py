@@ -168,13 +168,6 @@ class _Ended(msgspec.Struct, frozen=True):
         return {key for key in self.lock_keys if key is not None}
 
 
-def column_value(name: str, value: Any) -> Any:
-    """Decode the text of a column to a value of a job."""
-    if value is None:
-        return None
-    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
-
-
 def as_pause(
     tenant_id: str,
     collection: str,

@@ -37,7 +37,9 @@ from penstock.queue.job import (
     Settlement,
     Status,
     WorkerReport,
+    can_answer,
     group_failures,
+    tally_answer,
 )
 from penstock.queue.limits import KEYS_AT_ONCE, Limit
 from penstock.queue.protocol import (
@@ -89,8 +91,6 @@ _EQUAL = (
     "item_type op tenant_id collection branch worker_id lock_key limit_key idempotency_key parent_id root_id "
     "waiting_for top_level error_code"
 ).split()
-_COUNTED = ("status", "held", "item_type")
-"""Columns of the counters, in their order."""
 
 
 class RedisQueue(QueueDefaults):
@@ -421,12 +421,8 @@ class RedisQueue(QueueDefaults):
             jobs = chain.from_iterable(self._matching(everything))
             return dict(Counter(tuple(getattr(job, name) for name in by) for job in jobs))
         filters = _filters(query)
-        if (
-            set(by) <= set(_COUNTED)
-            and filters.keys() <= {"statuses", "held", "item_type"}
-            and not query.prefix
-        ):
-            return self._count_classes(filters, by)
+        if can_answer(query, by):
+            return tally_answer(self.tally().counts, query, by)
         everything = msgspec.structs.replace(query, after=None, newest_first=False)
         counts: Counter[tuple[Any, ...]] = Counter()
         for ids in self._pages(everything, _PAGE):
@@ -435,21 +431,6 @@ class RedisQueue(QueueDefaults):
                 counts[_column_values(by, msgspec.msgpack.decode(group))] += number
             if cap is not None and not by and counts[()] >= cap:
                 break
-        return dict(counts)
-
-    def _count_classes(self, filters: Mapping[str, Any], by: Sequence[str]) -> dict[tuple[Any, ...], int]:
-        counts: Counter[tuple[Any, ...]] = Counter()
-        answer = self._server.call("HGETALL", self._server.key("counts"))
-        for field, number in _pairs(answer):
-            status, held, item_type = field.decode().split(":", 2)
-            values = {"status": int(status), "held": int(held), "item_type": item_type}
-            wanted = (
-                filters.get("statuses", {}).get(values["status"], not filters.get("statuses"))
-                and filters.get("held", values["held"]) == values["held"]
-                and filters.get("item_type", item_type) == item_type
-            )
-            if wanted and int(number):
-                counts[_column_values(by, [values[name] for name in by])] += int(number)
         return dict(counts)
 
     def position(self, queue_id: str) -> Position | None:

@@ -12,7 +12,6 @@ from penstock.queue.limits import AHEAD, Limit, after_start, next_starts
 from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.rows import (
     EVERYTHING,
-    Claimable,
     ClaimPosition,
     Pause,
     PauseState,
@@ -32,7 +31,7 @@ class _BatchResult(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
+def held_back(job: Job, reason: Held, now: datetime) -> Changes:
     """Return the changes which hold a row back.
 
     A pause resets the turn: an old turn would let the tenant pass all others at resume, or delay its new
@@ -108,7 +107,7 @@ def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
     # A claim that read the pauses earlier may have parked one since.
     _hold_back(rows, [job for job in found if job.held in (None, Held.LOCK)], now)
     if len(batch) == left:
-        rows.set_pause(msgspec.structs.replace(pause, at=batch[-1].place if batch else None))
+        rows.set_pause(msgspec.structs.replace(pause, at=place_of(batch[-1]) if batch else None))
     elif rows.parked_rows(pause.scope, 1):
         rows.set_pause(Pause(pause.scope, PauseState.GATHERING))
     else:
@@ -254,15 +253,7 @@ def recall(rows: Rows, key: str, now: datetime) -> int:
     """Hold unclaimed rows again after a change of their limit. Returns their number."""
     found = rows.unclaimed_rows(key, ADMITTED_AT_ONCE)
     for job in found:
-        rows.change(
-            job,
-            {
-                "held": Held.LIMIT,
-                "run_at": None,
-                "limit_at": None,
-                "turn": min(job.turn, 0),
-                "updated_at": now,
-            },
-        )
+        changes = {"held": Held.LIMIT, "run_at": None, "limit_at": None, "turn": min(job.turn, 0)}
+        rows.change(job, changes | {"updated_at": now})
     rows.limit_keys.discard(key)
     return len(found)

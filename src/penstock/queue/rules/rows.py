@@ -50,24 +50,6 @@ DUE_AT_ONCE = 1_000
 """Due rows that one claim promotes, or its limit if that is more; the next claims promote the rest."""
 
 
-class Claimable(Protocol):
-    """Columns of a claimable row used by the decision. A ``Job`` has all of them."""
-
-    @property
-    def turn(self) -> int: ...
-    @property
-    def lock_key(self) -> str | None: ...
-    @property
-    def lock_held(self) -> bool: ...
-    @property
-    def tenant_id(self) -> str: ...
-    @property
-    def collection(self) -> str: ...
-
-
-C = TypeVar("C", bound=Claimable)
-
-
 class Candidate(msgspec.Struct, frozen=True):
     """A row for which the engine has not read the whole job; ``row`` is the engine's handle."""
 
@@ -77,6 +59,9 @@ class Candidate(msgspec.Struct, frozen=True):
     lock_held: bool
     tenant_id: str
     collection: str
+
+
+C = TypeVar("C", Candidate, Job)
 
 
 class Chosen(msgspec.Struct, Generic[C], frozen=True):
@@ -92,12 +77,7 @@ Choice: TypeAlias = Chosen[Candidate]
 
 
 def choose(
-    candidates: Sequence[C],
-    room: int,
-    *,
-    first: bool,
-    locked: Collection[str],
-    paused: Collection[Scope],
+    candidates: Sequence[C], room: int, *, first: bool, locked: Collection[str], paused: Collection[Scope]
 ) -> Chosen[C]:
     """Choose rows. ``first``: nothing was taken yet. ``locked``: keys held by others or by this claim."""
     if not paused and _all_free(candidates, locked) and len(candidates) <= room:
@@ -126,7 +106,7 @@ def choose(
     return Chosen(take, hold, len(take) == room)
 
 
-def _all_free(candidates: Sequence[Claimable], locked: Collection[str]) -> bool:
+def _all_free(candidates: Sequence[Candidate] | Sequence[Job], locked: Collection[str]) -> bool:
     """Check whether nothing but a pause keeps rows from one claim: usual, and cheaper than row by row."""
     keys = [candidate.lock_key for candidate in candidates if candidate.lock_key is not None]
     return (
@@ -198,13 +178,9 @@ class RowPosition(msgspec.Struct, frozen=True):
     turn: int
     created_at: datetime
 
-    @property
-    def place(self) -> ClaimPosition:
-        return ClaimPosition(self.priority, self.turn, self.created_at, self.queue_id)
 
-
-def place_of(job: Job) -> ClaimPosition:
-    return ClaimPosition(job.priority, job.turn, job.created_at, job.queue_id)
+def place_of(row: Job | RowPosition) -> ClaimPosition:
+    return ClaimPosition(row.priority, row.turn, row.created_at, row.queue_id)
 
 
 def everything_paused(pauses: Iterable[Pause]) -> bool:
@@ -399,7 +375,7 @@ class Rows(Protocol):
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
         """List rows held by a pause after this position, in claim order."""
 
-    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> Sequence[RowPosition]:
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> Sequence[RowPosition | Job]:
         """List claimable rows after this position, in claim order, without locks."""
 
     def idle_locks(self, limit: int) -> Sequence[str]:
@@ -519,7 +495,7 @@ class NextJob(msgspec.Struct, frozen=True):
 
 
 def first_of_each_lock(
-    pages: Iterable[Sequence[NextJob]], limit: int, pauses: Collection[Pause]
+    pages: Iterable[Sequence[NextJob | Job]], limit: int, pauses: Collection[Pause]
 ) -> list[str]:
     """List ids in claim order: the first of each lock key, and no paused rows."""
     if everything_paused(pauses):

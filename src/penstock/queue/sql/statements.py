@@ -16,7 +16,16 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from penstock.clock import read_time
-from penstock.queue.job import Claim, FailureGroups, Job, JobQuery, Status, bucket_step, counted_failures
+from penstock.queue.job import (
+    Claim,
+    FailureGroups,
+    Held,
+    Job,
+    JobQuery,
+    Status,
+    bucket_step,
+    counted_failures,
+)
 from penstock.queue.payloads import ITEM_TYPES
 from penstock.queue.rules.rows import searched_texts
 
@@ -322,14 +331,20 @@ def count(
     )
 
 
-def groups_of(
-    rows: Iterable[Sequence[Any]], by: Sequence[str], decode: Callable[[str, Any], Any]
-) -> dict[tuple[Any, ...], int]:
+def groups_of(rows: Iterable[Sequence[Any]], by: Sequence[str]) -> dict[tuple[Any, ...], int]:
     """Counts by group, from rows of the group's columns and a number; without empty groups."""
     named = (
-        (tuple(decode(name, value) for name, value in zip(by, row, strict=False)), row[-1]) for row in rows
+        (tuple(_column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
+        for row in rows
     )
     return {group: number for group, number in named if number}
+
+
+def _column_value(name: str, value: Any) -> Any:
+    """Decode the text of a column to a value of a job."""
+    if value is None:
+        return None
+    return Status(value) if name == "status" else Held(value) if name == "held" else value
 
 
 def _where(query: JobQuery, dialect: _Dialect) -> tuple[list[str], list[object]]:

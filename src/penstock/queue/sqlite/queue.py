@@ -20,6 +20,7 @@ from penstock.queue.engine import Engine, pages_of
 from penstock.queue.file_watch import SqliteListener
 from penstock.queue.job import (
     BOUND,
+    CLASS,
     SUSPECT,
     AddResult,
     Beat,
@@ -71,7 +72,6 @@ from penstock.queue.sqlite.rows import (
     SqliteRows,
     are_plain,
     as_list,
-    column_value,
     insert_plain,
 )
 
@@ -419,7 +419,7 @@ class SqliteQueue(Engine[SqliteRows], SqlSchedules):
             return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()
-        return statements.groups_of(found, by, column_value)
+        return statements.groups_of(found, by)
 
     def position(self, queue_id: str) -> Position | None:
         return self.positions([queue_id])[0]
@@ -535,7 +535,4 @@ def _tally(rows: SqliteRows) -> RowCounts:
 
 
 def _counts(rows: SqliteRows, name: str, *values: Any) -> dict[Class, int]:
-    return {
-        (column_value("status", status), column_value("held", held), item_type): number
-        for status, held, item_type, number in rows.cursor.execute(SQL[name], values).fetchall()
-    }
+    return statements.groups_of(rows.cursor.execute(SQL[name], values).fetchall(), CLASS)

@@ -74,13 +74,6 @@ _CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
 )
 
 
-def column_value(name: str, value: Any) -> Any:
-    """Decode the text of a column to a value of a job."""
-    if value is None:
-        return None
-    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
-
-
 def as_list(values: Collection[str] | Collection[int]) -> str:
     return msgspec.json.encode(list(values)).decode()
 
