@@ -4,7 +4,7 @@ import pytest
 
 from penstock.errors import InvalidRequest, QueueFull
 from penstock.queue import transitions
-from penstock.queue.job import Held, JobQuery, Position, QueueLimits, Scope, Status
+from penstock.queue.job import Held, JobQuery, Position, QueueLimits, Scope, Status, can_answer
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.redis.queue import RedisQueue
 from tests.conformance.conftest import (
@@ -157,6 +157,15 @@ def test_every_countable_column_counts(queue, column):
     put(queue, new())
     (group,) = queue.count(JobQuery(), by=[column])
     assert (getattr(queue.find(JobQuery())[0], column),) == group
+
+
+def test_kept_counts_answer_queries_by_status_held_reason_and_item_type_alone():
+    done = frozenset({Status.DONE})
+    assert can_answer(JobQuery(), ("status", "held", "item_type"))
+    assert can_answer(JobQuery(statuses=done, held=Held.LOCK, item_type="file", after="job_1"), ())
+    assert not can_answer(JobQuery(), ("tenant_id",))
+    for narrower in (JobQuery(top_level=False), JobQuery(waiting=True), JobQuery(text="a"), JobQuery(op="x")):
+        assert not can_answer(narrower, ("status",))
 
 
 def test_a_group_without_jobs_is_not_there(queue):

@@ -121,7 +121,7 @@ def test_a_session_that_ended_meanwhile_leaves_the_result_open(queue: PostgresQu
     give_up_at = time.monotonic() + 20
     while [Status.IN_PROGRESS] != _statuses(queue, 1) and time.monotonic() < give_up_at:
         time.sleep(0.01)
-    pid = sent._unread._connection.info.backend_pid  # type: ignore[attr-defined]
+    pid = sent._connection.info.backend_pid  # type: ignore[attr-defined]
     with psycopg.connect(postgres.shared_url(), autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
     with pytest.raises(StoreUnavailable):

@@ -54,7 +54,6 @@ class Engine(QueueDefaults, ABC, Generic[R]):
     """The last claim saw an active resume."""
     _stranded_after: ClaimPosition | None = None
     """Position of the search for held rows without a pause."""
-
     _resolved_after = ""
     """Position of the search for held rows whose dependencies have ended."""
     _admitted_after = ""

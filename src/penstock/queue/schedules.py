@@ -33,6 +33,192 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 
+_LATE = timedelta(minutes=1)
+"""A run later than this is a missed one."""
+_MOST_CAUGHT_UP = 100
+"""Missed runs that ``run-all`` catches up, the oldest first."""
+SCHEDULE = "schedule"
+"""In a job's metadata: the name of the schedule that added it."""
+SCHEDULED_FOR = "scheduled_for"
+"""In a job's metadata: the time that the schedule named."""
+
+
+class Missed(enum.StrEnum):
+    """Rule for runs that were missed, because no worker was there."""
+
+    SKIP = "skip"
+    RUN_ONCE = "run-once"
+    RUN_ALL = "run-all"
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is added by the clock. ``version`` grows with every change."""
+
+    tenant_id: str
+    name: str
+    schedule_id: str
+    timing: str
+    zone: str
+    job: NewJob
+    """The job to add; its id, key and times are replaced."""
+    summary: str
+    """Short description of the job."""
+    missed: Missed = Missed.RUN_ONCE
+    start_at: datetime
+    """Time from which intervals are counted."""
+    next_at: datetime | None
+    """Time of the next run; None while paused."""
+    paused: bool = False
+    created_at: datetime
+    last_at: datetime | None = None
+    """Time of the last run, as the schedule named it."""
+    last_job_id: str | None = None
+    runs: int = 0
+    skipped: int = 0
+    """Missed runs that were not caught up: those of ``skip``, and all but one of ``run-once``."""
+    version: int = 1
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        timing, zone = parse(self.timing), zone_of(self.zone)
+        return next_after(timing, moment, zone, start=self.start_at)
+
+    def times_until(self, now: datetime) -> int:
+        """Number of runs that are due."""
+        if self.next_at is None or self.next_at > now:
+            return 0
+        timing, zone = parse(self.timing), zone_of(self.zone)
+        return times_until(timing, self.next_at, now, zone, start=self.start_at)
+
+    def upcoming(self, moment: datetime, count: int) -> list[datetime]:
+        """The next times, of a paused schedule none."""
+        found: list[datetime] = []
+        current = self.next_at
+        while current is not None and len(found) < count:
+            found.append(current)
+            current = self.next_after(max(current, moment) if not found[1:] else current)
+        return found
+
+
+class _Due(msgspec.Struct, frozen=True):
+    """The jobs of a due schedule, and the schedule after it."""
+
+    jobs: list[NewJob]
+    after: Schedule
+
+
+def due(schedule: Schedule, now: datetime) -> _Due | None:
+    """Return the jobs that a schedule adds now; None before its time."""
+    first = schedule.next_at
+    if first is None or first > now:
+        return None
+    times = [first]
+    if schedule.missed is Missed.SKIP and now - first > _LATE:
+        times = []
+    elif schedule.missed is Missed.RUN_ALL:
+        times = _all_until(schedule, now)
+    jobs = [job_at(schedule, moment) for moment in times]
+    after = msgspec.structs.replace(
+        schedule,
+        next_at=schedule.next_after(now),
+        last_at=times[-1] if times else schedule.last_at,
+        last_job_id=jobs[-1].queue_id if jobs else schedule.last_job_id,
+        runs=schedule.runs + len(times),
+        skipped=schedule.skipped + max(schedule.times_until(now) - len(times), 0),
+        version=schedule.version + 1,
+    )
+    return _Due(jobs, after)
+
+
+def skipped(schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule moved on to its next time without a run."""
+    return msgspec.structs.replace(
+        schedule,
+        next_at=schedule.next_after(now),
+        skipped=schedule.skipped + max(schedule.times_until(now), 1),
+        version=schedule.version + 1,
+    )
+
+
+def _all_until(schedule: Schedule, now: datetime) -> list[datetime]:
+    times: list[datetime] = []
+    current = schedule.next_at
+    while current is not None and current <= now and len(times) < _MOST_CAUGHT_UP:
+        times.append(current)
+        current = schedule.next_after(current)
+    return times
+
+
+def job_at(schedule: Schedule, moment: datetime, *, queue_id: str | None = None) -> NewJob:
+    """The job of a schedule for one of its times, or (``queue_id``) for a run by hand."""
+    queue_id = queue_id or f"sched-{schedule.schedule_id}-{moment.timestamp():.0f}"
+    new, metadata = schedule.job, msgspec.json.decode(schedule.job.metadata)
+    metadata |= {SCHEDULE: schedule.name, SCHEDULED_FOR: moment.isoformat().replace("+00:00", "Z")}
+    if payloads.ASKED_AT in metadata:
+        metadata[payloads.ASKED_AT] = metadata[SCHEDULED_FOR]
+    key = new.idempotency_key
+    if new.item_type == "function" and not new.dedupe:
+        key = payloads.function_key(new.collection, queue_id)
+    return msgspec.structs.replace(
+        new, queue_id=queue_id, idempotency_key=key, metadata=msgspec.json.encode(metadata).decode()
+    )
+
+
+Key: TypeAlias = tuple[str, str]
+"""Tenant and name of a schedule."""
+
+
+def key_of(schedule: Schedule) -> Key:
+    return schedule.tenant_id, schedule.name
+
+
+encode_schedule = msgspec.json.Encoder().encode
+
+
+def decode_schedule(body: bytes | str) -> Schedule:
+    # A decoder made here would evaluate the annotations in each command.
+    return msgspec.json.decode(body, type=Schedule)
+
+
+class SqlSchedules(ABC):
+    """Schedules in the table ``queue_schedule``, for the SQL engines."""
+
+    @abstractmethod
+    def _write(self, what: str, work: Callable[[Any], Any]) -> Any: ...
+
+    def _fetch_schedules(self, statement: str, values: dict[str, Any]) -> list[Any]:
+        """Run a statement in a separate transaction and return the rows."""
+        found: list[Any] = self._write("schedule", lambda rows: rows.fetch(statement, **values))
+        return found
+
+    @abstractmethod
+    def now(self) -> datetime: ...
+
+    def schedules(self, *, tenant_id: str | None = None) -> list[Schedule]:
+        found = self._fetch_schedules("schedules", {"tenant_id": tenant_id})
+        # Sorted here: a database may sort by its own locale.
+        return sorted((decode_schedule(body) for (body,) in found), key=key_of)
+
+    def due_schedules(self, *, now: datetime | None = None, limit: int = 100) -> list[Schedule]:
+        values = {"now": now or self.now(), "limit": limit}
+        return [decode_schedule(body) for (body,) in self._fetch_schedules("due_schedules", values)]
+
+    def put_schedule(self, schedule: Schedule, *, replaces: int | None = None) -> bool:
+        # In the order of their appearance in the statements: SQLite numbers them so.
+        key = {"tenant_id": schedule.tenant_id, "called": schedule.name}
+        row = {
+            "version": schedule.version,
+            "next_at": schedule.next_at,
+            "body": encode_schedule(schedule).decode(),
+        }
+        if replaces is None:
+            return bool(self._fetch_schedules("insert_schedule", key | row))
+        return bool(self._fetch_schedules("replace_schedule", row | key | {"replaces": replaces}))
+
+    def drop_schedule(self, tenant_id: str, name: str) -> bool:
+        values = {"tenant_id": tenant_id, "called": name}
+        return bool(self._fetch_schedules("drop_schedule", values))
+
+
 _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -284,189 +470,3 @@ def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
         else:
             high = middle
     return before + timedelta(seconds=high)
-
-
-_LATE = timedelta(minutes=1)
-"""A run later than this is a missed one."""
-_MOST_CAUGHT_UP = 100
-"""Missed runs that ``run-all`` catches up, the oldest first."""
-SCHEDULE = "schedule"
-"""In a job's metadata: the name of the schedule that added it."""
-SCHEDULED_FOR = "scheduled_for"
-"""In a job's metadata: the time that the schedule named."""
-
-
-class Missed(enum.StrEnum):
-    """Rule for runs that were missed, because no worker was there."""
-
-    SKIP = "skip"
-    RUN_ONCE = "run-once"
-    RUN_ALL = "run-all"
-
-
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is added by the clock. ``version`` grows with every change."""
-
-    tenant_id: str
-    name: str
-    schedule_id: str
-    timing: str
-    zone: str
-    job: NewJob
-    """The job to add; its id, key and times are replaced."""
-    summary: str
-    """Short description of the job."""
-    missed: Missed = Missed.RUN_ONCE
-    start_at: datetime
-    """Time from which intervals are counted."""
-    next_at: datetime | None
-    """Time of the next run; None while paused."""
-    paused: bool = False
-    created_at: datetime
-    last_at: datetime | None = None
-    """Time of the last run, as the schedule named it."""
-    last_job_id: str | None = None
-    runs: int = 0
-    skipped: int = 0
-    """Missed runs that were not caught up: those of ``skip``, and all but one of ``run-once``."""
-    version: int = 1
-
-    def next_after(self, moment: datetime) -> datetime | None:
-        timing, zone = parse(self.timing), zone_of(self.zone)
-        return next_after(timing, moment, zone, start=self.start_at)
-
-    def times_until(self, now: datetime) -> int:
-        """Number of runs that are due."""
-        if self.next_at is None or self.next_at > now:
-            return 0
-        timing, zone = parse(self.timing), zone_of(self.zone)
-        return times_until(timing, self.next_at, now, zone, start=self.start_at)
-
-    def upcoming(self, moment: datetime, count: int) -> list[datetime]:
-        """The next times, of a paused schedule none."""
-        found: list[datetime] = []
-        current = self.next_at
-        while current is not None and len(found) < count:
-            found.append(current)
-            current = self.next_after(max(current, moment) if not found[1:] else current)
-        return found
-
-
-class _Due(msgspec.Struct, frozen=True):
-    """The jobs of a due schedule, and the schedule after it."""
-
-    jobs: list[NewJob]
-    after: Schedule
-
-
-def due(schedule: Schedule, now: datetime) -> _Due | None:
-    """Return the jobs that a schedule adds now; None before its time."""
-    first = schedule.next_at
-    if first is None or first > now:
-        return None
-    times = [first]
-    if schedule.missed is Missed.SKIP and now - first > _LATE:
-        times = []
-    elif schedule.missed is Missed.RUN_ALL:
-        times = _all_until(schedule, now)
-    jobs = [job_at(schedule, moment) for moment in times]
-    after = msgspec.structs.replace(
-        schedule,
-        next_at=schedule.next_after(now),
-        last_at=times[-1] if times else schedule.last_at,
-        last_job_id=jobs[-1].queue_id if jobs else schedule.last_job_id,
-        runs=schedule.runs + len(times),
-        skipped=schedule.skipped + max(schedule.times_until(now) - len(times), 0),
-        version=schedule.version + 1,
-    )
-    return _Due(jobs, after)
-
-
-def skipped(schedule: Schedule, now: datetime) -> Schedule:
-    """The schedule moved on to its next time without a run."""
-    return msgspec.structs.replace(
-        schedule,
-        next_at=schedule.next_after(now),
-        skipped=schedule.skipped + max(schedule.times_until(now), 1),
-        version=schedule.version + 1,
-    )
-
-
-def _all_until(schedule: Schedule, now: datetime) -> list[datetime]:
-    times: list[datetime] = []
-    current = schedule.next_at
-    while current is not None and current <= now and len(times) < _MOST_CAUGHT_UP:
-        times.append(current)
-        current = schedule.next_after(current)
-    return times
-
-
-def job_at(schedule: Schedule, moment: datetime, *, queue_id: str | None = None) -> NewJob:
-    """The job of a schedule for one of its times, or (``queue_id``) for a run by hand."""
-    queue_id = queue_id or f"sched-{schedule.schedule_id}-{moment.timestamp():.0f}"
-    new, metadata = schedule.job, msgspec.json.decode(schedule.job.metadata)
-    metadata |= {SCHEDULE: schedule.name, SCHEDULED_FOR: moment.isoformat().replace("+00:00", "Z")}
-    if payloads.ASKED_AT in metadata:
-        metadata[payloads.ASKED_AT] = metadata[SCHEDULED_FOR]
-    key = new.idempotency_key
-    if new.item_type == "function" and not new.dedupe:
-        key = payloads.function_key(new.collection, queue_id)
-    return msgspec.structs.replace(
-        new, queue_id=queue_id, idempotency_key=key, metadata=msgspec.json.encode(metadata).decode()
-    )
-
-
-Key: TypeAlias = tuple[str, str]
-"""Tenant and name of a schedule."""
-
-
-def key_of(schedule: Schedule) -> Key:
-    return schedule.tenant_id, schedule.name
-
-
-encode_schedule = msgspec.json.Encoder().encode
-
-
-def decode_schedule(body: bytes | str) -> Schedule:
-    # A decoder made here would evaluate the annotations in each command.
-    return msgspec.json.decode(body, type=Schedule)
-
-
-class SqlSchedules(ABC):
-    """Schedules in the table ``queue_schedule``, for the SQL engines."""
-
-    @abstractmethod
-    def _write(self, what: str, work: Callable[[Any], Any]) -> Any: ...
-
-    def _fetch_schedules(self, statement: str, values: dict[str, Any]) -> list[Any]:
-        """Run a statement in a separate transaction and return the rows."""
-        found: list[Any] = self._write("schedule", lambda rows: rows.fetch(statement, **values))
-        return found
-
-    @abstractmethod
-    def now(self) -> datetime: ...
-
-    def schedules(self, *, tenant_id: str | None = None) -> list[Schedule]:
-        found = self._fetch_schedules("schedules", {"tenant_id": tenant_id})
-        # Sorted here: a database may sort by its own locale.
-        return sorted((decode_schedule(body) for (body,) in found), key=key_of)
-
-    def due_schedules(self, *, now: datetime | None = None, limit: int = 100) -> list[Schedule]:
-        values = {"now": now or self.now(), "limit": limit}
-        return [decode_schedule(body) for (body,) in self._fetch_schedules("due_schedules", values)]
-
-    def put_schedule(self, schedule: Schedule, *, replaces: int | None = None) -> bool:
-        # In the order of their appearance in the statements: SQLite numbers them so.
-        key = {"tenant_id": schedule.tenant_id, "called": schedule.name}
-        row = {
-            "version": schedule.version,
-            "next_at": schedule.next_at,
-            "body": encode_schedule(schedule).decode(),
-        }
-        if replaces is None:
-            return bool(self._fetch_schedules("insert_schedule", key | row))
-        return bool(self._fetch_schedules("replace_schedule", row | key | {"replaces": replaces}))
-
-    def drop_schedule(self, tenant_id: str, name: str) -> bool:
-        values = {"tenant_id": tenant_id, "called": name}
-        return bool(self._fetch_schedules("drop_schedule", values))

@@ -526,8 +526,8 @@ def fits_unread(claims: Sequence[Claim]) -> bool:
     return sum(sizes) <= _MOST_BYTES
 
 
-class UnreadExchange:
-    """An exchange whose result is read later, and its connection: the server works while the worker does.
+class PlainExchange:
+    """An exchange of plain jobs whose result is read later: the server works while the worker does.
 
     All statements up to the commit are sent at once, so none can depend on the result of another. That is
     enough for plain jobs: settlements that ended no row are settled again, as any others, once the result is
@@ -542,10 +542,20 @@ class UnreadExchange:
         settlements: Sequence[Settlement],
         request: ClaimRequest,
         now: datetime,
+        *,
+        settle: Callable[[Sequence[Settlement]], list[Status | None]],
+        repeat: Callable[[], Exchange],
+        record: Callable[..., Any],
     ) -> None:
-        """Raises ``psycopg.Error`` if the session ended; nothing was done then."""
+        """``repeat``: does the exchange if this one met another transaction; ``record``: what was plain.
+
+        Raises ``psycopg.Error`` if the session ended; nothing was done then.
+        """
         self._connections = connections
         self._settlements = settlements
+        self._settle = settle
+        self._repeat = repeat
+        self._record = record
         self._committing = False
         self._borrowed = ExitStack()
         connection = self._borrowed.enter_context(connections.borrowed())
@@ -566,11 +576,20 @@ class UnreadExchange:
                 raise refusal(error, connections, in_doubt=True) from error
             raise
 
-    @property
-    def rows_read(self) -> int:
-        return self._claim.rows_read
+    def finish(self) -> Exchange:
+        found = self._read()
+        if found is None:
+            return self._repeat()
+        ended, claims = found
+        left = [each for each in self._settlements if each.queue_id not in ended]
+        self._record(claims=claims is not None, ends=not left, rows_read=self._claim.rows_read)
+        if not left:
+            return Exchange([Status.DONE] * len(self._settlements), claims or [])
+        answers = dict(zip((each.queue_id for each in left), self._settle(left), strict=True))
+        settled = [answers.get(each.queue_id, Status.DONE) for each in self._settlements]
+        return Exchange(settled, claims or [])
 
-    def read(self) -> tuple[set[str], list[Claim] | None] | None:
+    def _read(self) -> tuple[set[str], list[Claim] | None] | None:
         """Read the ids of ended jobs, and the claims; None for claims: a special case, nothing is taken.
 
         None: the transaction met another one, and nothing was done.
@@ -595,36 +614,3 @@ class UnreadExchange:
         with suppress(psycopg.Error):
             self._connection.close()
         self._borrowed.close()
-
-
-class PlainExchange:
-    """A sent exchange of plain jobs."""
-
-    def __init__(
-        self,
-        unread: UnreadExchange,
-        settlements: Sequence[Settlement],
-        *,
-        settle: Callable[[Sequence[Settlement]], list[Status | None]],
-        repeat: Callable[[], Exchange],
-        record: Callable[..., Any],
-    ) -> None:
-        """``repeat``: does the exchange if this one met another transaction; ``record``: what was plain."""
-        self._unread = unread
-        self._settlements = settlements
-        self._settle = settle
-        self._repeat = repeat
-        self._record = record
-
-    def finish(self) -> Exchange:
-        found = self._unread.read()
-        if found is None:
-            return self._repeat()
-        ended, claims = found
-        left = [each for each in self._settlements if each.queue_id not in ended]
-        self._record(claims=claims is not None, ends=not left, rows_read=self._unread.rows_read)
-        if not left:
-            return Exchange([Status.DONE] * len(self._settlements), claims or [])
-        answers = dict(zip((each.queue_id for each in left), self._settle(left), strict=True))
-        settled = [answers.get(each.queue_id, Status.DONE) for each in self._settlements]
-        return Exchange(settled, claims or [])

@@ -44,7 +44,6 @@ from penstock.queue.postgres.fast_paths import (
     ClaimResult,
     PlainExchange,
     PostgresClaim,
-    UnreadExchange,
     fits_unread,
     try_add,
     try_claim_alone,
@@ -66,187 +65,6 @@ from penstock.queue.rules.settlement import Leftovers
 from penstock.queue.schedules import SqlSchedules
 from penstock.queue.sql import statements
 from penstock.queue.sql.statements import LOCK_CAP
-
-_SEARCH = b"SELECT set_config('search_path', %s, %s)"
-
-
-@contextmanager
-def _joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
-    """Yield rows in the caller's transaction. The caller commits or rolls back."""
-    driver = _driver_connection(connection)
-    rows = PostgresRows(driver)
-    rows.joined = True
-    try:
-        with _searched(driver, connections.schema):
-            yield rows
-            rows.flush()
-            if rows.news:
-                # Sent when, and only if, the caller commits.
-                rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": channel})
-    except psycopg.errors.UniqueViolation as error:
-        raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
-    except psycopg.Error as error:
-        raise translate_error(error, connections.name) from error
-
-
-@contextmanager
-def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
-    """Set the search path to the queue's schema, and restore the caller's search path afterwards."""
-    if schema is None:
-        yield
-        return
-    in_transaction = connection.info.transaction_status is pq.TransactionStatus.INTRANS
-    local = in_transaction or not connection.autocommit
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(b"SELECT current_setting('search_path')").fetchone()
-        before = found[0] if found else ""
-        cursor.execute(_SEARCH, (schema, local))
-        try:
-            yield
-        finally:
-            # After an error the server rolls back the setting, and accepts no statement before.
-            if connection.info.transaction_status is not pq.TransactionStatus.INERROR:
-                cursor.execute(_SEARCH, (before, local))
-
-
-def _driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
-    """Return the psycopg connection. Detects SQLAlchemy by attributes, so no import is needed."""
-    if isinstance(given, psycopg.Connection):
-        return given
-    method = getattr(given, "connection", None)
-    if callable(method) and hasattr(given, "in_transaction"):
-        given = method()
-    if hasattr(given, "in_transaction") and not given.in_transaction():
-        # Without a begin, its commit would not commit these rows.
-        given.begin()
-    driver = getattr(getattr(given, "connection", None), "driver_connection", None)
-    if not isinstance(driver, psycopg.Connection):
-        raise InvalidRequest(
-            "connection= must be a psycopg.Connection to the queue's own database, or SQLAlchemy's over one"
-        )
-    return driver
-
-
-FEW_PAGES = 1_000
-"""Tables up to this number of pages, some thousand rows, are counted exactly."""
-
-_SAMPLED_PAGES = 200
-
-
-def tally(rows: PostgresRows) -> RowCounts:
-    """Count rows at a bounded price.
-
-    A counter would have to be written by every transaction: as a statement trigger it cost 12 % of a drain in
-    batches of 100, and 24 % of one job by job. So a large table is counted up to a bound, class by class, and
-    estimated beyond it from random pages.
-    """
-    pages = int(rows.scalar("table_pages"))
-    if pages <= FEW_PAGES:
-        return RowCounts(statements.groups_of(rows.fetch("tally_all"), CLASS))
-    percent = 100 * _SAMPLED_PAGES / pages
-    sample = statements.groups_of(rows.fetch("tally_sample", percent=percent), CLASS)
-    bounded = statements.groups_of(rows.fetch("tally_bounded", cap=BOUND), CLASS)
-    return combined(bounded, sample, 100 / percent)
-
-
-_POLL_S = 0.1
-"""Interval of polls behind a pooler, where LISTEN does not work."""
-
-
-class _SeenEvents(threading.local):
-    """Event count at the end of a thread's last wait; the first wait returns at once."""
-
-    events = -1
-
-
-class PostgresListener:
-    """Notifications for all threads of this process: LISTEN on a separate connection, else polling."""
-
-    def __init__(
-        self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
-    ) -> None:
-        self._connections = connections
-        self._channel = channel
-        self._any_claimable = any_claimable
-        self._connection: Connection | None = None
-        self.after_fork()
-        schema.register(self)
-
-    def wait(self, timeout: float) -> bool:
-        if self._connections.pooled:
-            return self._poll(timeout)
-        self._listen()
-        notified = self._shared.wait(self._seen.events, timeout, self._watch)
-        self._seen.events = self._shared.events
-        return notified
-
-    def _listen(self) -> None:
-        with self._connecting:
-            if self._connection is None:
-                self._connection = self._connect()
-                # Earlier notifications are unknown, so this counts as an event.
-                self._shared.add_event()
-
-    def _connect(self) -> Connection:
-        statement = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel()))
-        connection = self._connections.connect()
-        try:
-            connection.execute(statement)
-        except psycopg.Error as error:
-            connection.close()
-            raise translate_error(error, self._connections.name) from error
-        return connection
-
-    def _watch(self, timeout: float) -> bool:
-        connection = self._connection
-        try:
-            return connection is None or self._read_notifications(connection, timeout)
-        except psycopg.Error:
-            # The session ended, and its notifications are lost: wake the waiting threads.
-            self._forget()
-            return True
-
-    def _read_notifications(self, connection: Connection, left: float) -> bool:
-        """Read notifications from the socket: the driver's generator would poll while waiting."""
-        connected, deadline = connection.pgconn, time.monotonic() + left
-        poll = select.poll()
-        poll.register(connected.socket, select.POLLIN)
-        while True:
-            connected.consume_input()
-            notified = False
-            while connected.notifies() is not None:
-                notified = True
-            left = deadline - time.monotonic()
-            if notified or left <= 0:
-                return notified
-            poll.poll(left * 1000)
-
-    def _poll(self, timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
-        while True:
-            if self._any_claimable():
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(left, _POLL_S))
-
-    def _forget(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
-
-    def close(self) -> None:
-        self._forget()
-
-    def after_fork(self) -> None:
-        # Not closed: the session belongs to the parent.
-        self._connection = None
-        self._connecting = threading.Lock()
-        self._shared = SharedWait()
-        self._seen = _SeenEvents()
-
 
 T = TypeVar("T")
 
@@ -387,16 +205,17 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
         if not (plain and spare and _all_done(settlements)) or self._all_paused:
             return None
         try:
-            unread = UnreadExchange(self._connections, settlements, request, now or self.now())
+            return PlainExchange(
+                self._connections,
+                settlements,
+                request,
+                now or self.now(),
+                settle=partial(self.settle, now=now),
+                repeat=partial(self.exchange, settlements, request, now=now),
+                record=self._record_sent,
+            )
         except psycopg.Error:
             return None
-        return PlainExchange(
-            unread,
-            settlements,
-            settle=partial(self.settle, now=now),
-            repeat=partial(self.exchange, settlements, request, now=now),
-            record=self._record_sent,
-        )
 
     def _record_sent(self, *, claims: bool, ends: bool, rows_read: int) -> None:
         self._plain, self._plain_ends, self.rows_read, self._resuming = claims, ends, rows_read, False
@@ -634,3 +453,184 @@ class PostgresQueue(Engine[PostgresRows], SqlSchedules):
 
 def _all_done(settlements: Sequence[Settlement]) -> bool:
     return all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
+
+
+_SEARCH = b"SELECT set_config('search_path', %s, %s)"
+
+
+@contextmanager
+def _joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
+    """Yield rows in the caller's transaction. The caller commits or rolls back."""
+    driver = _driver_connection(connection)
+    rows = PostgresRows(driver)
+    rows.joined = True
+    try:
+        with _searched(driver, connections.schema):
+            yield rows
+            rows.flush()
+            if rows.news:
+                # Sent when, and only if, the caller commits.
+                rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": channel})
+    except psycopg.errors.UniqueViolation as error:
+        raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
+    except psycopg.Error as error:
+        raise translate_error(error, connections.name) from error
+
+
+@contextmanager
+def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
+    """Set the search path to the queue's schema, and restore the caller's search path afterwards."""
+    if schema is None:
+        yield
+        return
+    in_transaction = connection.info.transaction_status is pq.TransactionStatus.INTRANS
+    local = in_transaction or not connection.autocommit
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        found = cursor.execute(b"SELECT current_setting('search_path')").fetchone()
+        before = found[0] if found else ""
+        cursor.execute(_SEARCH, (schema, local))
+        try:
+            yield
+        finally:
+            # After an error the server rolls back the setting, and accepts no statement before.
+            if connection.info.transaction_status is not pq.TransactionStatus.INERROR:
+                cursor.execute(_SEARCH, (before, local))
+
+
+def _driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return the psycopg connection. Detects SQLAlchemy by attributes, so no import is needed."""
+    if isinstance(given, psycopg.Connection):
+        return given
+    method = getattr(given, "connection", None)
+    if callable(method) and hasattr(given, "in_transaction"):
+        given = method()
+    if hasattr(given, "in_transaction") and not given.in_transaction():
+        # Without a begin, its commit would not commit these rows.
+        given.begin()
+    driver = getattr(getattr(given, "connection", None), "driver_connection", None)
+    if not isinstance(driver, psycopg.Connection):
+        raise InvalidRequest(
+            "connection= must be a psycopg.Connection to the queue's own database, or SQLAlchemy's over one"
+        )
+    return driver
+
+
+FEW_PAGES = 1_000
+"""Tables up to this number of pages, some thousand rows, are counted exactly."""
+
+_SAMPLED_PAGES = 200
+
+
+def tally(rows: PostgresRows) -> RowCounts:
+    """Count rows at a bounded price.
+
+    A counter would have to be written by every transaction: as a statement trigger it cost 12 % of a drain in
+    batches of 100, and 24 % of one job by job. So a large table is counted up to a bound, class by class, and
+    estimated beyond it from random pages.
+    """
+    pages = int(rows.scalar("table_pages"))
+    if pages <= FEW_PAGES:
+        return RowCounts(statements.groups_of(rows.fetch("tally_all"), CLASS))
+    percent = 100 * _SAMPLED_PAGES / pages
+    sample = statements.groups_of(rows.fetch("tally_sample", percent=percent), CLASS)
+    bounded = statements.groups_of(rows.fetch("tally_bounded", cap=BOUND), CLASS)
+    return combined(bounded, sample, 100 / percent)
+
+
+_POLL_S = 0.1
+"""Interval of polls behind a pooler, where LISTEN does not work."""
+
+
+class _SeenEvents(threading.local):
+    """Event count at the end of a thread's last wait; the first wait returns at once."""
+
+    events = -1
+
+
+class PostgresListener:
+    """Notifications for all threads of this process: LISTEN on a separate connection, else polling."""
+
+    def __init__(
+        self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
+    ) -> None:
+        self._connections = connections
+        self._channel = channel
+        self._any_claimable = any_claimable
+        self._connection: Connection | None = None
+        self.after_fork()
+        schema.register(self)
+
+    def wait(self, timeout: float) -> bool:
+        if self._connections.pooled:
+            return self._poll(timeout)
+        self._listen()
+        notified = self._shared.wait(self._seen.events, timeout, self._watch)
+        self._seen.events = self._shared.events
+        return notified
+
+    def _listen(self) -> None:
+        with self._connecting:
+            if self._connection is None:
+                self._connection = self._connect()
+                # Earlier notifications are unknown, so this counts as an event.
+                self._shared.add_event()
+
+    def _connect(self) -> Connection:
+        statement = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel()))
+        connection = self._connections.connect()
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            connection.close()
+            raise translate_error(error, self._connections.name) from error
+        return connection
+
+    def _watch(self, timeout: float) -> bool:
+        connection = self._connection
+        try:
+            return connection is None or self._read_notifications(connection, timeout)
+        except psycopg.Error:
+            # The session ended, and its notifications are lost: wake the waiting threads.
+            self._forget()
+            return True
+
+    def _read_notifications(self, connection: Connection, left: float) -> bool:
+        """Read notifications from the socket: the driver's generator would poll while waiting."""
+        connected, deadline = connection.pgconn, time.monotonic() + left
+        poll = select.poll()
+        poll.register(connected.socket, select.POLLIN)
+        while True:
+            connected.consume_input()
+            notified = False
+            while connected.notifies() is not None:
+                notified = True
+            left = deadline - time.monotonic()
+            if notified or left <= 0:
+                return notified
+            poll.poll(left * 1000)
+
+    def _poll(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._any_claimable():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, _POLL_S))
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        self._forget()
+
+    def after_fork(self) -> None:
+        # Not closed: the session belongs to the parent.
+        self._connection = None
+        self._connecting = threading.Lock()
+        self._shared = SharedWait()
+        self._seen = _SeenEvents()

@@ -72,115 +72,6 @@ _STATUSES = {status.value: status for status in Status}
 _HELD = {held.value: held for held in Held}
 
 
-def texts(values: Iterable[str | None]) -> str:
-    """One array literal. A batch is sent as one for each column.
-
-    Writing it costs a fraction of the driver's arrays, and the statement is the same for any batch size.
-    """
-    given = list(values)
-    if not given or None in given:
-        return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
-    # All at once, joined by a character that no text in PostgreSQL has.
-    joined = "\0".join(given)  # type: ignore[arg-type]  # None is excluded above
-    if joined.count("\0") != len(given) - 1:
-        raise DataError("PostgreSQL text cannot contain NUL (0x00) bytes")
-    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def numbers(values: Iterable[int | None]) -> str:
-    return "{" + ",".join(["NULL" if value is None else str(int(value)) for value in values]) + "}"
-
-
-def times(values: Iterable[datetime | None]) -> str:
-    return "{" + ",".join(["NULL" if value is None else value.isoformat() for value in values]) + "}"
-
-
-def _flags(values: Iterable[bool]) -> str:
-    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
-
-
-_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": _flags}
-
-
-def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
-    values: dict[str, list[Any]] = {name: list(map(attrgetter(name), jobs)) for name in names}
-    if "lock_held" in values:
-        # The name of the lock, so that a unique index refuses a second holder.
-        values["lock_held"] = [job.lock_key if job.lock_held else None for job in jobs]
-    return values
-
-
-def _array(name: str, values: Iterable[Any]) -> str:
-    written: str = _WRITERS.get(COLUMN_TYPES.get(name, ""), texts)(values)
-    return written
-
-
-def _common(name: str, value: Any) -> str | None:
-    """Encode one value like an array element, without quotes."""
-    if value is None or name not in COLUMN_TYPES:
-        return None if value is None else str(value)
-    return _array(name, [value])[1:-1]
-
-
-def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
-    """Return the name of the insert statement, and the values."""
-    columns = _columns(jobs, INSERTED_COLUMNS)
-    common = {
-        name: values[0]
-        for name, values in columns.items()
-        if name not in OWN_COLUMNS and values.count(values[0]) == len(values)
-    }
-    alike = len(common) == len(columns) - len(OWN_COLUMNS)
-    return "insert_alike" if alike else "insert_job", {
-        name: _common(name, common[name]) if alike and name in common else _array(name, values)
-        for name, values in columns.items()
-    }
-
-
-def _changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
-    return {name: _array(name, values) for name, values in _columns(jobs, names).items()}
-
-
-def decoded(row: tuple[Any, ...]) -> Job:
-    values = list(row)
-    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
-    held = values[_HELD_AT]
-    values[_HELD_AT] = None if held is None else _HELD[held]
-    values[_LOCK_AT] = values[_LOCK_AT] is not None
-    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
-
-
-class _Ended(msgspec.Struct, frozen=True):
-    """Columns of the jobs ended by the plain path."""
-
-    ids: list[str]
-    lock_keys: list[str | None]
-    parents: list[str | None]
-    parent_runs: list[int | None]
-
-    @property
-    def freed(self) -> set[str]:
-        """Locks held by the jobs."""
-        return {key for key in self.lock_keys if key is not None}
-
-
-def as_pause(
-    tenant_id: str,
-    collection: str,
-    phase: str,
-    priority: int | None,
-    turn: int,
-    created_at: datetime,
-    queue_id: str,
-) -> Pause:
-    at = None if priority is None else ClaimPosition(priority, turn, created_at, queue_id)
-    return Pause(Scope(tenant_id, collection), PauseState(phase), at)
-
-
 SQL = load("postgres")
 
 PLANS = {"enable_bitmapscan": "off"}
@@ -188,164 +79,6 @@ PLANS = {"enable_bitmapscan": "off"}
 
 Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
-
-
-def _place(place: ClaimPosition) -> dict[str, object]:
-    return {
-        "priority": place.priority,
-        "turn": place.turn,
-        "created_at": place.created_at,
-        "queue_id": place.queue_id,
-    }
-
-
-T = TypeVar("T")
-
-_ATTEMPTS = 10
-_WAKE_ATTEMPTS = 3
-_LONGEST_PAUSE_S = 0.2
-_CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
-
-
-class _PipelinedRows(Protocol):
-    """Methods of rows for a transaction."""
-
-    news: bool
-    """True if the commit notifies waiting workers."""
-    to_wake: set[str]
-
-    def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
-    def flush(self) -> None: ...
-
-
-R = TypeVar("R", bound=_PipelinedRows)
-
-
-def transact(
-    connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
-) -> T:
-    """Run ``work`` over new rows in one transaction, sent as a pipeline and repeated after a conflict."""
-    for attempt in range(_ATTEMPTS):
-        with connections.borrowed() as connection:
-            transaction = _Transaction(connection, connections, channel)
-            try:
-                return transaction.run(make(connection), work)
-            except _CONFLICTS as error:
-                if attempt == _ATTEMPTS - 1:
-                    raise _gave_up(error, connections.name) from error
-            except psycopg.Error as error:
-                # The session ended while idle, so nothing of this transaction can have happened.
-                stale = connection.broken and not transaction.committing and attempt == 0
-                if not stale:
-                    in_doubt = transaction.committing and connection.broken
-                    raise refusal(error, connections, in_doubt=in_doubt) from error
-        # With a pause: at once, both would meet again.
-        time.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.002 * 2**attempt)))
-    raise AssertionError("the last attempt returns or raises")
-
-
-class _Transaction:
-    def __init__(self, connection: Connection, connections: PostgresConnections, channel: str) -> None:
-        self._connection = connection
-        self._connections = connections
-        self._channel = channel
-        self.committing = False
-
-    def run(self, rows: R, work: Callable[[R], T]) -> T:
-        commit: Cursor | None = None
-        checked: tuple[Cursor, Cursor | None] | None = None
-        try:
-            with _pipeline(self._connection):
-                rows.execute("BEGIN", {})
-                if self._connections.pooled:
-                    rows.execute(self._connections.session_settings, {})
-                result = work(rows)
-                rows.flush()
-                if rows.news:
-                    rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
-                self.committing = True
-                commit = rows.execute("COMMIT", {})
-                checked = self._check_parked(rows) if rows.to_wake else None
-            if checked is not None:
-                self._pass_on(rows, *checked)
-        except psycopg.Error:
-            if commit is None or commit.statusmessage != "COMMIT":
-                self._roll_back()
-                if not self._connection.broken:
-                    # Statements after the error never ran, but the driver may count one of them as prepared:
-                    # every later transaction would fail on it.
-                    self._connection.close()
-                raise
-            # The transaction is committed. A lock not passed on now is passed on by the next reconcile.
-            for _ in range(_WAKE_ATTEMPTS):
-                with suppress(psycopg.Error):
-                    self._wake_locked(rows, self._wake(rows))
-                    break
-        except BaseException:
-            self._roll_back()
-            raise
-        return result
-
-    def _check_parked(self, rows: _PipelinedRows) -> tuple[Cursor, Cursor | None]:
-        """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
-        check = rows.execute(SQL["any_parked"], {})
-        return check, self._wake(rows) if self._connections.parked else None
-
-    def _pass_on(self, rows: _PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
-        ((self._connections.parked,),) = check.fetchall()
-        if wake is None and self._connections.parked:
-            wake = self._wake(rows)
-        if wake is not None:
-            self._wake_locked(rows, wake)
-
-    def _wake(self, rows: _PipelinedRows) -> Cursor:
-        keys = texts(sorted(rows.to_wake))
-        return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
-
-    def _wake_locked(self, rows: _PipelinedRows, wake: Cursor) -> None:
-        """Wake rows locked by other transactions, each in a separate transaction."""
-        for (key,) in wake.fetchall():
-            rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
-
-    def _roll_back(self) -> None:
-        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
-            with suppress(psycopg.Error):
-                self._connection.execute(b"ROLLBACK")
-
-
-def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt: bool) -> Exception:
-    """Translate an error. ``in_doubt``: the result of the commit is unknown."""
-    if in_doubt:
-        return StoreUnavailable(
-            f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
-            "it may have been done",
-            remedy="Once the store is back, check whether it was done, or repeat it with the same key.",
-        )
-    return translate_error(error, connections.name)
-
-
-@contextmanager
-def _pipeline(connection: Connection) -> Iterator[None]:
-    """Use the driver's pipeline without a log line for every raised error."""
-    pipeline = connection.pipeline()
-    pipeline.__enter__()
-    try:
-        yield
-    except BaseException:
-        with suppress(psycopg.Error):
-            pipeline.__exit__(None, None, None)
-        raise
-    pipeline.__exit__(None, None, None)
-
-
-def _gave_up(error: psycopg.Error, name: str) -> Exception:
-    if isinstance(error, RETRYABLE_ERRORS):
-        return translate_error(error, name)
-    return StoreUnavailable(
-        f"{name} stayed busy: {_ATTEMPTS} attempts met another writer ({one_line(error)})"
-    )
-
-
 _Key: TypeAlias = tuple[str, str, str]
 _INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
@@ -815,6 +548,271 @@ class PostgresRows:
             keys.append(key)
             after = key
         return keys
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """One array literal. A batch is sent as one for each column.
+
+    Writing it costs a fraction of the driver's arrays, and the statement is the same for any batch size.
+    """
+    given = list(values)
+    if not given or None in given:
+        return "{" + ",".join(["NULL" if value is None else f'"{_escaped(value)}"' for value in given]) + "}"
+    # All at once, joined by a character that no text in PostgreSQL has.
+    joined = "\0".join(given)  # type: ignore[arg-type]  # None is excluded above
+    if joined.count("\0") != len(given) - 1:
+        raise DataError("PostgreSQL text cannot contain NUL (0x00) bytes")
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def numbers(values: Iterable[int | None]) -> str:
+    return "{" + ",".join(["NULL" if value is None else str(int(value)) for value in values]) + "}"
+
+
+def times(values: Iterable[datetime | None]) -> str:
+    return "{" + ",".join(["NULL" if value is None else value.isoformat() for value in values]) + "}"
+
+
+def _flags(values: Iterable[bool]) -> str:
+    return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
+
+
+_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": _flags}
+
+
+def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {name: list(map(attrgetter(name), jobs)) for name in names}
+    if "lock_held" in values:
+        # The name of the lock, so that a unique index refuses a second holder.
+        values["lock_held"] = [job.lock_key if job.lock_held else None for job in jobs]
+    return values
+
+
+def _array(name: str, values: Iterable[Any]) -> str:
+    written: str = _WRITERS.get(COLUMN_TYPES.get(name, ""), texts)(values)
+    return written
+
+
+def _common(name: str, value: Any) -> str | None:
+    """Encode one value like an array element, without quotes."""
+    if value is None or name not in COLUMN_TYPES:
+        return None if value is None else str(value)
+    return _array(name, [value])[1:-1]
+
+
+def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
+    """Return the name of the insert statement, and the values."""
+    columns = _columns(jobs, INSERTED_COLUMNS)
+    common = {
+        name: values[0]
+        for name, values in columns.items()
+        if name not in OWN_COLUMNS and values.count(values[0]) == len(values)
+    }
+    alike = len(common) == len(columns) - len(OWN_COLUMNS)
+    return "insert_alike" if alike else "insert_job", {
+        name: _common(name, common[name]) if alike and name in common else _array(name, values)
+        for name, values in columns.items()
+    }
+
+
+def _changed(jobs: Sequence[Job], names: Sequence[str] = ("queue_id", *CHANGING_COLUMNS)) -> dict[str, str]:
+    return {name: _array(name, values) for name, values in _columns(jobs, names).items()}
+
+
+def decoded(row: tuple[Any, ...]) -> Job:
+    values = list(row)
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    values[_LOCK_AT] = values[_LOCK_AT] is not None
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """Columns of the jobs ended by the plain path."""
+
+    ids: list[str]
+    lock_keys: list[str | None]
+    parents: list[str | None]
+    parent_runs: list[int | None]
+
+    @property
+    def freed(self) -> set[str]:
+        """Locks held by the jobs."""
+        return {key for key in self.lock_keys if key is not None}
+
+
+def as_pause(
+    tenant_id: str,
+    collection: str,
+    phase: str,
+    priority: int | None,
+    turn: int,
+    created_at: datetime,
+    queue_id: str,
+) -> Pause:
+    at = None if priority is None else ClaimPosition(priority, turn, created_at, queue_id)
+    return Pause(Scope(tenant_id, collection), PauseState(phase), at)
+
+
+def _place(place: ClaimPosition) -> dict[str, object]:
+    return {
+        "priority": place.priority,
+        "turn": place.turn,
+        "created_at": place.created_at,
+        "queue_id": place.queue_id,
+    }
+
+
+T = TypeVar("T")
+
+_ATTEMPTS = 10
+_WAKE_ATTEMPTS = 3
+_LONGEST_PAUSE_S = 0.2
+_CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
+
+
+class _PipelinedRows(Protocol):
+    """Methods of rows for a transaction."""
+
+    news: bool
+    """True if the commit notifies waiting workers."""
+    to_wake: set[str]
+
+    def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
+    def flush(self) -> None: ...
+
+
+R = TypeVar("R", bound=_PipelinedRows)
+
+
+def transact(
+    connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
+) -> T:
+    """Run ``work`` over new rows in one transaction, sent as a pipeline and repeated after a conflict."""
+    for attempt in range(_ATTEMPTS):
+        with connections.borrowed() as connection:
+            transaction = _Transaction(connection, connections, channel)
+            try:
+                return transaction.run(make(connection), work)
+            except _CONFLICTS as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise _gave_up(error, connections.name) from error
+            except psycopg.Error as error:
+                # The session ended while idle, so nothing of this transaction can have happened.
+                stale = connection.broken and not transaction.committing and attempt == 0
+                if not stale:
+                    in_doubt = transaction.committing and connection.broken
+                    raise refusal(error, connections, in_doubt=in_doubt) from error
+        # With a pause: at once, both would meet again.
+        time.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.002 * 2**attempt)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Transaction:
+    def __init__(self, connection: Connection, connections: PostgresConnections, channel: str) -> None:
+        self._connection = connection
+        self._connections = connections
+        self._channel = channel
+        self.committing = False
+
+    def run(self, rows: R, work: Callable[[R], T]) -> T:
+        commit: Cursor | None = None
+        checked: tuple[Cursor, Cursor | None] | None = None
+        try:
+            with _pipeline(self._connection):
+                rows.execute("BEGIN", {})
+                if self._connections.pooled:
+                    rows.execute(self._connections.session_settings, {})
+                result = work(rows)
+                rows.flush()
+                if rows.news:
+                    rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
+                self.committing = True
+                commit = rows.execute("COMMIT", {})
+                checked = self._check_parked(rows) if rows.to_wake else None
+            if checked is not None:
+                self._pass_on(rows, *checked)
+        except psycopg.Error:
+            if commit is None or commit.statusmessage != "COMMIT":
+                self._roll_back()
+                if not self._connection.broken:
+                    # Statements after the error never ran, but the driver may count one of them as prepared:
+                    # every later transaction would fail on it.
+                    self._connection.close()
+                raise
+            # The transaction is committed. A lock not passed on now is passed on by the next reconcile.
+            for _ in range(_WAKE_ATTEMPTS):
+                with suppress(psycopg.Error):
+                    self._wake_locked(rows, self._wake(rows))
+                    break
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _check_parked(self, rows: _PipelinedRows) -> tuple[Cursor, Cursor | None]:
+        """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
+        check = rows.execute(SQL["any_parked"], {})
+        return check, self._wake(rows) if self._connections.parked else None
+
+    def _pass_on(self, rows: _PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
+        ((self._connections.parked,),) = check.fetchall()
+        if wake is None and self._connections.parked:
+            wake = self._wake(rows)
+        if wake is not None:
+            self._wake_locked(rows, wake)
+
+    def _wake(self, rows: _PipelinedRows) -> Cursor:
+        keys = texts(sorted(rows.to_wake))
+        return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+
+    def _wake_locked(self, rows: _PipelinedRows, wake: Cursor) -> None:
+        """Wake rows locked by other transactions, each in a separate transaction."""
+        for (key,) in wake.fetchall():
+            rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
+
+    def _roll_back(self) -> None:
+        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                self._connection.execute(b"ROLLBACK")
+
+
+def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt: bool) -> Exception:
+    """Translate an error. ``in_doubt``: the result of the commit is unknown."""
+    if in_doubt:
+        return StoreUnavailable(
+            f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
+            "it may have been done",
+            remedy="Once the store is back, check whether it was done, or repeat it with the same key.",
+        )
+    return translate_error(error, connections.name)
+
+
+@contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    """Use the driver's pipeline without a log line for every raised error."""
+    pipeline = connection.pipeline()
+    pipeline.__enter__()
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            pipeline.__exit__(None, None, None)
+        raise
+    pipeline.__exit__(None, None, None)
+
+
+def _gave_up(error: psycopg.Error, name: str) -> Exception:
+    if isinstance(error, RETRYABLE_ERRORS):
+        return translate_error(error, name)
+    return StoreUnavailable(
+        f"{name} stayed busy: {_ATTEMPTS} attempts met another writer ({one_line(error)})"
+    )
 
 
 def _flow(item: NewJob) -> tuple[str, int]:

@@ -74,155 +74,7 @@ _CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
 )
 
 
-def as_list(values: Collection[str] | Collection[int]) -> str:
-    return msgspec.json.encode(list(values)).decode()
-
-
-def _as_new(job: Job) -> list[Any]:
-    """Encode the columns of a new row; the others start with their defaults."""
-    values = list(_inserted(job))
-    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
-    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
-    if job.held is not None:
-        values[_HELD_IN] = job.held.value
-        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
-    if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_IN] = SPILLED
-    return values
-
-
-def encoded(job: Job) -> tuple[Any, ...]:
-    """Encode a job in column order."""
-    values = list(msgspec.structs.astuple(job))
-    created, text = job.created_at, format_time(job.created_at)
-    for at in _TIME_AT:
-        moment = values[at]
-        if moment is not None:
-            values[at] = text if moment is created else format_time(moment)
-    values[_STATUS_AT] = job.status.value
-    if job.held is not None:
-        values[_HELD_AT] = job.held.value
-    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
-    values[dedupe_at] = _ENCODED[job.dedupe]
-    values[cancel_at] = _ENCODED[job.cancel_requested]
-    values[awaited_at] = _ENCODED[job.awaited]
-    # The name of the lock, so that a unique index refuses a second holder.
-    values[lock_at] = job.lock_key if job.lock_held else None
-    if len(job.payload_json) > SPILL_OVER:
-        values[_PAYLOAD_AT] = SPILLED
-    return tuple(values)
-
-
-def _decoded(row: tuple[Any, ...], payload: Any) -> Job:
-    """Decode a job. ``payload`` reads a long payload from the other table."""
-    values = list(row)
-    for at in _TIME_AT:
-        text = values[at]
-        if text is not None:
-            values[at] = read_time(text)
-    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
-    held = values[_HELD_AT]
-    values[_HELD_AT] = None if held is None else _HELD[held]
-    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
-    values[dedupe_at] = values[dedupe_at] == 1
-    values[lock_at] = values[lock_at] is not None
-    values[cancel_at] = values[cancel_at] == 1
-    values[awaited_at] = values[awaited_at] == 1
-    if values[_PAYLOAD_AT] == SPILLED:
-        values[_PAYLOAD_AT] = payload(row[0])
-    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
-
-
 SQL = load("sqlite")
-_ADD_PLAIN, _HEAD_TURN, _LAST_TURN = SQL["add_plain"], SQL["head_turn"], SQL["last_turn"]
-_INSERT_JOB, _INSERT_JOBS = SQL["insert_job"], SQL["insert_jobs"]
-
-
-class Refused(Exception):
-    """The general path has to add the jobs; the transaction must be undone."""
-
-
-def are_plain(new: Sequence[NewJob]) -> bool:
-    """Check whether each job is claimable at once, with the payload in the row, and none meets another.
-
-    The ids of several jobs must be in order, as the jobs share their time.
-    """
-    for each in new:
-        # As NewJob.plain, without a call for each job.
-        if each.run_at or each.after or each.limit_key or each.backlog_key or each.result_ttl_s:
-            return False
-        if len(each.payload_json) > SPILL_OVER:
-            return False
-    if len(new) == 1:
-        return True
-    ids = [each.queue_id for each in new]
-    if any(map(str.__ge__, ids, ids[1:])):
-        return False
-    keys = [(each.tenant_id, each.branch, each.idempotency_key) for each in new if each.dedupe]
-    return len(set(keys)) == len(keys)
-
-
-def insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> None:
-    """Insert plain jobs as the rules would, with few objects and statements.
-
-    Raises ``Refused`` if a pause or a live duplicate is in the way. A taken id fails the statement.
-    """
-    at = format_new_time(now)
-    if len(new) == 1:
-        _insert_one(connection, new[0], at)
-        return
-    turns: dict[tuple[str, int], int] = {}
-    rows = []
-    for each in new:
-        flow = (each.tenant_id, each.priority)
-        last = turns.get(flow)
-        # The rows of a flow are behind each other, so only the first asks for the head of the queue.
-        turn = turns[flow] = _first_turn(connection, flow) if last is None else last + 1
-        rows.append(plain_row(each, at, turn))
-    whole = len(rows) - len(rows) % ROWS_AT_ONCE
-    inserted = 0
-    for start in range(0, whole, ROWS_AT_ONCE):
-        values = list(chain.from_iterable(rows[start : start + ROWS_AT_ONCE]))
-        inserted += connection.execute(_INSERT_JOBS, values).rowcount
-    if whole < len(rows):
-        inserted += connection.executemany(_INSERT_JOB, rows[whole:]).rowcount
-    if inserted != len(rows):
-        raise Refused
-
-
-def _insert_one(connection: sqlite3.Connection, new: NewJob, at: str) -> None:
-    values = (
-        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-        *(at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
-        *(new.submitted_by, new.lock_key, new.payload_json, new.metadata),
-    )
-    try:
-        inserted = connection.execute(_ADD_PLAIN, values).rowcount
-    except sqlite3.IntegrityError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_NOTNULL:
-            raise
-        raise Refused from error
-    if inserted != 1:
-        raise Refused
-
-
-def _first_turn(connection: sqlite3.Connection, flow: tuple[str, int]) -> int:
-    head, paused = connection.execute(_HEAD_TURN, flow[1:]).fetchone()
-    if paused:
-        raise Refused
-    last = connection.execute(_LAST_TURN, flow).fetchone()
-    return transitions.next_turn(head, last[0] if last else None)
-
-
-def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
-    """The values of ``INSERTED_COLUMNS``."""
-    return (
-        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
-        *(at, at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
-        *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
-        *(new.payload_json, new.metadata),
-    )
-
 
 _RESULTS_AT_ONCE = 1_000_000
 """Longest results of a batch that one statement carries."""
@@ -557,6 +409,155 @@ class SqliteRows:
         self.cursor.executemany(SQL["delete"], rows)
         self.cursor.executemany(SQL["delete_payload"], rows)
         self.cursor.executemany(SQL["drop_dependencies"], rows)
+
+
+def as_list(values: Collection[str] | Collection[int]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+def _as_new(job: Job) -> list[Any]:
+    """Encode the columns of a new row; the others start with their defaults."""
+    values = list(_inserted(job))
+    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
+    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
+    if job.held is not None:
+        values[_HELD_IN] = job.held.value
+        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_IN] = SPILLED
+    return values
+
+
+def encoded(job: Job) -> tuple[Any, ...]:
+    """Encode a job in column order."""
+    values = list(msgspec.structs.astuple(job))
+    created, text = job.created_at, format_time(job.created_at)
+    for at in _TIME_AT:
+        moment = values[at]
+        if moment is not None:
+            values[at] = text if moment is created else format_time(moment)
+    values[_STATUS_AT] = job.status.value
+    if job.held is not None:
+        values[_HELD_AT] = job.held.value
+    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
+    values[dedupe_at] = _ENCODED[job.dedupe]
+    values[cancel_at] = _ENCODED[job.cancel_requested]
+    values[awaited_at] = _ENCODED[job.awaited]
+    # The name of the lock, so that a unique index refuses a second holder.
+    values[lock_at] = job.lock_key if job.lock_held else None
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_AT] = SPILLED
+    return tuple(values)
+
+
+def _decoded(row: tuple[Any, ...], payload: Any) -> Job:
+    """Decode a job. ``payload`` reads a long payload from the other table."""
+    values = list(row)
+    for at in _TIME_AT:
+        text = values[at]
+        if text is not None:
+            values[at] = read_time(text)
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    dedupe_at, lock_at, cancel_at, awaited_at = _FLAG_AT
+    values[dedupe_at] = values[dedupe_at] == 1
+    values[lock_at] = values[lock_at] is not None
+    values[cancel_at] = values[cancel_at] == 1
+    values[awaited_at] = values[awaited_at] == 1
+    if values[_PAYLOAD_AT] == SPILLED:
+        values[_PAYLOAD_AT] = payload(row[0])
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))
+
+
+_ADD_PLAIN, _HEAD_TURN, _LAST_TURN = SQL["add_plain"], SQL["head_turn"], SQL["last_turn"]
+_INSERT_JOB, _INSERT_JOBS = SQL["insert_job"], SQL["insert_jobs"]
+
+
+class Refused(Exception):
+    """The general path has to add the jobs; the transaction must be undone."""
+
+
+def are_plain(new: Sequence[NewJob]) -> bool:
+    """Check whether each job is claimable at once, with the payload in the row, and none meets another.
+
+    The ids of several jobs must be in order, as the jobs share their time.
+    """
+    for each in new:
+        # As NewJob.plain, without a call for each job.
+        if each.run_at or each.after or each.limit_key or each.backlog_key or each.result_ttl_s:
+            return False
+        if len(each.payload_json) > SPILL_OVER:
+            return False
+    if len(new) == 1:
+        return True
+    ids = [each.queue_id for each in new]
+    if any(map(str.__ge__, ids, ids[1:])):
+        return False
+    keys = [(each.tenant_id, each.branch, each.idempotency_key) for each in new if each.dedupe]
+    return len(set(keys)) == len(keys)
+
+
+def insert_plain(connection: sqlite3.Connection, new: Sequence[NewJob], now: datetime) -> None:
+    """Insert plain jobs as the rules would, with few objects and statements.
+
+    Raises ``Refused`` if a pause or a live duplicate is in the way. A taken id fails the statement.
+    """
+    at = format_new_time(now)
+    if len(new) == 1:
+        _insert_one(connection, new[0], at)
+        return
+    turns: dict[tuple[str, int], int] = {}
+    rows = []
+    for each in new:
+        flow = (each.tenant_id, each.priority)
+        last = turns.get(flow)
+        # The rows of a flow are behind each other, so only the first asks for the head of the queue.
+        turn = turns[flow] = _first_turn(connection, flow) if last is None else last + 1
+        rows.append(plain_row(each, at, turn))
+    whole = len(rows) - len(rows) % ROWS_AT_ONCE
+    inserted = 0
+    for start in range(0, whole, ROWS_AT_ONCE):
+        values = list(chain.from_iterable(rows[start : start + ROWS_AT_ONCE]))
+        inserted += connection.execute(_INSERT_JOBS, values).rowcount
+    if whole < len(rows):
+        inserted += connection.executemany(_INSERT_JOB, rows[whole:]).rowcount
+    if inserted != len(rows):
+        raise Refused
+
+
+def _insert_one(connection: sqlite3.Connection, new: NewJob, at: str) -> None:
+    values = (
+        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+        *(at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(new.submitted_by, new.lock_key, new.payload_json, new.metadata),
+    )
+    try:
+        inserted = connection.execute(_ADD_PLAIN, values).rowcount
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_NOTNULL:
+            raise
+        raise Refused from error
+    if inserted != 1:
+        raise Refused
+
+
+def _first_turn(connection: sqlite3.Connection, flow: tuple[str, int]) -> int:
+    head, paused = connection.execute(_HEAD_TURN, flow[1:]).fetchone()
+    if paused:
+        raise Refused
+    last = connection.execute(_LAST_TURN, flow).fetchone()
+    return transitions.next_turn(head, last[0] if last else None)
+
+
+def plain_row(new: NewJob, at: str, turn: int) -> tuple[Any, ...]:
+    """The values of ``INSERTED_COLUMNS``."""
+    return (
+        *(new.queue_id, new.item_type, new.op, new.tenant_id, new.collection, new.branch, new.priority),
+        *(at, at, new.idempotency_key, _ENCODED[new.dedupe], new.max_retries, new.timeout_s),
+        *(new.submitted_by, turn, None, None, new.lock_key, None, None, new.queue_id),
+        *(new.payload_json, new.metadata),
+    )
 
 
 def _pause(
