@@ -6,6 +6,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,7 +150,7 @@ def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, Any], 
 
 def facts(**changed: Any) -> GenerationFacts:
     whole = GenerationFacts(ocr=C, vector=C, pages=3, pages_read=3, chunks_embedded=9, outages=0)
-    return whole._replace(**changed)
+    return msgspec.structs.replace(whole, **changed)
 
 
 @pytest.mark.parametrize(

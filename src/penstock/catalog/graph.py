@@ -11,8 +11,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from penstock.catalog.rules.graph import Edge, Neighbourhood, Node
-from penstock.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from penstock.catalog.rules.graph import GraphRelation
@@ -31,14 +32,14 @@ MAX_NAME = 300
 """Characters of a name. Of longer names the end is a checksum, so that no two become one."""
 
 
-class Entity(NamedTuple):
+class Entity(msgspec.Struct, frozen=True):
     """An entity as written. Entities of a kind with equal ``name_key`` are the same."""
 
     name: str
     kind: str
 
 
-class Relation(NamedTuple):
+class Relation(msgspec.Struct, frozen=True):
     """A relation between two entities of a chunk. ``weight``: greater is surer."""
 
     source: Entity
@@ -47,7 +48,7 @@ class Relation(NamedTuple):
     weight: float = 1.0
 
 
-class Extraction(NamedTuple):
+class Extraction(msgspec.Struct, frozen=True):
     """The entities of a chunk with the number of their occurrences, and the relations between them.
 
     The ends of a relation are among the entities; a target that stands elsewhere has no occurrences.
@@ -101,7 +102,7 @@ __all__ = [
 ]
 
 
-class Mention(NamedTuple):
+class Mention(msgspec.Struct, frozen=True, array_like=True):
     """A published chunk mentioning an entity or a relation."""
 
     source_id: str
@@ -111,7 +112,7 @@ class Mention(NamedTuple):
     chunk_id: str
 
 
-class GraphCounts(NamedTuple):
+class GraphCounts(msgspec.Struct, frozen=True, array_like=True):
     """Numbers of entities and relations by kind, and of chunks with entities."""
 
     entities: dict[str, int]
@@ -119,7 +120,7 @@ class GraphCounts(NamedTuple):
     chunks: int
 
 
-class StoredEntity(NamedTuple):
+class StoredEntity(msgspec.Struct, frozen=True):
     """An entity in a text. ``occurrences`` is 0 where it is only the end of a relation."""
 
     id: int
@@ -130,7 +131,7 @@ class StoredEntity(NamedTuple):
     occurrences: int = 0
 
 
-class StoredRelation(NamedTuple):
+class StoredRelation(msgspec.Struct, frozen=True):
     """A relation in a text. ``source`` and ``target`` are ids of entities of the text."""
 
     source: int
@@ -139,7 +140,7 @@ class StoredRelation(NamedTuple):
     weight: float
 
 
-class TextGraph(NamedTuple):
+class TextGraph(msgspec.Struct, frozen=True):
     """All entities and relations of one text in the catalog. ``version`` grows with every change."""
 
     content_id: int

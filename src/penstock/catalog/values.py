@@ -18,7 +18,6 @@ from penstock.catalog.graph import Extraction
 from penstock.catalog.rules.phases import LATER_PHASES, PerChunkPhase, PerPhase
 from penstock.catalog.rules.phases import Fingerprints as Fingerprints
 from penstock.catalog.rules.phases import Phase as Phase
-from penstock.named_tuple import NamedTuple
 
 # Properties of a document: facts stated by the source, and warnings of the extractor.
 #
@@ -824,7 +823,7 @@ class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Holding(NamedTuple):
+class Holding(msgspec.Struct, frozen=True):
     """Published chunks that hold a word, compared as a keyword search does, by id.
 
     ``cut``: the index has more texts with the word, perhaps of other tenants, that were not looked at.
@@ -854,7 +853,7 @@ class VectorChanges(msgspec.Struct, frozen=True):
     fresh: tuple[int, ...] = ()
 
 
-class SourceMark(NamedTuple):
+class SourceMark(msgspec.Struct, frozen=True, array_like=True):
     """A source after the last change. ``mark`` identifies the publication."""
 
     family_key: int

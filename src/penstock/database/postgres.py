@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import msgspec
 import psycopg
 from psycopg import errors as pg
 from psycopg import pq, sql
@@ -36,7 +37,6 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
@@ -394,7 +394,7 @@ _READ_CLOCK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Reading(NamedTuple):
+class _Reading(msgspec.Struct, frozen=True):
     server: datetime
     at: float
 

@@ -9,9 +9,10 @@ import weakref
 from collections import deque
 from typing import Protocol
 
+import msgspec
+
 from penstock.errors import RestoreUnfinished, SchemaMismatch
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 RESTORING = 2_000_000_000
 """Number in the table of applied scripts while a store is restored: no version opens such a store."""
@@ -25,7 +26,7 @@ _CREATE = lazy_pattern(
 _DROP = lazy_pattern(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
 
 
-class Schema(NamedTuple):
+class Schema(msgspec.Struct, frozen=True):
     """Numbered scripts, oldest first, and the table of applied scripts.
 
     ``probe``: a statement of PostgreSQL that fails on foreign tables of the same names. ``restoring``: the

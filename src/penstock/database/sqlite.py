@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from penstock import clock
 from penstock.clock import format_time, now
 from penstock.database import schema
@@ -39,7 +41,6 @@ from penstock.errors import (
     StoreVanished,
     TooManyFiles,
 )
-from penstock.named_tuple import NamedTuple
 from penstock.queue.sql.statements import migrations
 from penstock.state_directory import make_private
 
@@ -244,7 +245,7 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-class SqlFunction(NamedTuple):
+class SqlFunction(msgspec.Struct, frozen=True):
     """A function for SQL: the number of arguments, and the callable."""
 
     arguments: int

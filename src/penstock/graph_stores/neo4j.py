@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from penstock.catalog.graph import StoredEntity, StoredRelation, TextGraph
 from penstock.errors import ServiceUnavailable
 from penstock.graph_stores.protocol import (
@@ -369,7 +371,7 @@ class _Rows:
         rows: dict[str, dict[str, object]] = {}
         for text in (self._texts[key] for key in taken):
             for entity in text.entities:
-                row = entity._asdict()
+                row = msgspec.structs.asdict(entity)
                 del row["occurrences"]
                 key = _key(self.catalog_id, entity.id)
                 rows[key] = row | {"key": key, "tenant": text.tenant_id, "version": text.version}

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import msgspec
+
 from penstock.catalog.graph import (
     Edge,
     GraphCounts,
@@ -27,14 +29,13 @@ from penstock.catalog.graph import (
 from penstock.catalog.rules.graph import EDGES_AT_ONCE, heaviest, neighbourhood, shortest_path
 from penstock.config import GRAPH_STORE_SCHEMES
 from penstock.errors import InvalidSetting
-from penstock.named_tuple import NamedTuple
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 SERVICE = "graph store"
 """Name of the service in messages and circuit breakers."""
 
 
-class FoundMention(NamedTuple):
+class FoundMention(msgspec.Struct, frozen=True):
     """An entity in a text of the store."""
 
     entity_id: int
@@ -44,7 +45,7 @@ class FoundMention(NamedTuple):
     occurrences: int
 
 
-class FoundRelation(NamedTuple):
+class FoundRelation(msgspec.Struct, frozen=True, order=True):
     """A relation in a text of the store."""
 
     source: int
@@ -54,7 +55,7 @@ class FoundRelation(NamedTuple):
     weight: float
 
 
-class CopiedText(NamedTuple):
+class CopiedText(msgspec.Struct, frozen=True):
     """The entities and relations of one text in a store."""
 
     content_id: int

@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from penstock.config import VECTOR_STORE_SCHEMES
 from penstock.errors import InvalidSetting, InvalidVector
-from penstock.named_tuple import NamedTuple
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 SERVICE = "vector store"
@@ -39,7 +38,7 @@ class Point(NamedTuple):
     vector: bytes
 
 
-class NearPoint(NamedTuple):
+class NearPoint(msgspec.Struct, frozen=True):
     """A point near a query."""
 
     content_id: int
@@ -47,7 +46,7 @@ class NearPoint(NamedTuple):
     score: float
 
 
-class PointFilter(NamedTuple):
+class PointFilter(msgspec.Struct, frozen=True):
     """Points of a tenant, of some sources, or of some sources of a tenant. None: of all."""
 
     tenant_id: str | None = None

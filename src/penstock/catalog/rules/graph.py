@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import TypeAlias
 
+import msgspec
+
 from penstock.catalog.rules.words import HUMP, STOP_WORDS
-from penstock.named_tuple import NamedTuple
 
 LOOKED_AT = 2_000
 """Names compared with one name, in their order."""
@@ -50,7 +51,7 @@ def most_alike(asked: Sequence[str], names: Iterable[str], limit: int) -> list[s
 # Nodes and edges of the graph, as readers get them.
 
 
-class Node(NamedTuple):
+class Node(msgspec.Struct, frozen=True, array_like=True):
     """An entity of the graph with the number of occurrences in published documents."""
 
     id: int
@@ -59,7 +60,7 @@ class Node(NamedTuple):
     occurrences: int
 
 
-class Edge(NamedTuple):
+class Edge(msgspec.Struct, frozen=True, array_like=True):
     """All relations of one kind between two entities. ``weight``: the sum of their weights."""
 
     source: int
@@ -68,7 +69,7 @@ class Edge(NamedTuple):
     weight: float
 
 
-class Neighbourhood(NamedTuple):
+class Neighbourhood(msgspec.Struct, frozen=True, array_like=True):
     """Nodes around an entity with their distance from it, and the edges between these nodes."""
 
     nodes: list[tuple[Node, int]]
@@ -133,7 +134,7 @@ _QUESTION = frozenset("who what which where".split())
 _TOKEN = re.compile(r"\w+(?:[./:]+\w+)*")
 
 
-class QueryName(NamedTuple):
+class QueryName(msgspec.Struct, frozen=True):
     """A part of a query, possibly the name of an entity. ``at``: the number of the first word."""
 
     name: str
@@ -146,14 +147,14 @@ class QueryName(NamedTuple):
         return re.split(r"[./:]+", self.name)[-1]
 
 
-class AskedRelation(NamedTuple):
+class AskedRelation(msgspec.Struct, frozen=True):
     """Kinds of relations asked for by a query. ``incoming``: relations to the entity, not from the entity."""
 
     kinds: tuple[str, ...]
     incoming: bool
 
 
-class GraphRelation(NamedTuple):
+class GraphRelation(msgspec.Struct, frozen=True):
     """A relation in a text."""
 
     content_id: int
@@ -162,7 +163,7 @@ class GraphRelation(NamedTuple):
     kind: str
 
 
-class GraphMatch(NamedTuple):
+class GraphMatch(msgspec.Struct, frozen=True):
     """Score of a chunk found by the graph, up to 1, and the relation that was followed."""
 
     score: float

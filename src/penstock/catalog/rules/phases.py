@@ -8,8 +8,6 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.named_tuple import NamedTuple
-
 T = TypeVar("T")
 
 
@@ -39,7 +37,7 @@ class Unit(enum.Enum):
     CHUNK = "chunk"
 
 
-class PhaseRule(NamedTuple):
+class PhaseRule(msgspec.Struct, frozen=True):
     """One phase. ``after``: the phase to complete first, for the same chunk or the page.
 
     ``unwanted``: the reason on pages and documents that do not want the phase. ``batch``: tasks claimed at

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,7 +28,6 @@ from penstock.catalog.values import (
     TaskStatus,
 )
 from penstock.errors import PathNotFound, PenstockError, UnreadableDocument
-from penstock.named_tuple import NamedTuple
 from penstock.queue.retry import JOB_BACKOFF, Classification, delay
 
 REMOVED_WHILE_INDEXING = "removed while indexing"
@@ -45,7 +44,7 @@ class Verdict(enum.Enum):
     KEEP_BACK = "keep back"
 
 
-class GenerationFacts(NamedTuple):
+class GenerationFacts(msgspec.Struct, frozen=True):
     """State of a generation: ocr and vector, the pages and chunks that came through, parts that failed for
     reasons outside the document, and parts that are still to be written."""
 
@@ -170,7 +169,7 @@ _AT = {phase: at for at, phase in enumerate(PHASES)}
 _CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
 
 
-class InitialPage(NamedTuple):
+class InitialPage(msgspec.Struct, frozen=True):
     """The state of a new page in each phase, the reasons, and the counts of the chunks."""
 
     kinds: tuple[int, ...]
@@ -188,7 +187,7 @@ class InitialPage(NamedTuple):
         return self.chunks[_CHUNK_PHASE_AT[phase]]
 
 
-class InitialDocument(NamedTuple):
+class InitialDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Page counts of a new document in each phase, and completed chunks in each chunk phase."""
 
     counts: tuple[PartCounts, ...]
@@ -444,7 +443,7 @@ def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
 # While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
 
 
-class Slice(NamedTuple):
+class Slice(msgspec.Struct, frozen=True):
     """Consecutive chunks of a page. ``first``: the index of the first of them; 0: the page itself is new."""
 
     page: NewPage
@@ -456,7 +455,7 @@ class Slice(NamedTuple):
         return len(self.chunks) + (self.first == 0)
 
 
-class Portions(NamedTuple):
+class Portions(msgspec.Struct, frozen=True):
     """Maximum number of page and chunk rows, and of characters, in a part of a large generation. ``uncut``:
     parts that one transaction may hold all the same, where that is all there is to write."""
 
@@ -656,7 +655,7 @@ def remedy_for(code: str) -> str:
     return _REMEDIES.get(code, "")
 
 
-class ReadFile(NamedTuple):
+class ReadFile(msgspec.Struct, frozen=True):
     """A file as it was read. ``read_with``: fingerprint of the parser, its limits and its components."""
 
     size: int
@@ -688,7 +687,7 @@ def becomes_document(code: str, *, known: bool) -> bool:
     return code not in _NO_FILE and (kind_of(code) is FailureKind.CONTENT or not known)
 
 
-class FailedReading(NamedTuple):
+class FailedReading(msgspec.Struct, frozen=True, kw_only=True):
     """A permanent failure to read a file. ``fault``: by default the one of the code."""
 
     place: Place

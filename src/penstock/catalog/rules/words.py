@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
+import msgspec
+
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 from penstock.strict_json import normalized
 
 MOST_TERMS = 64
@@ -121,7 +122,7 @@ def with_words(query: str, instead: Mapping[str, str]) -> str:
     return _PART.sub(lambda part: instead.get(part[2], part[0]), query)
 
 
-class _Asked(NamedTuple):
+class _Asked(msgspec.Struct, frozen=True):
     """Quoted phrases of a query, its words, and whether a hit must have the phrases."""
 
     quoted: list[str]

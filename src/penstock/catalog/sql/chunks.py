@@ -21,9 +21,12 @@ from penstock.catalog.rules.phases import (
 from penstock.catalog.rules.publication import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.rules.words import keyword_text
 from penstock.catalog.sql.records import (
+    CHUNK_DOCUMENT,
     CHUNK_TASKS,
     CHUNK_TEXT,
     FAMILY_MEMBER,
+    NEW_CHUNK_ROW,
+    PAGE_TEXT,
     ChunkDocument,
     ChunkTask,
     ChunkTasks,
@@ -33,10 +36,9 @@ from penstock.catalog.sql.records import (
     PageText,
     SourceRow,
 )
-from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.statements import Row, Statements, listed, readable
 from penstock.catalog.values import Fingerprints, Gate, NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import InvalidRequest, InvalidVector
-from penstock.named_tuple import NamedTuple
 
 # Families: sources of several branches that share texts, keyword entries, vectors and entities.
 #
@@ -140,12 +142,13 @@ def turns_of_pages(
     return first, [slow[at] if page.needs_ocr else numbers[at] for at, page in enumerate(pages)]
 
 
-def kept_texts(page_id: int, page: NewPage) -> list[PageText]:
+def kept_texts(page_id: int, page: NewPage) -> list[Row]:
     """The row of a page's text, if kept."""
     if page.text is None:
         return []
     warnings = listed([readable(warning) for warning in page.warnings])
-    return [PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)]
+    text = PageText(page_id, page.text, readable(page.engine), page.confidence, warnings)
+    return [PAGE_TEXT.encode(text)]
 
 
 # Vector spaces of the catalog: a number and a dimension for each name.
@@ -253,7 +256,7 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
         return any(self.wanted[1:])
 
 
-class KnownChunk(NamedTuple):
+class KnownChunk(msgspec.Struct, frozen=True):
     """A chunk some live generation has."""
 
     content_id: int
@@ -317,7 +320,7 @@ class ChunkRows:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
         row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
-        own = row + _TEXT_OF(chunk) + self._document(owner)
+        own = NEW_CHUNK_ROW.encode(row) + _TEXT_OF(chunk) + self._document(owner)
         kinds = _ONLY_VECTOR[vector]
         if self._wants_later:
             kinds = (vector, *_later(owner, known))
@@ -333,11 +336,13 @@ class ChunkRows:
         if owner is not self._owner:
             self._owner = owner
             self._wants_later = owner.wants_later
-            self._of_document = ChunkDocument(
-                document_id=owner.document_id,
-                max_retries=owner.max_retries,
-                priority=owner.priority,
-                at=self._at,
+            self._of_document = CHUNK_DOCUMENT.encode(
+                ChunkDocument(
+                    document_id=owner.document_id,
+                    max_retries=owner.max_retries,
+                    priority=owner.priority,
+                    at=self._at,
+                )
             )
         return self._of_document
 
@@ -389,7 +394,7 @@ def _later(owner: ChunkOwner, known: KnownChunk | None) -> Iterator[int]:
 PreparedChunk: TypeAlias = tuple[NewChunk, str, KnownChunk | None]
 
 
-class PreparedChunks(NamedTuple):
+class PreparedChunks(msgspec.Struct, frozen=True):
     """Chunks ready to be written: each with an id and the existing chunk to keep, if any."""
 
     parts: list[PreparedChunk]
@@ -415,7 +420,7 @@ def hold_by_gate(owner: ChunkOwner, prepared: PreparedChunks, *, unread: bool) -
     )
 
 
-class ExistingChunks(NamedTuple):
+class ExistingChunks(msgspec.Struct, frozen=True):
     """Existing rows of some chunks: those of other generations by their ids, the number of the owner's own
     for each hash, and vectors of the cache by hash."""
 

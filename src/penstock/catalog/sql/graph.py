@@ -7,6 +7,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.catalog.graph import (
     CODE_KINDS,
     Edge,
@@ -66,11 +68,11 @@ def put(rows: Statements, tenant_id: str, extractions: Mapping[int, Extraction])
         for entity, occurrences in extraction.entities.items():
             mention = (content_id, ids[entity])
             mentions[mention] = mentions.get(mention, 0) + occurrences
-        for source, kind, target, weight in extraction.relations:
-            ends = (ids[source], ids[target])
+        for found_one in extraction.relations:
+            ends = (ids[found_one.source], ids[found_one.target])
             if ends[0] != ends[1]:
-                relation = (content_id, *ends, kind)
-                relations[relation] = relations.get(relation, 0.0) + weight
+                relation = (content_id, *ends, found_one.kind)
+                relations[relation] = relations.get(relation, 0.0) + found_one.weight
     rows.many("add_mention", [(*mention, count) for mention, count in mentions.items()])
     rows.many("add_relation", [(*relation, str(weight)) for relation, weight in relations.items()])
     rows.send("delete_idle_entities", listed(before))
@@ -330,7 +332,9 @@ def _graphs(rows: Statements, tenants: Mapping[int, str], version: int) -> list[
     known = (StoredEntity(*row) for row in rows.all("stored_entities", wanted))
     entities = {entity.id: entity for entity in known}
     for content_id, entity_id, occurrences in mentions:
-        found[content_id].entities.append(entities[entity_id]._replace(occurrences=occurrences))
+        found[content_id].entities.append(
+            msgspec.structs.replace(entities[entity_id], occurrences=occurrences)
+        )
     for content_id, *relation in rows.all("text_relations", listed(found)):
         found[content_id].relations.append(StoredRelation(*relation))
     return list(found.values())

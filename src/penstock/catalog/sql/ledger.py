@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.catalog.parts import ImportedRow, ProjectRoot
 from penstock.catalog.sql import graph
 from penstock.catalog.sql.chunks import Spaces, forget_words
@@ -102,7 +104,9 @@ class CatalogImports:
     def record_imports(self, kind: str, source: str, rows: Sequence[ImportedRow]) -> None:
         if rows:
             self._catalog.write(
-                lambda sent: sent.many("record_import", [(kind, source, *row) for row in rows])
+                lambda sent: sent.many(
+                    "record_import", [(kind, source, *msgspec.structs.astuple(row)) for row in rows]
+                )
             )
 
 
@@ -122,7 +126,7 @@ class CatalogProjects:
 
     def record(self, project: ProjectRoot) -> ProjectRoot:
         def work(rows: Statements) -> ProjectRoot:
-            rows.send("add_project_root", *project)
+            rows.send("add_project_root", *msgspec.structs.astuple(project))
             return ProjectRoot(*rows.all("project_roots_at", listed([project.root]))[0])
 
         return self._catalog.write(work)

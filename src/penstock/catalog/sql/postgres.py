@@ -37,7 +37,6 @@ from penstock.database import postgres
 from penstock.database.postgres import Connection, PostgresConnections, ServerClock, translate_error
 from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
-from penstock.named_tuple import NamedTuple
 from penstock.queue.postgres.queue import PostgresListener
 from penstock.queue.postgres.rows import numbers, texts, transact
 
@@ -242,7 +241,7 @@ _SORTING = (
 )
 
 
-class StoredColumn(NamedTuple):
+class StoredColumn(msgspec.Struct, frozen=True, order=True):
     """A column of a table. ``name`` is the portable one."""
 
     name: str
@@ -446,7 +445,7 @@ class PostgresCatalog(SqlCatalog):
         restoring: bool = False,
     ) -> None:
         """``restoring``: open a schema even if the last restore was not finished."""
-        self._schema = SCHEMA._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(SCHEMA, restoring=restoring)
         # Separate pools: a thread that writes while reading must not wait for its own connection.
         self._writers = CatalogConnections(
             url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING

@@ -31,7 +31,6 @@ from penstock.catalog.values import (
     TenantCount,
     Walk,
 )
-from penstock.named_tuple import NamedTuple
 
 
 class DocumentRow(msgspec.Struct, kw_only=True):
@@ -101,7 +100,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
         )
 
 
-class SourceRow(NamedTuple):
+class SourceRow(msgspec.Struct, frozen=True):
     """The columns of a source needed to store and move generations."""
 
     path: str
@@ -113,7 +112,7 @@ class SourceRow(NamedTuple):
     read_at: str | None
 
 
-class FamilyMember(NamedTuple):
+class FamilyMember(msgspec.Struct, frozen=True):
     """A published source of a family. Other sources of the family can share the texts."""
 
     family_key: int
@@ -121,7 +120,7 @@ class FamilyMember(NamedTuple):
     published_id: int
 
 
-class BuildingRow(NamedTuple):
+class BuildingRow(msgspec.Struct, frozen=True):
     """The content and settings of a generation being built."""
 
     content_hash: str
@@ -129,7 +128,7 @@ class BuildingRow(NamedTuple):
     space_id: int | None
 
 
-class PageCounts(NamedTuple):
+class PageCounts(msgspec.Struct, frozen=True):
     """The status and chunk counts of a page in one chunk phase."""
 
     page_id: int
@@ -145,7 +144,7 @@ class PageCounts(NamedTuple):
         return PartCounts(self.processing, self.waiting, self.failed, self.completed)
 
 
-class TaskRow(NamedTuple):
+class TaskRow(msgspec.Struct, frozen=True):
     """A task to be claimed. ``claim_number``: the number after the claim."""
 
     task_id: int
@@ -167,7 +166,7 @@ class TaskRow(NamedTuple):
     symbols: str
 
 
-class TaskSourceRow(NamedTuple):
+class TaskSourceRow(msgspec.Struct, frozen=True):
     """The document and source of tasks. ``source_json`` describes an unpublished source."""
 
     document_id: int
@@ -185,7 +184,7 @@ class TaskSourceRow(NamedTuple):
     gate: Gate
 
 
-class FencedClaim(NamedTuple):
+class FencedClaim(msgspec.Struct, frozen=True):
     """A valid claim."""
 
     task_id: int
@@ -194,7 +193,7 @@ class FencedClaim(NamedTuple):
     claim_number: int
 
 
-class LeftoverChunk(NamedTuple):
+class LeftoverChunk(msgspec.Struct, frozen=True):
     """A chunk to be removed. ``shared``: another generation of the source or its family has the same text.
     ``claimed``: a task of it is running."""
 
@@ -205,7 +204,7 @@ class LeftoverChunk(NamedTuple):
     claimed: int
 
 
-class ContentRow(NamedTuple):
+class ContentRow(msgspec.Struct, frozen=True):
     """A page joined with one chunk; ``text_hash`` None: the page has no chunks."""
 
     page_id: int
@@ -225,7 +224,7 @@ class ContentRow(NamedTuple):
     symbols: str
 
 
-class RightCounts(NamedTuple):
+class RightCounts(msgspec.Struct, frozen=True):
     """Counters and status of a phase, recomputed from the parts."""
 
     processing: int
@@ -235,7 +234,7 @@ class RightCounts(NamedTuple):
     status: str
 
 
-class MiscountedPage(NamedTuple):
+class MiscountedPage(msgspec.Struct, frozen=True):
     """A page with wrong counters, and the right values from the chunks."""
 
     page_id: int
@@ -244,7 +243,7 @@ class MiscountedPage(NamedTuple):
     chunk_count: int
 
 
-class MiscountedDocument(NamedTuple):
+class MiscountedDocument(msgspec.Struct, frozen=True):
     """A document with wrong counters, and the right values from the pages."""
 
     document_id: int
@@ -257,7 +256,7 @@ class MiscountedDocument(NamedTuple):
     failed_count: int
 
 
-class MiscountedSource(NamedTuple):
+class MiscountedSource(msgspec.Struct, frozen=True):
     """A source with wrong counters, and the right values of the published generation."""
 
     key: int
@@ -303,7 +302,7 @@ MISCOUNTED_SOURCE = RowType(MiscountedSource)
 # columns.
 
 
-class NewSource(NamedTuple):
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
     key: int
     source_id: str
     place: Place
@@ -312,7 +311,7 @@ class NewSource(NamedTuple):
     created_at: str
 
 
-class PublishedSource(NamedTuple):
+class PublishedSource(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a source set by a publication."""
 
     published_id: int
@@ -336,7 +335,7 @@ class PublishedSource(NamedTuple):
     properties: str
 
 
-class OwnDocument(NamedTuple):
+class OwnDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a new document with different values in each row."""
 
     document_id: int
@@ -348,7 +347,7 @@ class OwnDocument(NamedTuple):
     read_at: str
 
 
-class UnfinishedDocument(NamedTuple):
+class UnfinishedDocument(msgspec.Struct, frozen=True):
     """The columns of a new, incomplete document: the future source, and the file behind it."""
 
     source_json: str | None
@@ -357,7 +356,7 @@ class UnfinishedDocument(NamedTuple):
     read_with: str | None
 
 
-class DocumentPhase(NamedTuple):
+class DocumentPhase(msgspec.Struct, frozen=True):
     status: str
     processing: int
     waiting: int
@@ -367,7 +366,7 @@ class DocumentPhase(NamedTuple):
     error: str | None
 
 
-class SharedDocument(NamedTuple):
+class SharedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a new document common to many of a batch."""
 
     state: str
@@ -390,7 +389,7 @@ class SharedDocument(NamedTuple):
     note: str | None
 
 
-class WholeDocument(NamedTuple):
+class WholeDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The common columns of documents complete when written."""
 
     page_count: int
@@ -404,7 +403,7 @@ class WholeDocument(NamedTuple):
     at: str
 
 
-class SavedPhase(NamedTuple):
+class SavedPhase(msgspec.Struct, frozen=True):
     status: str
     processing: int
     waiting: int
@@ -413,7 +412,7 @@ class SavedPhase(NamedTuple):
     error: str | None
 
 
-class SavedDocument(NamedTuple):
+class SavedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a document changed by a transaction."""
 
     state: str
@@ -432,7 +431,7 @@ class SavedDocument(NamedTuple):
     document_id: int
 
 
-class OwnPage(NamedTuple):
+class OwnPage(msgspec.Struct, frozen=True):
     """The columns of a new page with different values in each row."""
 
     page_id: int
@@ -443,7 +442,7 @@ class OwnPage(NamedTuple):
     chunk_count: int
 
 
-class PageText(NamedTuple):
+class PageText(msgspec.Struct, frozen=True):
     """The kept Markdown of a page. ``warnings``: a JSON list."""
 
     page_id: int
@@ -453,14 +452,14 @@ class PageText(NamedTuple):
     warnings: str
 
 
-class PageTask(NamedTuple):
+class PageTask(msgspec.Struct, frozen=True):
     status: str
     completed_at: str | None
     error: str | None
     retry_count: int
 
 
-class PagePhase(NamedTuple):
+class PagePhase(msgspec.Struct, frozen=True):
     status: str
     completed_at: str | None
     error: str | None
@@ -470,7 +469,7 @@ class PagePhase(NamedTuple):
     completed: int
 
 
-class SharedPage(NamedTuple):
+class SharedPage(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a new page common to many of a batch."""
 
     turn: int
@@ -482,7 +481,7 @@ class SharedPage(NamedTuple):
     updated_at: str
 
 
-class WholePage(NamedTuple):
+class WholePage(msgspec.Struct, frozen=True):
     """The common columns of pages complete when written."""
 
     error: PerLaterPhase[str | None]
@@ -491,7 +490,7 @@ class WholePage(NamedTuple):
     at: str
 
 
-class ReadPage(NamedTuple):
+class ReadPage(msgspec.Struct, frozen=True):
     """The columns of a page set at the end of ocr."""
 
     page_file_path: str | None
@@ -501,12 +500,12 @@ class ReadPage(NamedTuple):
     page_id: int
 
 
-class RestartedPhase(NamedTuple):
+class RestartedPhase(msgspec.Struct, frozen=True):
     status: str
     error: str | None
 
 
-class RestartedPage(NamedTuple):
+class RestartedPage(msgspec.Struct, frozen=True):
     """The columns of a page set by an ocr retry."""
 
     phases: PerChunkPhase[RestartedPhase]
@@ -514,7 +513,7 @@ class RestartedPage(NamedTuple):
     page_id: int
 
 
-class SavedPage(NamedTuple):
+class SavedPage(msgspec.Struct, frozen=True):
     """The columns of a page set by a change of chunks in one phase."""
 
     status: str
@@ -527,7 +526,7 @@ class SavedPage(NamedTuple):
     page_id: int
 
 
-class NewChunkRow(NamedTuple):
+class NewChunkRow(msgspec.Struct, frozen=True):
     """The first columns of a new chunk; ``ChunkText`` and ``ChunkDocument`` follow."""
 
     chunk_key: int
@@ -538,7 +537,7 @@ class NewChunkRow(NamedTuple):
     chunk_index: int
 
 
-class ChunkText(NamedTuple):
+class ChunkText(msgspec.Struct, frozen=True):
     """The columns of a new chunk taken from ``NewChunk``."""
 
     text_hash: str
@@ -550,7 +549,7 @@ class ChunkText(NamedTuple):
     symbols: str
 
 
-class ChunkDocument(NamedTuple):
+class ChunkDocument(msgspec.Struct, frozen=True):
     """The columns common to all new chunks of a document."""
 
     document_id: int
@@ -559,13 +558,13 @@ class ChunkDocument(NamedTuple):
     at: str
 
 
-class ChunkTask(NamedTuple):
+class ChunkTask(msgspec.Struct, frozen=True):
     status: str
     completed_at: str | None
     held: str | None
 
 
-class ChunkTasks(NamedTuple):
+class ChunkTasks(msgspec.Struct, frozen=True):
     """The task columns of a new chunk."""
 
     tasks: PerChunkPhase[ChunkTask]
@@ -573,7 +572,7 @@ class ChunkTasks(NamedTuple):
     relationships_extracted: int
 
 
-class EndedTask(NamedTuple):
+class EndedTask(msgspec.Struct, frozen=True):
     status: str
     retry_count: int
     retry_at: str | None
@@ -611,7 +610,7 @@ ENDED_TASK = RowType(EndedTask)
 # Apart from ``written_records``: a walk in which no file has changed may write it, and no other row.
 
 
-class LedgerRow(NamedTuple):
+class LedgerRow(msgspec.Struct, frozen=True):
     place: Place
     path: str
     kind: str

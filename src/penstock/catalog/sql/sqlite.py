@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from penstock import clock
 from penstock.catalog import protocol
 from penstock.catalog.rules.words import keyword_text
@@ -63,7 +65,7 @@ class SqliteCatalog(SqlCatalog):
     ) -> None:
         """``restoring``: open a file even if the last restore was not finished."""
         self.path = Path(path)
-        self._schema = SCHEMA._replace(restoring=restoring)
+        self._schema = msgspec.structs.replace(SCHEMA, restoring=restoring)
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
             self.path,

@@ -33,7 +33,6 @@ from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, Ph
 from penstock.catalog.values import Fingerprints, Phase, Place, StoredProperties
 from penstock.clock import read_time
 from penstock.lazy_pattern import lazy_pattern
-from penstock.named_tuple import NamedTuple
 
 # Columns, parameters and decoders of rows, derived from record classes.
 #
@@ -53,11 +52,6 @@ _BIGINT = frozenset(
     "change_seq task_id".split()
 )
 _SQL_TYPES = {int: "int", str: "text", bool: "boolean", bytes: "bytea", float: "float8"}
-
-
-class _Column(NamedTuple):
-    name: str
-    type: Any
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
@@ -90,21 +84,22 @@ def _is_grouped(hint: Any) -> bool:
     return _is_record(hint) or get_origin(hint) is Annotated
 
 
-def _columns_of(field: str, hint: Any) -> Iterator[_Column]:
+def _columns_of(field: str, hint: Any) -> Iterator[tuple[str, Any]]:
+    """Names and types of the columns of a field."""
     phases, each = _phases(hint)
     if phases:
         for phase in phases:
             if _is_record(each):
                 yield from _columns_of(phase, each)
             else:
-                yield _Column(f"{phase}_{field}", each)
+                yield f"{phase}_{field}", each
         return
     if not _is_record(hint):
-        yield _Column(field, hint)
+        yield field, hint
         return
     name = _NAMES_OF_PARTS.get(hint, "{field}_{part}")
     for part, type_ in get_type_hints(hint).items():
-        yield _Column(name.format(field=field, part=part), type_)
+        yield name.format(field=field, part=part), type_
 
 
 def decode_tags(text: str) -> tuple[str, ...]:
@@ -152,14 +147,10 @@ def _group_maker(hint: Any, width: int) -> Callable[..., Any]:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    if isinstance(value, tuple):
-        return value
+    """The values in the columns of a record, or of a field with a value for each phase."""
     if isinstance(value, dict):
-        parts: list[Any] = []
-        for each in value.values():
-            parts += each if isinstance(each, tuple) else (each,)
-        return parts
-    return msgspec.structs.astuple(value)
+        return [part for each in value.values() for part in _parts(each)]
+    return msgspec.structs.astuple(value) if isinstance(value, msgspec.Struct) else (value,)
 
 
 _DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", "_types", "_groups_at"])
@@ -199,21 +190,19 @@ class RowType(Generic[T]):
             if name not in self._without
         }
         by_field = {
-            field: [_Column(names.get(name, name), type_) for name, type_ in _columns_of(field, hint)]
+            field: {names.get(name, name): type_ for name, type_ in _columns_of(field, hint)}
             for field, hint in hints.items()
         }
-        columns = [column for some in by_field.values() for column in some]
-        self.columns = tuple(column.name for column in columns)
-        self.columns_of = {field: tuple(column.name for column in some) for field, some in by_field.items()}
-        self._types = {column.name: column.type for column in columns}
+        self.columns_of = {field: tuple(some) for field, some in by_field.items()}
+        self._types = {name: type_ for some in by_field.values() for name, type_ in some.items()}
+        self.columns = tuple(self._types)
         self._groups_at = [at for at, hint in enumerate(hints.values()) if _is_grouped(hint)][::-1]
         self.decode = self._decoder(record, hints, by_field)
-        # SQLite binds the values of a plain tuple twice as fast as those of a named one.
-        self.encode = self._flat if self._groups_at else tuple  # type: ignore[assignment]
+        self.encode = self._flat if self._groups_at else msgspec.structs.astuple  # type: ignore[assignment]
         self.values_of = attrgetter(*hints)
 
     def _decoder(
-        self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, list[_Column]]
+        self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, Mapping[str, Any]]
     ) -> Callable[[Row], T]:
         conversions = [
             (at, convert)
@@ -229,7 +218,7 @@ class RowType(Generic[T]):
         groups.reverse()
         make_record: Callable[..., T] = _maker(record, list(hints))
         if not conversions and not groups:
-            return getattr(record, "_make", None) or (lambda row: make_record(*row))
+            return lambda row: make_record(*row)
 
         def decode(row: Row) -> T:
             values = list(row)
@@ -345,7 +334,7 @@ def _split_header(header: str) -> Sequence[str]:
     return found.groups("")
 
 
-class _Block(NamedTuple):
+class _Block(msgspec.Struct, frozen=True):
     """A statement as written in the file, with the phase if the statement is for one phase only."""
 
     text: str
@@ -364,10 +353,10 @@ class Expanded(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         statement = self._statements.get(name)
         if statement is None:
-            text, parameters, phase = self._blocks[name]
-            text = _EACH_PHASE.sub(_each_phase, text.strip())
-            text = _of_phase(text, phase) if phase is not None else text
-            statement = _expanded(text, parameters, self._dialect)
+            block = self._blocks[name]
+            text = _EACH_PHASE.sub(_each_phase, block.text.strip())
+            text = _of_phase(text, block.phase) if block.phase is not None else text
+            statement = _expanded(text, block.parameters, self._dialect)
             for word in ("first_of_family_where", "visible_where", "filtered", "filters"):
                 if f"{{{word}}}" in statement:
                     statement = statement.replace(f"{{{word}}}", self[word])

@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from penstock import clock
 from penstock.catalog import values
 from penstock.catalog.rules import publication
@@ -52,10 +54,13 @@ from penstock.catalog.sql.chunks import (
 from penstock.catalog.sql.generations import removals
 from penstock.catalog.sql.records import (
     NEW_SOURCE,
+    OWN_DOCUMENT,
+    OWN_PAGE,
     PUBLISHED_SOURCE,
     SHARED_DOCUMENT,
     SHARED_PAGE,
     SOURCE_ROW,
+    UNFINISHED_DOCUMENT,
     WHOLE_DOCUMENT,
     WHOLE_PAGE,
     DocumentPhase,
@@ -65,7 +70,6 @@ from penstock.catalog.sql.records import (
     OwnPage,
     PagePhase,
     PageTask,
-    PageText,
     PublishedSource,
     SharedDocument,
     SharedPage,
@@ -74,7 +78,7 @@ from penstock.catalog.sql.records import (
     WholeDocument,
     WholePage,
 )
-from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.statements import Row, Statements, listed, readable
 from penstock.catalog.sql.tasks import Rollup, restart
 from penstock.catalog.values import (
     NO_TEXT,
@@ -89,7 +93,6 @@ from penstock.catalog.values import (
     StoreResult,
 )
 from penstock.clock import format_time
-from penstock.named_tuple import NamedTuple
 
 # Common columns of equal new pages and documents, computed once a batch.
 
@@ -101,7 +104,7 @@ _OUTCOMES = {
 }
 
 
-class RowTemplate(NamedTuple):
+class RowTemplate(msgspec.Struct, frozen=True):
     """The last columns of ``add_page`` or ``add_document``; the first are each row's own. ``whole``: of
     ``add_whole_page`` or ``add_whole_document``, which have a third of them."""
 
@@ -245,7 +248,7 @@ def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list
     return GenerationStore(rows, new, format_time(now)).run() if new else []
 
 
-class Begun(NamedTuple):
+class Begun(msgspec.Struct, frozen=True):
     """A large generation without its parts. ``older``: one being built that was dropped for it."""
 
     document_id: int
@@ -274,7 +277,7 @@ class GenerationStore:
         self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
         self._documents: list[tuple[Any, ...]] = []
         self._whole_documents: list[tuple[Any, ...]] = []
         self._sources: list[tuple[Any, ...]] = []
@@ -490,7 +493,7 @@ class GenerationStore:
             standings.append(standing)
             own = OwnPage(page_id, owner.document_id, page.number, page.file_path, page.needs_ocr, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
-            (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+            (self._whole_pages if shared.whole else self._pages).append(OWN_PAGE.encode(own) + shared.values)
             self._texts += kept_texts(page_id, page)
         return standings
 
@@ -519,8 +522,8 @@ class GenerationStore:
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return outcome
 
-    def _own(self, new: NewGeneration, owner: ChunkOwner) -> OwnDocument:
-        return OwnDocument(
+    def _own(self, new: NewGeneration, owner: ChunkOwner) -> Row:
+        own = OwnDocument(
             document_id=owner.document_id,
             source_key=owner.source_key,
             filename=new.path.rpartition("/")[2] or new.path,
@@ -529,6 +532,7 @@ class GenerationStore:
             asked_at=format_time(new.asked_at),
             read_at=format_time(new.read_at),
         )
+        return OWN_DOCUMENT.encode(own)
 
     def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
         self._rows.send("add_bare_source", *NEW_SOURCE.encode(self._new_source(new, owner)))
@@ -581,9 +585,10 @@ class GenerationStore:
             generations.replace(self._rows, *replaced, chunks=standing.chunks, job_id=new.job_id)
 
 
-def _unfinished(new: NewGeneration, *, published: bool = False) -> UnfinishedDocument:
+def _unfinished(new: NewGeneration, *, published: bool = False) -> Row:
     described = None if published else generations.describe(new)
-    return UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
+    row = UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
+    return UNFINISHED_DOCUMENT.encode(row)
 
 
 def _chunk_count(new: NewGeneration) -> int:
@@ -608,7 +613,7 @@ _DROPPED = {
 }
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """A partly written generation. ``stored``: the result, set after the last part.
     ``page_id``: the page that the next part may go on with. ``page_turn``: its first turn in lane ocr."""
 
@@ -621,7 +626,7 @@ class Written(NamedTuple):
     stored: StoreResult | None = None
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """A part, prepared as far as possible before the transaction."""
 
     slices: Sequence[Slice]
@@ -654,12 +659,13 @@ def write_part(
         begun = begin(rows, new, now)
         if isinstance(begun, StoreResult):
             return Written(stored=begun)
-        so_far, unwritten = Written(*begun), count_rows(new)
+        so_far = Written(begun.document_id, begun.source_id, begun.older)
+        unwritten = count_rows(new)
     rollup = Rollup(rows, at)
     rollup.load([so_far.document_id])
     document = rollup.documents.get(so_far.document_id)
     if document is None or document.state != "building":
-        return so_far._replace(stored=_interrupted(document, so_far))
+        return msgspec.structs.replace(so_far, stored=_interrupted(document, so_far))
     document.unwritten = (document.unwritten if unwritten is None else unwritten) - sum(
         one.rows for one in part.slices
     )
@@ -671,7 +677,7 @@ def write_part(
     rows.notify()
     if not document.finishes:
         return written
-    return written._replace(stored=_stored(document, new, written))
+    return msgspec.structs.replace(written, stored=_stored(document, new, written))
 
 
 def _interrupted(document: DocumentRow | None, so_far: Written) -> StoreResult:
@@ -713,7 +719,7 @@ class _Part:
         self._alike = RowTemplates(at)
         self._pages: list[tuple[Any, ...]] = []
         self._whole_pages: list[tuple[Any, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
 
     def write(self, part: Part, so_far: Written) -> Written:
         rows, document, slices = self._rows, self._document, part.slices
@@ -741,7 +747,9 @@ class _Part:
         chunk_rows.flush()
         document.chunk_count += len(chunks)
         self._say_why_skipped()
-        return so_far._replace(page_id=page_id, page_turn=page_turn, kept=so_far.kept + prepared.kept)
+        return msgspec.structs.replace(
+            so_far, page_id=page_id, page_turn=page_turn, kept=so_far.kept + prepared.kept
+        )
 
     def _chunk_turns(self, owner: ChunkOwner, prepared: PreparedChunks) -> list[int]:
         document, count = self._document, len(prepared.parts)
@@ -764,7 +772,7 @@ class _Part:
         standing = publication.page(page, document.wanted, kinds)
         own = OwnPage(page_id, document.id, page.number, page.file_path, page.needs_ocr, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
-        (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+        (self._whole_pages if shared.whole else self._pages).append(OWN_PAGE.encode(own) + shared.values)
         self._texts += kept_texts(page_id, page)
         for phase in Phase:
             self._rollup.page_moved(phase, document.id, SKIPPED, standing.kind(phase))

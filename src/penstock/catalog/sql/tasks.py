@@ -36,16 +36,17 @@ from penstock.catalog.sql.chunks import (
 )
 from penstock.catalog.sql.outside_stores import RemovalRows
 from penstock.catalog.sql.records import (
+    ENDED_TASK,
     FENCED_CLAIM,
     PAGE_COUNTS,
     READ_PAGE,
     RESTARTED_PAGE,
+    SAVED_PAGE,
     TASK_ROW,
     TASK_SOURCE_ROW,
     DocumentRow,
     EndedTask,
     FencedClaim,
-    PageText,
     ReadPage,
     RestartedPage,
     RestartedPhase,
@@ -54,7 +55,7 @@ from penstock.catalog.sql.records import (
     TaskRow,
     TaskSourceRow,
 )
-from penstock.catalog.sql.statements import Statements, column, listed, readable
+from penstock.catalog.sql.statements import Row, Statements, column, listed, readable
 from penstock.catalog.values import (
     SETTLED,
     FailureKind,
@@ -124,7 +125,7 @@ class Rollup:
         changes = dict(tally.items())
         if not changes:
             return
-        saved: list[SavedPage] = []
+        saved: list[Row] = []
         self._rows.hold("pages", listed(changes))
         for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
             document_id = page.document_id
@@ -132,7 +133,8 @@ class Rollup:
             after = counts.kind
             explained = counts.failed or after == SKIPPED
             error = self._errors.get((phase, page.page_id)) if explained else None
-            saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
+            row = SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id)
+            saved.append(SAVED_PAGE.encode(row))
             self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:
                 self.documents[document_id].errors = {
@@ -314,7 +316,7 @@ class TaskSettlement:
         self._found: dict[int, ExistingChunks] = {}
         self._heads: dict[int, int | None] = {}
         self._standings: list[tuple[object, ...]] = []
-        self._texts: list[PageText] = []
+        self._texts: list[Row] = []
         self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
         self._graphs: dict[str, dict[int, Extraction]] = {}
         self._uncopied: dict[tuple[OutsideStore, str], int] = {}
@@ -383,7 +385,7 @@ class TaskSettlement:
             )
             for outcome, _ in held
         ]
-        self._rows.many(f"end_{lane}", list(map(tuple, ended)))
+        self._rows.many(f"end_{lane}", list(map(ENDED_TASK.encode, ended)))
 
     def _after(self, delay: timedelta) -> str:
         return format_time(self._now + delay)
